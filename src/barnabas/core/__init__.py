@@ -1,0 +1,1 @@
+"""Nouns and ports that every room shares. Standard library only."""

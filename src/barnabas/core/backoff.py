@@ -1,0 +1,22 @@
+"""Value: exponential backoff with jitter, as Kafka's clients compute it (ExponentialBackoff)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.core.rng import Rng
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """`initial_ms` x `multiplier`^attempt, at most `max_ms`, then spread by +-`jitter` of itself."""
+
+    initial_ms: float
+    max_ms: float
+    multiplier: float = 2.0
+    jitter: float = 0.2
+
+    def delay_ms(self, attempt: int, rng: Rng) -> float:
+        """The wait before retry number `attempt` (0 is the first)."""
+        term = min(self.initial_ms * self.multiplier ** min(attempt, 64), self.max_ms)
+        return term * (1.0 - self.jitter + 2.0 * self.jitter * rng.random())

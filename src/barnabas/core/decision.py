@@ -1,0 +1,22 @@
+"""Value: what a machine answers when it is asked to change replicated state.
+
+`decide` reads and returns a Decision; the driver applies the records, appends them to the log and releases the response
+once they are committed. See the "decide, apply, drive" section of docs/ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+RecordT = TypeVar("RecordT")
+ResponseT = TypeVar("ResponseT")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[RecordT, ResponseT]):
+    """Records to append (all or none), and the response to give when they have been committed."""
+
+    response: ResponseT
+    records: Sequence[RecordT] = field(default_factory=tuple)

@@ -1,0 +1,48 @@
+"""Codec: the two hash functions that Kafka's placement rules are made of.
+
+`murmur2` places a key on a partition (clients' `Utils.murmur2`); `java_string_hash` places a group id
+or a transactional id on a coordinator partition (`String.hashCode`). Both must agree with Java's to the bit.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.buffers import Buffer
+
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: Buffer) -> int:
+    """The 32-bit unsigned value of Kafka's murmur2 over `data` (seed 0x9747b28c)."""
+    length = len(data)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
+        k = (k ^ (k >> 24)) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    tail = length - whole
+    if tail:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ (h >> 13)) * _M & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_for_key(key: Buffer, partitions: int) -> int:
+    """Where Kafka's default partitioner puts a record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java: signed 32 bits over UTF-16 code units."""
+    h = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(raw), 2):
+        h = (31 * h + (raw[i] << 8 | raw[i + 1])) & _MASK
+    return h - (1 << 32) if h & 0x80000000 else h
+
+
+def coordinator_partition(key: str, partitions: int) -> int:
+    """The partition of a coordinator topic that owns a group id or transactional id (`Utils.abs(hash) % n`)."""
+    h = java_string_hash(key)
+    return (0 if h == -(1 << 31) else abs(h)) % partitions

@@ -1,0 +1,37 @@
+"""Port: where chance comes from. Machines are handed an `Rng`; a simulation hands them a seeded one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import MutableSequence, Sequence
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+
+
+class Rng(Protocol):
+    """The part of `random.Random` that the rooms use."""
+
+    def random(self) -> float: ...
+
+    def randrange(self, start: int, stop: int | None = None) -> int: ...
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+    def choice(self, seq: Sequence[T]) -> T: ...
+
+    def shuffle(self, x: MutableSequence[Any]) -> None: ...
+
+
+def system_rng() -> Rng:
+    """An unpredictable source, seeded by the operating system."""
+    return random.Random(random.SystemRandom().getrandbits(128))
+
+
+def random_uuid(rng: Rng) -> UUID:
+    """A version-4 UUID whose text form does not begin with a dash (Kafka avoids those: they look like a flag)."""
+    while True:
+        value = UUID(int=rng.getrandbits(128), version=4)
+        if value.bytes[0] >> 2 != 62:  # base64url digit 62 is '-'
+            return value
