@@ -1,0 +1,71 @@
+# `make help` lists the targets. Everything lands in .venv; nothing is installed elsewhere (interop excepted, see there).
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := env PYTHONWARNINGS=ignore $(BIN)/python
+PYTEST := $(BIN)/pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test check lint format types layers interop interop-setup bench fuzz clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
+
+$(VENV)/bin/pip:
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Barnabas needs Python 3.11 or newer; found: $(PYTHON). Install it, or run: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "python -m venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.ready-demo: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --disable-pip-version-check -q -e '.[demo]'
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/pip
+	$(BIN)/pip install --disable-pip-version-check -q -e '.[dev]'
+	@touch $@ $(VENV)/.ready-demo
+
+setup: $(VENV)/.ready-dev ## build .venv with everything for development; `barnabas` lands in it
+	@echo "ready: $(BIN)/barnabas --help"
+
+demo: $(VENV)/.ready-demo ## real data through a real broker and a real Spark streaming job, to a table and a plot
+	$(RUN) -m examples.flights
+
+serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
+	$(BIN)/barnabas serve --data-dir data --listener PLAINTEXT://127.0.0.1:9092
+
+test: $(VENV)/.ready-dev ## every test that needs only Python, Java and pip
+	$(PYTEST) -n 2 --dist loadfile
+
+check: lint types layers ## format, lint, types, layers and the fast tests (a minute or two)
+	$(PYTEST) tests/unit tests/golden -m 'not spark and not slow' -n 2 --dist loadfile
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff format --check src tests bench examples
+	$(BIN)/ruff check src tests bench examples
+
+types: $(VENV)/.ready-dev
+	$(BIN)/mypy
+
+layers: $(VENV)/.ready-dev
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready-dev ## format the code and mend what the linter can mend
+	$(BIN)/ruff check --fix -q src tests bench examples
+	$(BIN)/ruff format src tests bench examples
+
+interop-setup: $(VENV)/.ready-dev
+	tests/interop/install.sh
+
+interop: interop-setup ## foreign clients and Kafka's own tools against our broker and files (installs them)
+	$(PYTEST) tests/interop -m '' --timeout 600
+
+bench: $(VENV)/.ready-dev ## measure; PEER=kafka runs the newest Apache Kafka beside it and prints ratios
+	$(RUN) -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
+
+fuzz: $(VENV)/.ready-dev ## coverage-guided fuzzing of every request decoder and the batch parser (SECONDS=60 each)
+	$(RUN) -m tests.fuzz --seconds $(or $(SECONDS),60)
+
+clean: ## remove .venv, caches and the demo's output
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache out spark-warehouse

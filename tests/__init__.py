@@ -1,0 +1,1 @@
+"""The four rings of tests: golden, property, simulation, outside (see docs/TESTING.md)."""

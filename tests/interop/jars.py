@@ -1,0 +1,75 @@
+"""Shell: brings Java libraries from Maven Central into a cache folder, once, for the tests and benchmarks that need them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>barnabas.interop</groupId><artifactId>jars</artifactId><version>1</version>
+<dependencies>{dependencies}</dependencies></project>
+"""
+
+
+class MavenMissingError(RuntimeError):
+    """`mvn` or `java` is not on the PATH; `make interop` installs them."""
+
+
+def cache_dir() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "barnabas-interop"
+
+
+def resolve(*coordinates: str, exclude: Sequence[str] = ()) -> Path:
+    """A folder with the jars of these `group:artifact:version` coordinates and all that they depend on."""
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        raise MavenMissingError("mvn and java are needed: run `make interop`, or apt-get install maven")
+    key = hashlib.sha256("\n".join((*coordinates, *exclude)).encode()).hexdigest()[:12]
+    folder = cache_dir() / f"{coordinates[0].split(':')[1]}-{coordinates[0].split(':')[2]}-{key}"
+    if (folder / ".complete").exists():
+        return folder
+    work = folder.with_suffix(".tmp")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    (work / "pom.xml").write_text(_POM.format(dependencies="".join(_dependency(c, exclude) for c in coordinates)))
+    subprocess.run(
+        ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
+        cwd=work,
+        check=True,
+        timeout=900,
+        stdin=subprocess.DEVNULL,
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    (work / "jars").rename(folder)
+    shutil.rmtree(work)
+    (folder / ".complete").touch()
+    return folder
+
+
+def _dependency(coordinate: str, exclude: Sequence[str]) -> str:
+    group, artifact, version = coordinate.split(":")
+    exclusions = "".join(
+        f"<exclusion><groupId>{g}</groupId><artifactId>{a}</artifactId></exclusion>"
+        for g, a in (e.split(":") for e in exclude)
+    )
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"<exclusions>{exclusions}</exclusions></dependency>"
+    )
+
+
+def kafka_classpath(version: str = KAFKA_VERSION) -> str:
+    """The class path of Apache Kafka's server and tools."""
+    return f"{resolve(f'org.apache.kafka:kafka_2.13:{version}', f'org.apache.kafka:kafka-tools:{version}')}/*"
+
+
+def clients_classpath(version: str = KAFKA_VERSION) -> str:
+    """The class path of the Java client alone."""
+    return f"{resolve(f'org.apache.kafka:kafka-clients:{version}')}/*"
