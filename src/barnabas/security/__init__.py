@@ -1,0 +1,1 @@
+"""Principals today; ACLs, SCRAM, SASL mechanisms and quotas have their place here. Pure."""

@@ -1,0 +1,121 @@
+"""Value: counters, gauges and histograms, kept by the code that counts and read by whoever renders them.
+
+A metric is a plain object with a plain number in it. The event loop is its only writer, so there are no locks, and
+counting costs one attribute addition. Names follow Prometheus: `barnabas_<what>_<unit>` with `_total` for counters.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+Labels = tuple[tuple[str, str], ...]
+
+LATENCY_BUCKETS_MS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0)
+
+
+class Counter:
+    """A number that only grows. `add` it, or on a hot path write `counter.value += n`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+    def add(self, amount: float = 1) -> None:
+        self.value += amount
+
+
+class Gauge:
+    """A number that goes up and down; either set, or read from a function when someone looks."""
+
+    __slots__ = ("_read", "_value")
+
+    def __init__(self, read: Callable[[], float] | None = None) -> None:
+        self._read = read
+        self._value: float = 0
+
+    @property
+    def value(self) -> float:
+        return self._value if self._read is None else self._read()
+
+    def set(self, value: float) -> None:
+        self._value = value
+
+
+class Histogram:
+    """Observations counted into fixed buckets; `counts` has one more entry than `bounds`, for what exceeds them all."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float] = LATENCY_BUCKETS_MS) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.sum: float = 0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def quantile(self, q: float) -> float:
+        """An upper bound of the q-quantile: the bound of the bucket it lies in (infinity beyond the last)."""
+        remaining = q * self.count
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            remaining -= count
+            if remaining <= 0:
+                return bound
+        return float("inf")
+
+
+Metric = Counter | Gauge | Histogram
+M = TypeVar("M", Counter, Gauge, Histogram)
+
+
+class Metrics:
+    """The registry: every metric by name and labels. Asking twice for the same one gives the same object."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, tuple[str, dict[Labels, Metric]]] = {}
+
+    def counter(self, name: str, help_text: str = "", **labels: str) -> Counter:
+        return self._get(name, help_text, labels, Counter, Counter)
+
+    def gauge(
+        self, name: str, help_text: str = "", read: Callable[[], float] | None = None, **labels: str
+    ) -> Gauge:
+        return self._get(name, help_text, labels, Gauge, lambda: Gauge(read))
+
+    def histogram(
+        self, name: str, help_text: str = "", bounds: Sequence[float] = LATENCY_BUCKETS_MS, **labels: str
+    ) -> Histogram:
+        return self._get(name, help_text, labels, Histogram, lambda: Histogram(bounds))
+
+    def families(self) -> Iterator[tuple[str, str, dict[Labels, Metric]]]:
+        """(name, help, metrics by labels), in order of name."""
+        for name in sorted(self._families):
+            help_text, members = self._families[name]
+            yield name, help_text, members
+
+    def forget(self, **labels: str) -> None:
+        """Drop every metric carrying all of these labels, for example those of a deleted topic."""
+        wanted = set(labels.items())
+        for _, members in self._families.values():
+            for key in [key for key in members if wanted <= set(key)]:
+                del members[key]
+
+    def _get(
+        self, name: str, help_text: str, labels: dict[str, str], kind: type[M], build: Callable[[], M]
+    ) -> M:
+        _, members = self._families.setdefault(name, (help_text, {}))
+        key: Labels = tuple(sorted(labels.items()))
+        metric = members.get(key)
+        if metric is None:
+            metric = members[key] = build()
+        if not isinstance(metric, kind):
+            raise TypeError(f"{name} is a {type(metric).__name__}, not a {kind.__name__}: give the new one another name")
+        return metric
