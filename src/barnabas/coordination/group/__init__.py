@@ -1,0 +1,1 @@
+"""Groups: the classic and the consumer protocol, and the offsets they commit."""
