@@ -1,4 +1,4 @@
-"""Shell: brings Java libraries from Maven Central into a cache folder, once, for the tests and benchmarks that need them."""
+"""Shell: fetches Java libraries from Maven Central into a cache folder, once, for the tests and benchmarks."""
 
 from __future__ import annotations
 

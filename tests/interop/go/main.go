@@ -1,0 +1,71 @@
+// A foreign client in Go (franz-go): produce or consume numbered records, for tests/interop/test_interop_clients.py.
+//
+//	franz produce BOOTSTRAP TOPIC COUNT CODEC
+//	franz consume BOOTSTRAP TOPIC COUNT GROUP     prints one JSON object a record, commits and leaves
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func main() {
+	mode, bootstrap, topic, last := os.Args[1], os.Args[2], os.Args[3], os.Args[5]
+	count, err := strconv.Atoi(os.Args[4])
+	check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	if mode == "produce" {
+		produce(ctx, bootstrap, topic, count, last)
+	} else {
+		consume(ctx, bootstrap, topic, count, last)
+	}
+}
+
+func produce(ctx context.Context, bootstrap, topic string, count int, codec string) {
+	codecs := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]))
+	check(err)
+	defer client.Close()
+	for i := 0; i < count; i++ {
+		client.Produce(ctx, &kgo.Record{
+			Topic: topic, Key: []byte(fmt.Sprintf("key-%d", i)), Value: []byte(fmt.Sprintf("go-%d", i)),
+			Headers: []kgo.RecordHeader{{Key: "n", Value: []byte(strconv.Itoa(i))}},
+		}, func(_ *kgo.Record, err error) { check(err) })
+	}
+	check(client.Flush(ctx))
+}
+
+func consume(ctx context.Context, bootstrap, topic string, count int, group string) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
+	check(err)
+	defer client.Close()
+	out := json.NewEncoder(os.Stdout)
+	for seen := 0; seen < count; {
+		fetches := client.PollFetches(ctx)
+		check(fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			seen++
+			check(out.Encode(map[string]any{"key": string(r.Key), "value": string(r.Value), "partition": r.Partition,
+				"offset": r.Offset, "headers": len(r.Headers)}))
+		})
+	}
+	check(client.CommitUncommittedOffsets(ctx))
+}
