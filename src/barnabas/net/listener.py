@@ -1,0 +1,163 @@
+"""Shell: one listening socket and the connections it accepted.
+
+`serve` returns when it is cancelled or `stop` is called; it then closes every connection it owns and ends the tasks
+of their parked requests. Handing `RequestBudget` and `ConnectionQuota` to several listeners makes their limits common.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+from barnabas.net.connection import Connection
+from barnabas.net.endpoint import Endpoint
+from barnabas.net.limits import ConnectionQuota, NetLimits, RequestBudget
+from barnabas.net.ports import Peer, RequestHandler
+from barnabas.telemetry import Metrics, get_logger
+
+log = get_logger("barnabas.net")
+_connection_ids = itertools.count(1)
+
+
+class Listener:
+    """Accepts connections for one endpoint and gives their requests to one handler."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        handler: RequestHandler,
+        limits: NetLimits,
+        metrics: Metrics,
+        *,
+        quota: ConnectionQuota | None = None,
+        budget: RequestBudget | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.handler = handler
+        self.limits = limits
+        self.quota = quota or ConnectionQuota(limits)
+        self.budget = budget or RequestBudget(limits)
+        self.received_bytes = metrics.counter(
+            "barnabas_net_received_bytes_total", "Bytes read from clients.", listener=endpoint.name
+        )
+        self.sent_bytes = metrics.counter(
+            "barnabas_net_sent_bytes_total", "Bytes written to clients.", listener=endpoint.name
+        )
+        metrics.gauge(
+            "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
+        )
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._parked: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def bind(self) -> Endpoint:
+        """Take the port (raises OSError when it is in use); gives the endpoint with the port that was found."""
+        sock = _listening_socket(self.endpoint)
+        self._loop = asyncio.get_running_loop()
+        self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, start_serving=False)
+        self.endpoint = self.endpoint.with_port(sock.getsockname()[1])
+        return self.endpoint
+
+    async def serve(self) -> None:
+        """Accept until `stop`; owns every task of every connection."""
+        assert self._server is not None, "bind first"
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                sweeper = tasks.create_task(self._sweep_idle())
+                await self._server.start_serving()
+                await self._stopped.wait()
+                self._close_all()
+                sweeper.cancel()
+                for task in list(self._parked):
+                    task.cancel()
+        finally:
+            self._close_all()
+
+    def stop(self) -> None:
+        """No new connections, close the open ones, let `serve` return."""
+        if self._server is not None:
+            self._server.close()
+        self._stopped.set()
+
+    # ---- ConnectionOwner
+
+    def admit(self, connection: Connection, transport: asyncio.Transport) -> Peer | None:
+        address = transport.get_extra_info("peername") or ("unknown", 0)
+        local = transport.get_extra_info("sockname") or ("", self.endpoint.port)
+        host = str(address[0])
+        refusal = self.quota.try_admit(host)
+        if refusal is not None:
+            log.warning("connection refused", peer=f"{host}:{address[1]}", reason=refusal)
+            return None
+        self._connections.add(connection)
+        endpoint = self.endpoint
+        return Peer(
+            next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]), int(local[1])
+        )
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if connection.peer is not None:
+            self.quota.release(connection.peer.host)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._tasks is not None
+        task = self._tasks.create_task(coroutine)
+        self._parked.add(task)
+        task.add_done_callback(self._parked.discard)
+        return task
+
+    def budget_returned(self) -> None:
+        if not self.budget.spent:
+            for connection in self._connections:
+                connection.on_budget()
+
+    def now(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
+
+    # ---- inside
+
+    async def _sweep_idle(self) -> None:
+        """connections.max.idle.ms: a look at all connections now and then costs less than a timer for each."""
+        idle_s = self.limits.idle_ms_max / 1000
+        if idle_s <= 0:
+            return
+        while True:
+            await asyncio.sleep(min(max(idle_s / 4, 0.05), 30.0))
+            horizon = self.now() - idle_s
+            for connection in list(self._connections):
+                if connection.idle and connection.last_active < horizon:
+                    connection.close("idle longer than connections.max.idle.ms", expected=True)
+
+    def _close_all(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close("the broker is shutting down", expected=True)
+
+
+def _listening_socket(endpoint: Endpoint) -> socket.socket:
+    """A bound socket with SO_REUSEADDR; an empty host means every interface."""
+    infos = socket.getaddrinfo(
+        endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    infos.sort(key=lambda info: info[0] != socket.AF_INET)
+    family, kind, proto, _, address = infos[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(1024)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
