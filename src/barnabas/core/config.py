@@ -1,0 +1,351 @@
+"""Value: configuration definitions — name, type, default, range, documentation, who may change it and when.
+
+The machinery behind every table of settings: topic, broker, group and client-metrics configs are `ConfigDef`s built
+from `ConfigKey` rows. It parses text into typed values with the leniency and the refusals of Kafka's
+`org.apache.kafka.common.config.ConfigDef`, so that a value Kafka takes is taken here and one it refuses is refused.
+
+    text (server.properties, -c key=value, a ConfigRecord)  --parse-->  typed value  --to_text-->  text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Final, Protocol
+
+from barnabas.core.errors import ErrorCode, KafkaError
+
+ConfigValue = bool | int | float | str | tuple[str, ...] | None
+"""What a config can be once parsed. Lists are tuples; classes and passwords are strings."""
+
+
+class ConfigType(IntEnum):
+    """The type of a config; the integer is what DescribeConfigs v3+ reports (`ConfigEntry.ConfigType` on the wire)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    """How likely a user is to need the setting."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class UpdateMode(Enum):
+    """Whether a broker config can change while the broker runs, and at which level (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class ConfigError(KafkaError):
+    """A config value that cannot be accepted; the code is INVALID_CONFIG."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_CONFIG, message)
+
+
+def invalid_value(name: str, value: object, reason: str) -> ConfigError:
+    """The refusal in Kafka's words: which value, of which config, and what would be right."""
+    return ConfigError(f"Invalid value {_show(value)} for configuration {name}: {reason}")
+
+
+class Validator(Protocol):
+    """Checks one typed value; raises ConfigError. `str()` of it is the range shown to people."""
+
+    def __call__(self, name: str, value: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number between two bounds, both inclusive; None leaves a side open."""
+
+    low: float | None = None
+    high: float | None = None
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            raise invalid_value(name, None, "Value must be non-null")
+        if self.low is not None and value < self.low:
+            raise invalid_value(name, value, f"Value must be at least {self.low}")
+        if self.high is not None and value > self.high:
+            raise invalid_value(name, value, f"Value must be no more than {self.high}")
+
+    def __str__(self) -> str:
+        return f"[{'...' if self.low is None else self.low},...{'' if self.high is None else f',{self.high}'}]"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a fixed set of strings (Kafka's `ValidString` and `CaseInsensitiveValidString`)."""
+
+    choices: tuple[str, ...]
+    ignore_case: bool = False
+    nullable: bool = False
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None and self.nullable:
+            return
+        text = str(value)
+        if self.ignore_case:
+            if text.upper() in {choice.upper() for choice in self.choices}:
+                return
+        elif text in self.choices:
+            return
+        raise invalid_value(name, value, f"String must be one of: {', '.join(self.choices)}")
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.choices)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list without blanks or repetitions; with `choices` each element must be one of them (Kafka's `ValidList`)."""
+
+    choices: tuple[str, ...] = ()
+    empty_allowed: bool = True
+    nullable: bool = False
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            if self.nullable:
+                return
+            raise invalid_value(name, None, "Values must not be null")
+        if not value and not self.empty_allowed:
+            allowed = f". Valid values are: {', '.join(self.choices)}" if self.choices else ""
+            raise invalid_value(name, "", f"Configuration '{name}' must not be empty{allowed}")
+        if len(set(value)) != len(value):
+            raise invalid_value(name, value, f"Configuration '{name}' values must not be duplicated")
+        for item in value:
+            if not item:
+                raise invalid_value(name, value, f"Configuration '{name}' values must not be empty")
+            if self.choices and item not in self.choices:
+                raise invalid_value(name, item, f"String must be one of: {', '.join(self.choices)}")
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.choices)}]" if self.choices else "any list without repetition"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmpty:
+    """A string that is not empty; with `printable` also without control characters; null only if `nullable`."""
+
+    nullable: bool = True
+    printable: bool = False
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value is None:
+            if self.nullable:
+                return
+            raise invalid_value(name, None, "entry must be non null")
+        if not str(value).strip():
+            raise invalid_value(name, value, "String must be non-empty")
+        if self.printable and any(ord(ch) < 32 or ord(ch) == 127 for ch in value):
+            raise invalid_value(
+                name, value, "String may not contain control sequences but had the following ASCII chars"
+            )
+
+    def __str__(self) -> str:
+        return "non-empty string"
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOrSpecial:
+    """A number in a range, or one special value outside of it (-1 or -2 for "no limit", "follow another config")."""
+
+    special: int
+    low: int
+    high: int | None = None
+
+    def __call__(self, name: str, value: Any) -> None:
+        if value == self.special:
+            return
+        if value is None or value < self.low or (self.high is not None and value > self.high):
+            upper = "" if self.high is None else f" and no more than {self.high}"
+            raise invalid_value(name, value, f"Value must be {self.special}, or at least {self.low}{upper}")
+
+    def __str__(self) -> str:
+        return f"{self.special} or [{self.low},...{'' if self.high is None else f',{self.high}'}]"
+
+
+class _Required(Enum):
+    REQUIRED = "required"
+
+
+REQUIRED: Final = _Required.REQUIRED
+"""The default of a config that has none: it must be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One row of a config table."""
+
+    name: str
+    type: ConfigType
+    default: ConfigValue | _Required
+    doc: str
+    validator: Validator | None = None
+    importance: Importance = Importance.MEDIUM
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
+    sensitive: bool = False
+    internal: bool = False
+    synonyms: tuple[str, ...] = ()
+    """Broker configs that this key falls back to, nearest first."""
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Its value is never shown: DescribeConfigs answers null."""
+        return self.sensitive or self.type is ConfigType.PASSWORD
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.update_mode is not UpdateMode.READ_ONLY
+
+    def parse(self, raw: object) -> ConfigValue:
+        """The typed, validated value of `raw` (text or already typed). Raises ConfigError."""
+        value = parse_value(self.name, self.type, raw)
+        if self.validator is not None:
+            self.validator(self.name, value)
+        return value
+
+    def to_text(self, value: ConfigValue) -> str | None:
+        return value_to_text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDef:
+    """A table of configs, looked up by name."""
+
+    keys: Mapping[str, ConfigKey] = field(default_factory=dict)
+
+    @staticmethod
+    def of(*groups: Iterable[ConfigKey]) -> ConfigDef:
+        """One table out of several groups of rows. A name may occur once."""
+        keys: dict[str, ConfigKey] = {}
+        for group in groups:
+            for key in group:
+                assert key.name not in keys, f"config {key.name} is defined twice"
+                keys[key.name] = key
+        return ConfigDef(dict(sorted(keys.items())))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys
+
+    def __getitem__(self, name: str) -> ConfigKey:
+        return self.keys[name]
+
+    def __iter__(self) -> Iterator[ConfigKey]:
+        return iter(self.keys.values())
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def get(self, name: str) -> ConfigKey | None:
+        return self.keys.get(name)
+
+    def parse(self, name: str, raw: object) -> ConfigValue:
+        """The typed value of one config. Raises ConfigError for an unknown name or a bad value."""
+        key = self.keys.get(name)
+        if key is None:
+            raise ConfigError(f"Unknown configuration {name!r}: see the list of configs for the right spelling.")
+        return key.parse(raw)
+
+    def parse_all(self, given: Mapping[str, object]) -> dict[str, ConfigValue]:
+        """Every config of the table: the given value where there is one, else the default.
+
+        Names outside the table are ignored, as Kafka does (plug-ins bring their own). Raises ConfigError for a bad
+        value and for a required config that is missing.
+        """
+        values: dict[str, ConfigValue] = {}
+        for key in self.keys.values():
+            if key.name in given:
+                values[key.name] = key.parse(given[key.name])
+            elif isinstance(key.default, _Required):
+                raise ConfigError(f'Missing required configuration "{key.name}" which has no default value.')
+            else:
+                values[key.name] = key.default
+        return values
+
+
+_INT_BOUNDS: Final = {
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
+    ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
+}
+
+
+def parse_value(name: str, type_: ConfigType, raw: object) -> ConfigValue:
+    """`raw` as a value of `type_`, as `ConfigDef.parseType` reads it. None stays None. Raises ConfigError."""
+    if raw is None:
+        return None
+    if isinstance(raw, str):
+        raw = raw.strip()
+    match type_:
+        case ConfigType.BOOLEAN:
+            if isinstance(raw, bool):
+                return raw
+            lowered = raw.lower() if isinstance(raw, str) else ""
+            if lowered in ("true", "false"):
+                return lowered == "true"
+            raise invalid_value(name, raw, "Expected value to be either true or false")
+        case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+            return _parse_integer(name, type_, raw)
+        case ConfigType.DOUBLE:
+            try:
+                return float(raw)  # type: ignore[arg-type]  # anything float() refuses is refused below
+            except (TypeError, ValueError):
+                raise invalid_value(name, raw, "Not a number of type DOUBLE") from None
+        case ConfigType.LIST:
+            if isinstance(raw, str):
+                return tuple(part.strip() for part in raw.split(",")) if raw else ()
+            if isinstance(raw, (list, tuple)):
+                return tuple(str(part) for part in raw)
+            raise invalid_value(name, raw, "Expected a comma separated list.")
+        case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
+            return str(raw)
+
+
+def _parse_integer(name: str, type_: ConfigType, raw: object) -> int:
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        number = raw
+    else:
+        text = raw if isinstance(raw, str) else ""
+        digits = text[1:] if text[:1] in ("-", "+") else text
+        if not (digits.isascii() and digits.isdigit()):
+            raise invalid_value(name, raw, f"Not a number of type {type_.name}")
+        number = int(text) if len(digits) <= 20 else 1 << 64
+    low, high = _INT_BOUNDS[type_]
+    if not low <= number <= high:
+        raise invalid_value(name, raw, f"Not a number of type {type_.name}")
+    return number
+
+
+def value_to_text(value: ConfigValue) -> str | None:
+    """A typed value as Kafka writes it in a ConfigRecord or a DescribeConfigs response."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(str, value)) + "]"
+    return str(value)
