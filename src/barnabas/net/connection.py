@@ -38,8 +38,6 @@ class ConnectionOwner(Protocol):
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
-    def budget_returned(self) -> None: ...
-
     def now(self) -> float: ...
 
 
@@ -112,7 +110,6 @@ class Connection(asyncio.Protocol):
             task.cancel()
         if self._peer is not None:
             self._owner.forget(self)
-            self._owner.budget_returned()
 
     # ---- for the owner
 
@@ -137,10 +134,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._transport.abort()  # a client that does not read must not keep its buffers
-
-    def on_budget(self) -> None:
-        """The node has room again."""
-        self._regulate()
 
     # ---- requests
 

@@ -114,11 +114,6 @@ class Listener:
         task.add_done_callback(self._parked.discard)
         return task
 
-    def budget_returned(self) -> None:
-        if not self.budget.spent:
-            for connection in self._connections:
-                connection.on_budget()
-
     def now(self) -> float:
         assert self._loop is not None
         return self._loop.time()
