@@ -1,1 +1,54 @@
-"""Lets Spark find `format("barnabas")` by itself (Spark imports every `pyspark_*` package, so this one is tiny)."""
+"""By this package Spark finds `format("barnabas")` without being told: it imports every module named `pyspark_*`.
+
+It is imported whenever any data source is looked up, so it must stay tiny: the work is in `barnabas.spark`, and is
+imported when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """`spark.read.format("barnabas")` and its three siblings."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> str:
+        from barnabas.spark import source
+
+        return source.schema(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from barnabas.spark import source
+
+        return source.batch_reader(self.options, schema.names)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from barnabas.spark import source
+
+        return source.stream_reader(self.options, schema.names)
+
+    # Spark passes `overwrite` by keyword in some processes and by position in others: its name is part of the API.
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from barnabas.spark import sink
+
+        return sink.batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from barnabas.spark import sink
+
+        return sink.stream_writer(self.options, schema, overwrite)

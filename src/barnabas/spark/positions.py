@@ -1,0 +1,208 @@
+"""Value: where a query stands in the log, and where it is asked to start and stop.
+
+A stream's offset is, in Spark's checkpoint, the JSON text of a `Position`. The form is the one of Spark's own Kafka
+source, so that a person can read both and carry one over to the other by hand:
+
+    {"orders": {"0": 1200, "1": 1187}}
+
+With `failOnDataLoss=report` the records found missing so far travel with the position, under a name no topic can have;
+so the count survives restarts and is visible in every progress report of the query:
+
+    {"$lost": {"orders": {"0": 75}}, "orders": {"0": 1200, "1": 1187}}
+
+Topics are sorted by name and partitions by number: Spark compares offsets as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from barnabas.core.ids import TopicPartition
+from barnabas.spark.errors import OptionError
+
+LATEST = -1
+EARLIEST = -2
+"""The two special offsets, as in ListOffsets and in the JSON of `startingOffsets`."""
+
+_LOST = "$lost"
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset to read in each partition, and how many records each was found to have lost."""
+
+    offsets: Offsets
+    lost: Offsets = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The dict that Spark stores as the stream's offset."""
+        document: dict[str, Any] = {_LOST: nest(self.lost)} if self.lost else {}
+        document.update(nest(self.offsets))
+        return document
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Position:
+        """The inverse of `to_json`. Raises OptionError for anything a checkpoint of this source cannot hold."""
+        lost = document.get(_LOST, {})
+        offsets = {topic: partitions for topic, partitions in document.items() if topic != _LOST}
+        return Position(flatten(offsets, "the checkpoint's offset"), flatten(lost, "the checkpoint's lost counts"))
+
+    @property
+    def lost_records(self) -> int:
+        return sum(self.lost.values())
+
+
+def nest(flat: Offsets) -> dict[str, dict[str, int]]:
+    """`{tp: n}` -> `{"topic": {"partition": n}}`, sorted."""
+    nested: dict[str, dict[str, int]] = {}
+    for tp in sorted(flat):
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = flat[tp]
+    return nested
+
+
+def flatten(nested: Any, what: str) -> dict[TopicPartition, int]:
+    """`{"topic": {"partition": n}}` -> `{tp: n}`. Raises OptionError naming `what` when the shape is another."""
+    try:
+        flat = {
+            TopicPartition(_text(topic), int(partition)): _whole(value)
+            for topic, partitions in nested.items()
+            for partition, value in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(
+            f'{what} must look like {{"topicA": {{"0": 23, "1": -2}}, "topicB": {{"0": -1}}}}, got {_shown(nested)}'
+        ) from None
+    if any(tp.partition < 0 for tp in flat):
+        raise OptionError(f"{what} names a negative partition: {_shown(nested)}")
+    return flat
+
+
+def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """`assign`: `{"topicA": [0, 1], "topicB": [2]}`."""
+    try:
+        document = json.loads(text)
+        pairs = {TopicPartition(_text(topic), _whole(p)) for topic, ps in document.items() for p in _list(ps)}
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(f'assign must be JSON such as {{"topicA": [0, 1], "topicB": [2]}}, got {text!r}') from None
+    if not pairs or any(tp.partition < 0 for tp in pairs):
+        raise OptionError(f"assign must name at least one partition, and none below 0, got {text!r}")
+    return tuple(sorted(pairs))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+class MissingTimestamp(Enum):
+    """`startingOffsetsByTimestampStrategy`: what to do where no record is as young as the timestamp."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtEdge:
+    """Every partition at its earliest or latest offset."""
+
+    offset: int  # EARLIEST or LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """Each partition at its own offset; -1 is the latest, -2 the earliest."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamps:
+    """Each partition at its first record not older than a timestamp (ms); `everywhere` serves them all."""
+
+    timestamps: Offsets = field(default_factory=dict)
+    everywhere: int | None = None
+    missing: MissingTimestamp = MissingTimestamp.ERROR
+
+
+Boundary = AtEdge | AtOffsets | AtTimestamps
+"""Where a read starts or stops."""
+
+
+def boundary_queries(boundary: Boundary, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """What to ask ListOffsets (a timestamp, -1 or -2) for each partition whose offset is not given outright.
+
+    Raises OptionError when the option names other partitions than the subscription has: half a starting position is a
+    mistake that would otherwise show only as missing data.
+    """
+    wanted = sorted(partitions)
+    match boundary:
+        case AtEdge(edge):
+            return dict.fromkeys(wanted, edge)
+        case AtOffsets(offsets):
+            _require_same(offsets, wanted, "offsets", "Use -2 for earliest and -1 for latest.")
+            return {tp: offsets[tp] for tp in wanted if offsets[tp] < 0}
+        case AtTimestamps(timestamps, everywhere):
+            if everywhere is not None:
+                return dict.fromkeys(wanted, everywhere)
+            _require_same(timestamps, wanted, "timestamps", "")
+            return {tp: timestamps[tp] for tp in wanted}
+
+
+def resolve_boundary(
+    boundary: Boundary, answers: Offsets, partitions: Iterable[TopicPartition], latest: Offsets, *, starting: bool
+) -> dict[TopicPartition, int]:
+    """The offset of each partition, from ListOffsets' answers (-1: no record is that young).
+
+    At the start such a partition follows `startingOffsetsByTimestampStrategy`; at the end it is read to its latest.
+    """
+    resolved: dict[TopicPartition, int] = {}
+    for tp in sorted(partitions):
+        if isinstance(boundary, AtOffsets) and boundary.offsets[tp] >= 0:
+            resolved[tp] = boundary.offsets[tp]
+            continue
+        offset = answers[tp]
+        if offset < 0:
+            if starting and isinstance(boundary, AtTimestamps) and boundary.missing is MissingTimestamp.ERROR:
+                raise OptionError(
+                    f"no record of {tp} has a timestamp at or after the starting timestamp; choose an earlier one, "
+                    "or set startingOffsetsByTimestampStrategy=latest to start such partitions at their end"
+                )
+            offset = latest[tp]
+        resolved[tp] = offset
+    return resolved
+
+
+def _require_same(given: Offsets, wanted: list[TopicPartition], what: str, hint: str) -> None:
+    missing = [str(tp) for tp in wanted if tp not in given]
+    unknown = [str(tp) for tp in sorted(given) if tp not in set(wanted)]
+    if missing or unknown:
+        raise OptionError(
+            f"the {what} must name exactly the partitions that are read. "
+            + (f"Not named: {', '.join(missing[:20])}. " if missing else "")
+            + (f"Not part of the subscription: {', '.join(unknown[:20])}. " if unknown else "")
+            + hint
+        )

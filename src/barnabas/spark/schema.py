@@ -1,0 +1,63 @@
+"""Table: the columns of the source and of the sink, as Spark and as Arrow see them.
+
+The Arrow schema must equal Spark's to the letter, names, order, types and nullability: Spark checks the first batch of
+each task and hands the buffers of the others to the JVM unseen. Everything is nullable, as in Spark's own connector.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DDL: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""Every column of the source, with its Spark type, in order."""
+
+DEFAULT_COLUMNS: Final = tuple(name for name in DDL if name != "headers")
+
+
+def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The same columns in their proper spelling. Raises OptionError for unknown, repeated or no columns."""
+    spelling = {name.lower(): name for name in DDL}
+    unknown = [name for name in columns if name.lower() not in spelling]
+    if unknown:
+        raise OptionError(f"there is no column {unknown[0]!r}; the source has {', '.join(DDL)}")
+    proper = tuple(spelling[name.lower()] for name in columns)
+    if not proper or len(set(proper)) != len(proper):
+        raise OptionError(f"columns must name each column once, and at least one, got {','.join(columns)!r}")
+    return proper
+
+
+def spark_schema(columns: tuple[str, ...]) -> str:
+    """The DDL text that `DataSource.schema()` returns."""
+    return ", ".join(f"`{name}` {DDL[name]}" for name in columns)
+
+
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """The Arrow schema that Spark expects of each batch."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    types = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        "headers": pa.list_(pa.field("element", header)),
+    }
+    return pa.schema([pa.field(name, types[name]) for name in columns])
