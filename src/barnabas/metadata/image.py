@@ -6,7 +6,7 @@ A reader takes the image once and works on it as long as it likes: nothing in it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from barnabas.metadata.nodes_image import BrokerImage, BrokersImage, ControllerImage, Endpoint, FeatureRange
 from barnabas.metadata.small_images import (
@@ -66,16 +66,16 @@ class ClusterImage:
     """The cluster's truth. Start with the empty one; `ClusterDelta` makes the next."""
 
     cluster_id: str = ""
-    provenance: Provenance = Provenance()
-    features: FeaturesImage = FeaturesImage()
-    brokers: BrokersImage = BrokersImage()
-    topics: TopicsImage = TopicsImage()
-    configs: ConfigsImage = ConfigsImage()
-    producer_ids: ProducerIdsImage = ProducerIdsImage()
-    acls: AclsImage = AclsImage()
-    scram: ScramImage = ScramImage()
-    quotas: QuotasImage = QuotasImage()
-    tokens: TokensImage = TokensImage()
+    provenance: Provenance = field(default_factory=Provenance)
+    features: FeaturesImage = field(default_factory=FeaturesImage)
+    brokers: BrokersImage = field(default_factory=BrokersImage)
+    topics: TopicsImage = field(default_factory=TopicsImage)
+    configs: ConfigsImage = field(default_factory=ConfigsImage)
+    producer_ids: ProducerIdsImage = field(default_factory=ProducerIdsImage)
+    acls: AclsImage = field(default_factory=AclsImage)
+    scram: ScramImage = field(default_factory=ScramImage)
+    quotas: QuotasImage = field(default_factory=QuotasImage)
+    tokens: TokensImage = field(default_factory=TokensImage)
 
     @property
     def offset(self) -> int:

@@ -2,7 +2,7 @@
 
 MetadataLog      the replicated log of metadata records: Raft, one voter, or ZooKeeper   (filled by node)
 MetadataListener what the log calls with committed records                               (filled by the Loader)
-ImageSubscriber  who wants to hear of each new image                                     (replication, coordination, ...)
+ImageSubscriber  who wants to hear of each new image                                     (replication, ...)
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class MetadataLog(Protocol):
     def propose(self, records: Sequence[MetadataRecord]) -> Awaitable[int]:
         """Append `records` as one batch: all or none, after everything proposed before (the *call* fixes the order).
 
-        The awaitable gives the offset of the last record when it is committed and every listener has been told of it;
-        it raises KafkaError (NOT_CONTROLLER when leadership was lost or never held). Giving up the wait does not withdraw
-        the records.
+        The awaitable gives the offset of the last record when it is committed and every listener has been told of it.
+        It raises KafkaError (NOT_CONTROLLER when leadership was lost or never held). Giving up the wait does not
+        withdraw the records.
         """
         ...
 

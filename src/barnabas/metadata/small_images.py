@@ -1,4 +1,4 @@
-"""Value: the small parts of a cluster image: features, configs, producer ids, ACLs, SCRAM, quotas, delegation tokens."""
+"""Value: the small parts of a cluster image: features, configs, producer ids, ACLs, SCRAM, quotas, tokens."""
 
 from __future__ import annotations
 

@@ -1,0 +1,132 @@
+"""Shell: the one place where decisions of the controller become metadata.
+
+    request -> Controller.decide -> records + response
+               apply at once (the next decision sees them) -> MetadataLog.propose -> committed -> release the response
+                                                                               \\-> refused   -> revert, NOT_CONTROLLER
+
+Images are immutable, so reverting is going back to the image before. When one proposal fails, whatever was decided after
+it stands on sand and fails with it; the controller then starts again from the committed image (Kafka's controller
+"renounces" and replays in the same case).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from barnabas.core.clock import Clock
+from barnabas.core.decision import Decision
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.rng import Rng
+from barnabas.metadata.controller.controller import Controller
+from barnabas.metadata.controller.settings import DecideContext
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.ports import MetadataLog
+from barnabas.metadata.records import MetadataRecord
+from barnabas.wire.schema import Message
+
+ResponseT = TypeVar("ResponseT")
+
+PENDING_PROPOSALS_MAX = 10_000
+"""Beyond this many uncommitted proposals new ones are refused: the log is not keeping up."""
+
+
+class ControllerDriver:
+    """Runs a `Controller` over a `MetadataLog`. `committed` gives the newest committed image (the publisher's)."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        log: MetadataLog,
+        committed: Callable[[], ClusterImage],
+        *,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self._controller = controller
+        self._log = log
+        self._committed = committed
+        self._clock = clock
+        self._rng = rng
+        self._inflight: set[asyncio.Future[int]] = set()
+        self._generation = 0
+
+    @property
+    def image(self) -> ClusterImage:
+        """What the next decision will see: the committed image and everything proposed since."""
+        return self._image_now()
+
+    @property
+    def pending(self) -> int:
+        """Proposals that are neither committed nor refused yet."""
+        return len(self._inflight)
+
+    async def handle(self, request: Message, version: int) -> Message:
+        """Decide on a request of any kind the controller knows (`Controller.HANDLED`), and wait until it is committed.
+
+        Raises KafkaError NOT_CONTROLLER when the records could not be committed, UNSUPPORTED_VERSION for a request that is
+        not the controller's.
+        """
+        return await self.submit(lambda image, ctx: self._controller.decide(image, request, ctx), version=version)
+
+    async def submit(
+        self,
+        decide: Callable[[ClusterImage, DecideContext], Decision[MetadataRecord, ResponseT]],
+        *,
+        version: int = 0,
+    ) -> ResponseT:
+        """Run one decision; return its response once its records are committed (at once if it has none).
+
+        Everything up to the proposal happens before the first suspension, so calls take effect in the order they are made.
+        """
+        if len(self._inflight) >= PENDING_PROPOSALS_MAX:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The metadata log is not keeping up; retry later.")
+        image = self._image_now()
+        ctx = DecideContext(
+            now_ms=self._clock.now_ms(), rng=self._rng, settings=self._controller.settings, version=version
+        )
+        decision = decide(image, ctx)
+        if decision.records:
+            await self._commit(image, decision.records)
+        elif self._inflight:
+            # A read decided on uncommitted state must not be answered before that state is safe.
+            await self._settled(tuple(self._inflight))
+        return decision.response
+
+    def reset(self) -> None:
+        """Forget what is not committed (leadership was lost or won); waiting requests are answered NOT_CONTROLLER."""
+        self._generation += 1
+        self._inflight.clear()
+
+    async def _commit(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None:
+        generation = self._generation
+        self._controller.apply(before, records)
+        try:
+            waiter = asyncio.ensure_future(self._log.propose(records))
+        except BaseException:
+            self._controller.image = before
+            raise
+        self._inflight.add(waiter)
+        waiter.add_done_callback(self._on_settled)
+        await asyncio.shield(waiter)
+        if generation != self._generation:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    def _on_settled(self, waiter: asyncio.Future[int]) -> None:
+        if waiter not in self._inflight:
+            return
+        self._inflight.discard(waiter)
+        if waiter.cancelled() or waiter.exception() is not None:
+            self.reset()
+
+    async def _settled(self, waiters: Sequence[asyncio.Future[int]]) -> None:
+        generation = self._generation
+        await asyncio.wait(waiters)
+        if generation != self._generation:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    def _image_now(self) -> ClusterImage:
+        if not self._inflight:
+            self._controller.image = self._committed()
+        return self._controller.image

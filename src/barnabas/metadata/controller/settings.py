@@ -1,0 +1,34 @@
+"""Value: what the controller knows besides the image: the node's static configuration and who is asking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.core.ids import BrokerId
+from barnabas.core.rng import Rng
+
+MAX_PARTITIONS_PER_BATCH = 10_000
+"""The most partitions one CreateTopics or CreatePartitions request may make (ReplicationControlManager)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """The static part. `static_config` is the text of what the user set in server.properties or on the command line."""
+
+    node_id: BrokerId = BrokerId(0)
+    static_config: Mapping[str, str] = field(default_factory=dict)
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    delete_topic_enable: bool = True
+    session_timeout_ms: int = 9_000
+
+
+@dataclass(frozen=True, slots=True)
+class DecideContext:
+    """Time and chance for one decision, and the version of the request that asks for it."""
+
+    now_ms: int
+    rng: Rng
+    settings: ControllerSettings
+    version: int = 0
