@@ -1,0 +1,1 @@
+"""Benchmarks. `make bench` runs the broker ones; each other file says at its top what it measures."""

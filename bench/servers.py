@@ -1,0 +1,152 @@
+"""Shell: the brokers under test, each a process of its own, as it starts by default, behind the same few verbs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Protocol
+
+from barnabas.core.ids import uuid_to_text
+from barnabas.testing.process import BrokerProcess
+
+
+class Server(Protocol):
+    """What a benchmark needs of a broker."""
+
+    name: str
+    bootstrap_servers: str
+    start_seconds: float
+
+    def start(self) -> None: ...
+
+    def stop(self) -> object: ...
+
+    def pid(self) -> int: ...
+
+
+class Barnabas(BrokerProcess):
+    """Ours, as `barnabas serve` starts it."""
+
+    name = "barnabas"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "barnabas")
+
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+
+class ApacheKafka:
+    """Apache Kafka from Maven Central, combined broker and controller, with the settings and the JVM flags of its
+    own `config/server.properties` and `kafka-server-start.sh`. Formatting its storage is not counted as start-up."""
+
+    name = "kafka"
+
+    def __init__(self, folder: Path, classpath: str) -> None:
+        self.folder = folder / "kafka"
+        self.classpath = classpath
+        self.port, controller = _free_port(), _free_port()
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self.start_seconds = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+        self.folder.mkdir(parents=True)
+        self.properties = self.folder / "server.properties"
+        self.properties.write_text(
+            f"""process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+log.dirs={self.folder / "logs"}
+num.partitions=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+"""
+        )
+        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", uuid_to_text(uuid.uuid4()))
+
+    def _java(self, main: str, *arguments: str) -> None:
+        command = ["java", "-cp", self.classpath, main, *arguments, "-c", str(self.properties)]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    def start(self) -> None:
+        flags = "-Xmx1G -Xms1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
+        flags += " -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
+        began = time.monotonic()
+        with (self.folder / "log.txt").open("ab") as log:
+            command = ["java", *flags.split(), "-cp", self.classpath, "kafka.Kafka", str(self.properties)]
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
+        _wait_serving(self.port, began + 90)
+        self.start_seconds = time.monotonic() - began
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+
+def find_server(name: str, folder: Path) -> Server:
+    """The broker of that name, not yet started, with its data under `folder`."""
+    if name == "barnabas":
+        return Barnabas(folder)
+    from tests.interop.jars import kafka_classpath
+
+    if shutil.which("java") is None:
+        raise SystemExit("PEER=kafka needs Java 17 and Maven: apt-get install openjdk-17-jre-headless maven")
+    return ApacheKafka(folder, kafka_classpath())
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+_API_VERSIONS_V0 = bytes.fromhex("0000000a001200000000000100 00".replace(" ", ""))
+
+
+def _wait_serving(port: int, deadline: float) -> None:
+    """Ready means the same for every broker: it answers an ApiVersions request."""
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:
+                probe.settimeout(5.0)
+                probe.sendall(_API_VERSIONS_V0)
+                if len(probe.recv(4)) == 4:
+                    return
+        except OSError:
+            time.sleep(0.005)
+    raise RuntimeError(f"nothing answered on port {port}")

@@ -1,0 +1,154 @@
+"""Shell: what is done to a broker, by public clients, and counted. Each workload runs in a process of its own.
+
+`python -m bench.workloads NAME BOOTSTRAP {json}` prints one JSON object; `run_workload` is that call.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Result = dict[str, float]
+
+
+def run_workload(name: str, bootstrap: str, **arguments: Any) -> Result:
+    """Runs one workload in a fresh process and gives what it counted."""
+    command = [sys.executable, "-m", "bench.workloads", name, bootstrap, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise RuntimeError(f"workload {name} failed:\n{done.stderr[-3000:]}")
+    result: Result = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def create_topic(bootstrap: str, *, topic: str, partitions: int) -> Result:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result(30)
+    return {}
+
+
+def _payloads(size: int) -> list[bytes]:
+    """Values that compress about as text does: half random letters, half repeated."""
+    rng = random.Random(7)
+    return [
+        (rng.randbytes(size // 4).hex().encode() + b"the quick brown fox " * (size // 20 + 1))[:size]
+        for _ in range(1000)
+    ]
+
+
+def produce(
+    bootstrap: str, *, topic: str, size: int, batch: int, codec: str, megabytes: int, acks: str = "all"
+) -> Result:
+    """Throughput of librdkafka's producer; the clock runs from the first record to the last acknowledgement."""
+    from confluent_kafka import Producer
+
+    payloads = _payloads(size)
+    count = megabytes * 1_000_000 // size
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": acks,
+            "compression.type": codec,
+            "batch.size": batch,
+            "linger.ms": 5,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 262_144,
+            "message.max.bytes": max(1_000_000, batch),
+            "enable.idempotence": True,
+        }
+    )
+    producer.list_topics(topic, 20)
+    began = time.perf_counter()
+    send = producer.produce
+    for i in range(count):
+        try:
+            send(topic, payloads[i % 1000])
+        except BufferError:
+            producer.poll(0.05)
+            while len(producer) > 500_000:
+                producer.poll(0.05)
+            send(topic, payloads[i % 1000])
+    left = producer.flush(120)
+    seconds = time.perf_counter() - began
+    if left:
+        raise RuntimeError(f"{left} records were not acknowledged")
+    return {"records": count / seconds, "mb": count * size / seconds / 1e6}
+
+
+def consume(bootstrap: str, *, topic: str, size: int, megabytes: int, partitions: int) -> Result:
+    """Throughput of librdkafka's consumer over what `produce` wrote."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    count = megabytes * 1_000_000 // size
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": 131_072,
+            "queued.min.messages": 1_000_000,
+            "fetch.max.bytes": 52_428_800,
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    seen = 0
+    began = time.perf_counter()
+    while seen < count:
+        messages = consumer.consume(10_000, 10.0)
+        if not messages:
+            raise RuntimeError(f"nothing more after {seen} of {count} records")
+        seen += len(messages)
+    seconds = time.perf_counter() - began
+    return {"records": seen / seconds, "mb": seen * size / seconds / 1e6}
+
+
+def latency(bootstrap: str, *, topic: str, count: int, size: int) -> Result:
+    """One record at a time: the time from produce() to its acknowledgement (acks=all, linger 0)."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "socket.nagle.disable": True})
+    payload = b"x" * size
+    times: list[float] = []
+    for _ in range(count + 200):
+        began = time.perf_counter()
+        producer.produce(topic, payload)
+        producer.flush(10)
+        times.append(time.perf_counter() - began)
+    times = sorted(times[200:])
+    return {"p50_us": times[len(times) // 2] * 1e6, "p99_us": times[int(len(times) * 0.99)] * 1e6}
+
+
+def java_produce(bootstrap: str, *, topic: str, size: int, batch: int, codec: str, megabytes: int) -> Result:
+    """Kafka's own ProducerPerformance."""
+    from tests.interop.jars import kafka_classpath
+
+    count = megabytes * 1_000_000 // size
+    command = ["java", "-Xmx512m", "-cp", kafka_classpath(), "org.apache.kafka.tools.ProducerPerformance"]
+    command += ["--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"]
+    command += ["--producer-props", f"bootstrap.servers={bootstrap}", f"batch.size={batch}"]
+    command += [f"compression.type={codec}", "linger.ms=5", "buffer.memory=67108864"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    last = done.stdout.strip().splitlines()[-1]  # N records sent, X records/sec (Y MB/sec), ...
+    records = float(last.split(" records/sec")[0].rsplit(" ", 1)[1])
+    return {"records": records, "mb": records * size / 1e6}
+
+
+WORKLOADS: dict[str, Callable[..., Result]] = {
+    "create_topic": create_topic,
+    "produce": produce,
+    "consume": consume,
+    "latency": latency,
+    "java_produce": java_produce,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(WORKLOADS[sys.argv[1]](sys.argv[2], **json.loads(sys.argv[3]))))
