@@ -1,0 +1,1 @@
+"""Requests -> answers. Knows messages and partitions; knows no socket."""
