@@ -274,7 +274,7 @@ def _ending(given: Mapping[str, str]) -> Boundary:
 
 
 def _boundary(given: Mapping[str, str], side: str, default: int, missing: MissingTimestamp) -> Boundary:
-    """`<side>Timestamp` goes before `<side>OffsetsByTimestamp`, that before `<side>Offsets`, as in Spark's connector."""
+    """`…Timestamp` goes before `…OffsetsByTimestamp`, and that before `…Offsets`, as in Spark's connector."""
     everywhere = _get(given, f"{side}Timestamp", _not_negative)
     if everywhere is not None:
         return AtTimestamps(everywhere=everywhere, missing=missing)

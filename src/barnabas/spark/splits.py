@@ -1,0 +1,55 @@
+"""Machine: spreads ranges of offsets over tasks.
+
+Spark's own connector makes one task per partition unless told otherwise, so that one long partition keeps one core busy
+and the others idle. Here a range is cut, by default, wherever it would be longer than about 64 MB of log.
+Cuts are made between offsets without looking at the log: a task whose range begins inside a record batch reads that
+batch as well and drops what comes before, which costs little against megabytes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping
+from math import ceil
+
+from barnabas.core.ids import TopicPartition
+from barnabas.spark.options import Splitting
+from barnabas.spark.planner import Range
+
+
+def split_ranges(
+    ranges: Iterable[Range], splitting: Splitting, bytes_per_offset: Mapping[TopicPartition, float] | None = None
+) -> list[Range]:
+    """One range per task, by partition and offset; together they cover exactly what was given."""
+    density = bytes_per_offset or {}
+    whole = [r for r in ranges if r.size > 0]
+    pieces = [_pieces_by_size(r, splitting, density.get(r.tp, 0.0)) for r in whole]
+    if splitting.min_tasks is not None:
+        _raise_to(splitting.min_tasks, whole, pieces)
+    return [piece for r, n in zip(whole, pieces, strict=True) for piece in cut(r, n)]
+
+
+def cut(whole: Range, pieces: int) -> list[Range]:
+    """`pieces` consecutive ranges whose sizes differ by one at most."""
+    bounds = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
+    return [Range(whole.tp, a, b) for a, b in itertools.pairwise(bounds)]
+
+
+def _pieces_by_size(whole: Range, splitting: Splitting, bytes_per_offset: float) -> int:
+    by_records = ceil(whole.size / splitting.max_records) if splitting.max_records is not None else 1
+    by_bytes = ceil(whole.size * bytes_per_offset / splitting.max_bytes)
+    return min(whole.size, max(1, by_records, by_bytes))
+
+
+def _raise_to(min_tasks: int, whole: list[Range], pieces: list[int]) -> None:
+    """Cuts further, always the range with the longest pieces, to `min_tasks` or down to single offsets."""
+    longest = [(-r.size / n, i) for i, (r, n) in enumerate(zip(whole, pieces, strict=True))]
+    heapq.heapify(longest)
+    missing = min_tasks - sum(pieces)
+    while missing > 0 and longest:
+        _, i = heapq.heappop(longest)
+        if pieces[i] < whole[i].size:
+            pieces[i] += 1
+            missing -= 1
+            heapq.heappush(longest, (-whole[i].size / pieces[i], i))
