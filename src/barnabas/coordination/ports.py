@@ -49,7 +49,8 @@ class PartitionWriter(Protocol):
     def append(
         self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
     ) -> int:
-        """Append the records as one batch (transactional when `producer` is given). Returns the log end offset after it.
+        """Append the records as one batch (transactional when `producer` is given). Returns the log end
+        offset after it.
 
         The batch carries `now_ms` as every record's timestamp; it is an internal write (origin: coordinator).
         """

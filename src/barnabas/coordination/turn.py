@@ -1,15 +1,20 @@
 """Value: one turn of a coordinator machine: what it was told, and what it wants done.
 
 A machine is handed a `Turn` with the time and collects its effects there: records to append, parked requests to
-answer, timers to arm. The runtime carries them out. All effects of a turn with records leave when the records are
-committed; those of a turn without records leave at once (a heartbeat never waits behind a commit).
+answer, timers to arm. The runtime carries them out:
+
+- timers and answers to parked requests take effect at once;
+- records are applied, appended as one batch, and undone when the append is refused;
+- the machine's return value answers the request of this turn when its records are committed; a turn without
+  records answers at once (a heartbeat never waits behind a commit), unless it asks for `after_pending`;
+- `then` runs in a turn of its own when the records are committed, or have been refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from barnabas.coordination.ports import Producer
 from barnabas.core.errors import ErrorCode
@@ -41,8 +46,6 @@ PARKED: Final = _Parked()
 
 Parked = _Parked
 
-KeyT = TypeVar("KeyT")
-
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
@@ -60,6 +63,10 @@ class Arm:
 
     key: TimerKey
     delay_ms: int
+    retry: bool = False
+    """Fire again a little later when what the machine wanted could not be written."""
+    if_absent: bool = False
+    """Leave a timer of the same key as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +104,8 @@ class Turn:
     def answer(self, ticket: Ticket, response: Any) -> None:
         self.answers.append((ticket, response))
 
-    def arm(self, key: TimerKey, delay_ms: int) -> None:
-        self.timers.append(Arm(key, delay_ms))
+    def arm(self, key: TimerKey, delay_ms: int, *, retry: bool = False, if_absent: bool = False) -> None:
+        self.timers.append(Arm(key, delay_ms, retry, if_absent))
 
     def disarm(self, key: TimerKey) -> None:
         self.timers.append(Disarm(key))
-
-
-ResponseT = TypeVar("ResponseT")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[ResponseT]):
-    """For tests and scripts: a turn with the response its machine gave."""
-
-    turn: Turn
-    response: ResponseT | Parked

@@ -46,7 +46,7 @@ class GroupCoordinator:
     async def run(self) -> None:
         """Own the coordinator's tasks until cancelled. Start it before the first `on_elected`."""
 
-    # -- leadership and metadata, called by the node ---------------------------------------------------------------
+    # -- leadership and metadata, called by the node ------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """This node now leads `__consumer_offsets-<partition>`: load it (answers are LOAD_IN_PROGRESS meanwhile)."""
@@ -63,7 +63,7 @@ class GroupCoordinator:
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that owns the group; FindCoordinator asks here."""
 
-    # -- classic groups -----------------------------------------------------------------------------------------------
+    # -- classic groups -----------------------------------------------------------------------------
 
     async def join_group(self, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse: ...
 
@@ -79,7 +79,7 @@ class GroupCoordinator:
 
     async def delete_groups(self, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse: ...
 
-    # -- offsets --------------------------------------------------------------------------------------------------------
+    # -- offsets ------------------------------------------------------------------------------------
 
     async def offset_commit(self, ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse: ...
 
@@ -99,7 +99,7 @@ class GroupCoordinator:
         WriteTxnMarkers comes here for this topic instead of going to the partition. Raises KafkaError.
         """
 
-    # -- consumer groups (KIP-848) ----------------------------------------------------------------------------------------
+    # -- consumer groups (KIP-848) ------------------------------------------------------------------
 
     async def consumer_group_heartbeat(
         self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest

@@ -1,0 +1,259 @@
+"""Shell: the coordinator runtime: which partitions this node owns, their loading, and the way in.
+
+One runtime per kind of coordinator. The node tells it which partitions of the coordinator's topic this node leads; each
+is loaded by replaying its log, and then answers. The machine inside (a `Shard`) never sees any of this.
+
+States of a partition:  loading ──► active ──► (gone)     loading answers COORDINATOR_LOAD_IN_PROGRESS,
+                           └──────────────────► (gone)     gone answers NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from barnabas.coordination.host import ShardHost, log
+from barnabas.coordination.ports import LogRecord, Marker, PartitionWriter, Producer
+from barnabas.coordination.shard import Shard
+from barnabas.coordination.timeline import Timeline
+from barnabas.coordination.turn import Turn
+from barnabas.core.buffers import Buffer
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.core.rng import Rng
+from barnabas.records.batch import iter_batches, iter_records
+from barnabas.records.control import parse_control_key
+
+S = TypeVar("S", bound=Shard)
+R = TypeVar("R")
+
+RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A batch of a coordinator's topic that decompresses to more than this is damage, not data."""
+
+_TRANSLATED: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def error_for_client(code: ErrorCode) -> ErrorCode:
+    """What a coordinator's client is told when the coordinator's own partition refused a write."""
+    return _TRANSLATED.get(code, code)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeConfig:
+    """What the runtime must know: its topic, and how long a write may wait for its commit."""
+
+    topic: str
+    write_timeout_ms: int = 5_000
+
+
+class CoordinatorRuntime(Generic[S]):
+    """All partitions of one coordinator topic on this node."""
+
+    def __init__(
+        self,
+        config: RuntimeConfig,
+        writer: PartitionWriter,
+        clock: Clock,
+        rng: Rng,
+        new_shard: Callable[[int, Timeline], S],
+    ) -> None:
+        self._config = config
+        self._writer = writer
+        self._clock = clock
+        self._rng = rng
+        self._new_shard = new_shard
+        self._loading: dict[int, ShardHost[S]] = {}
+        self._active: dict[int, ShardHost[S]] = {}
+        self._following: set[int] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Own the tasks until cancelled; then let go of all partitions."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+            for partition in [*self._loading, *self._active]:
+                self._close(partition)
+
+    # -- leadership ----------------------------------------------------------------------------------------------
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """Begin to load the partition. An election of the same or an older epoch is old news."""
+        host = self._loading.get(partition) or self._active.get(partition)
+        if host is not None:
+            if host.leader_epoch >= leader_epoch:
+                return
+            self._close(partition)
+        assert self._tasks is not None, "run() must own the runtime before partitions are elected"
+        timeline = Timeline()
+        host = ShardHost(
+            TopicPartition(self._config.topic, partition),
+            leader_epoch,
+            self._new_shard(partition, timeline),
+            timeline,
+            self._writer,
+            self._clock,
+            self._rng,
+        )
+        self._loading[partition] = host
+        self._tasks.create_task(self._load(partition, host), name=f"load {host.tp}")
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """Let go of the partition, unless this node has been elected again since (`leader_epoch` is older)."""
+        host = self._loading.get(partition) or self._active.get(partition)
+        if host is not None and (leader_epoch is None or leader_epoch >= host.leader_epoch):
+            self._close(partition)
+
+    def _close(self, partition: int) -> None:
+        host = self._loading.pop(partition, None) or self._active.pop(partition, None)
+        if host is not None:
+            log.info("coordinator unloaded", partition=host.tp, leader_epoch=host.leader_epoch)
+            host.close(ErrorCode.NOT_COORDINATOR)
+
+    async def _load(self, partition: int, host: ShardHost[S]) -> None:
+        started = self._clock.monotonic()
+        try:
+            async for chunk in self._writer.read_log(host.tp):
+                if host.closed:
+                    return
+                replay(host, chunk, self._writer.high_watermark(host.tp))
+            if host.closed:
+                return
+            high_watermark = self._writer.high_watermark(host.tp)
+            host.timeline.recording = True
+            host.run(lambda shard, turn: shard.on_loaded(turn))
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with this partition must not stop the others
+            log.exception("coordinator could not be loaded", partition=host.tp, error=error)
+            if self._loading.get(partition) is host:
+                self._close(partition)
+            return
+        del self._loading[partition]
+        self._active[partition] = host
+        host.on_pending = lambda: self._follow(partition, host)
+        host.on_committed(high_watermark)
+        if host.timeline.uncommitted or host.waiting:
+            self._follow(partition, host)
+        log.info(
+            "coordinator loaded",
+            partition=host.tp,
+            leader_epoch=host.leader_epoch,
+            records_end=host.end_offset,
+            took_ms=round((self._clock.monotonic() - started) * 1000),
+        )
+
+    def _follow(self, partition: int, host: ShardHost[S]) -> None:
+        """Have a task wait for the commits of this partition, if none does."""
+        if partition not in self._following and self._tasks is not None and not host.closed:
+            self._following.add(partition)
+            self._tasks.create_task(self._follow_commits(partition, host), name=f"commits of {host.tp}")
+
+    async def _follow_commits(self, partition: int, host: ShardHost[S]) -> None:
+        try:
+            while not host.closed and (host.waiting or host.timeline.uncommitted):
+                await self._writer.wait_committed(host.tp, host.waiting[0][0] if host.waiting else host.end_offset)
+                if not host.closed:
+                    host.on_committed(self._writer.high_watermark(host.tp))
+        except KafkaError as error:
+            log.info("coordinator lost its partition", partition=host.tp, error=error.code.name)
+            if self._active.get(partition) is host:
+                self._close(partition)
+        finally:
+            self._following.discard(partition)
+            successor = self._active.get(partition)
+            if successor is not None and successor is not host and successor.waiting:
+                self._follow(partition, successor)
+
+    # -- the way in ----------------------------------------------------------------------------------------------
+
+    def host(self, partition: int) -> ShardHost[S]:
+        """The active partition. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+        host = self._active.get(partition)
+        if host is not None:
+            return host
+        if partition in self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    async def write(self, partition: int, decide: Callable[[S, Turn], R], *, parks: bool = False) -> R:
+        """One turn of the partition's shard; returns its response once its records are committed.
+
+        `parks`: the machine may keep the ticket for as long as it likes, and sees to the time-outs itself.
+        Raises KafkaError, translated for the coordinator's clients. A write that times out may still be committed.
+        """
+        try:
+            future = self.host(partition).submit(decide)
+            if future.done() or parks:
+                return await future
+            async with asyncio.timeout(self._config.write_timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the write was not committed in time") from None
+        except KafkaError as error:
+            raise KafkaError(error_for_client(error.code), error.detail) from error
+
+    def read(self, partition: int, query: Callable[[S], R]) -> R:
+        """Look at a shard. The query chooses the committed or the newest view of what it reads."""
+        return query(self.host(partition).shard)
+
+    def active(self) -> Iterator[tuple[int, S]]:
+        """The loaded shards, in order of partition."""
+        for partition in sorted(self._active):
+            yield partition, self._active[partition].shard
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
+    def each(self, act: Callable[[S, Turn], None]) -> None:
+        """Run a turn of every loaded shard; a refused one is logged, the others go on."""
+        for partition in sorted(self._active):
+            host = self._active[partition]
+            try:
+                host.run(act)
+            except KafkaError as error:
+                log.warning("a turn's records could not be written", partition=host.tp, error=error.code.name)
+
+    async def end_transaction(self, partition: int, marker: Marker) -> None:
+        """Write a transaction's marker. Raises KafkaError with the code that WriteTxnMarkers answers."""
+        try:
+            host = self.host(partition)
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_COORDINATOR:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
+            raise
+        await host.append_marker(marker)
+
+
+def replay(host: ShardHost[S], chunk: Buffer, high_watermark: int) -> None:
+    """Apply all batches of a chunk of the log to a shard that is loading."""
+    shard = host.shard
+    timeline = host.timeline
+    for pos, header in iter_batches(chunk):
+        timeline.recording = header.next_offset > high_watermark
+        for record in iter_records(chunk, pos, header, limit_bytes=RECORD_BYTES_MAX):
+            if record.key is None:
+                continue
+            if header.is_control:
+                committed = parse_control_key(record.key)
+                if committed is not None:
+                    shard.apply_marker(Producer(header.producer_id, header.producer_epoch), committed=committed)
+                continue
+            decoded = shard.decode(LogRecord(record.key, record.value))
+            if decoded is not None:
+                shard.apply(decoded, record.offset, header.producer_id if header.is_transactional else -1)
+        host.end_offset = header.next_offset
+        timeline.seal(header.next_offset)
