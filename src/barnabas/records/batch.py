@@ -43,12 +43,12 @@ NO_TIMESTAMP: Final = -1
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _LENGTH_TO_MAGIC: Final = Struct(">iib")
-_CRC_START: Final = 21
+CRC_START: Final = 21
 _CODEC_MASK: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
-_DELETE_HORIZON: Final = 0x40
+LOG_APPEND_TIME_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
 _INT32: Final = 1 << 32
 
 
@@ -107,20 +107,20 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType.LOG_APPEND_TIME if self.attributes & _LOG_APPEND_TIME else TimestampType.CREATE_TIME
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_FLAG else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL_FLAG)
 
     @property
     def delete_horizon_ms(self) -> int | None:
         """When the tombstones of this batch may go, once compaction has fixed that time (KIP-534)."""
-        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def has_producer_id(self) -> bool:
@@ -191,7 +191,7 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     end = pos + header.size
     if len(buf) < end:
         raise CorruptBatchError(f"batch at byte {pos} needs {header.size} bytes, {len(buf) - pos} are left")
-    computed = crc32c(memoryview(buf)[pos + _CRC_START : end])
+    computed = crc32c(memoryview(buf)[pos + CRC_START : end])
     if computed != header.crc:
         raise CorruptBatchError(
             f"CRC of the batch at byte {pos} (base offset {header.base_offset}) is {computed:#010x}, "
@@ -224,38 +224,45 @@ def iter_records(
     carries the batch's max timestamp.
     """
     data = bytes(records_payload(buf, pos, header, limit_bytes))
-    append_time = header.max_timestamp if header.attributes & _LOG_APPEND_TIME else None
-    base_offset = header.base_offset
-    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
+    base_offset, base_timestamp, last_offset_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
+    size = len(data)
     at = 0
     last_delta = -1
+    make = Record._make
+    # one-byte varints are by far the most common: they are decoded here, longer ones in _read_varint
     try:
         for _ in range(header.record_count):
             length, at = _read_varint(data, at)
             end = at + length
-            if length < 0 or end > len(data):
+            if length < 0 or end > size:
                 raise CorruptBatchError(f"record length {length} leaves the batch (base offset {base_offset})")
-            timestamp_delta, at = _read_varlong(data, at + 1)
+            raw = data[at + 1]
+            if raw < 0x80:
+                timestamp_delta = (raw >> 1) ^ -(raw & 1)
+                at += 2
+            else:
+                timestamp_delta, at = _read_varlong(data, at + 1)
             delta, at = _read_varint(data, at)
-            if not last_delta < delta <= header.last_offset_delta:
+            if not last_delta < delta <= last_offset_delta:
                 raise CorruptBatchError(f"offset delta {delta} after {last_delta} in the batch at {base_offset}")
             last_delta = delta
             key, at = _read_bytes(data, at, end)
             value, at = _read_bytes(data, at, end)
             headers: tuple[tuple[str, bytes | None], ...] = ()
-            if at >= end or data[at]:
-                headers, at = _read_headers(data, at, end)
-            else:
+            if at < end and not data[at]:
                 at += 1
+            else:
+                headers, at = _read_headers(data, at, end)
             if at != end:
                 raise CorruptBatchError(f"{end - at} bytes remain in a record of the batch at {base_offset}")
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-            yield Record(base_offset + delta, timestamp, key, value, headers)
+            yield make((base_offset + delta, timestamp, key, value, headers))
     except IndexError:
         raise CorruptBatchError(f"the batch at {base_offset} ends inside a record") from None
-    if header.record_count < 0 or at != len(data):
+    if header.record_count < 0 or at != size:
         raise CorruptBatchError(
-            f"the batch at {base_offset} declares {header.record_count} records, {len(data) - at} bytes remain after them"
+            f"batch at {base_offset} declares {header.record_count} records; {size - at} bytes remain after them"
         )
 
 
@@ -297,7 +304,12 @@ def _read_varlong(data: bytes, at: int) -> tuple[int, int]:
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     """A nullable byte string that must end at or before `end`."""
-    length, at = _read_varint(data, at)
+    raw = data[at]
+    if raw < 0x80:
+        length = (raw >> 1) ^ -(raw & 1)
+        at += 1
+    else:
+        length, at = _read_varint(data, at)
     if length < 0:
         if length != -1:
             raise CorruptBatchError(f"a key or value has length {length}")
