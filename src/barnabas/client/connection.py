@@ -1,0 +1,180 @@
+"""Shell: one connection to one broker, an `asyncio.Protocol` around the sans-IO `ClientConnection`.
+
+`send` writes at once and returns a future, so that the order of two sends is the order on the wire. Responses come back
+in that order too; a request that passes its deadline therefore takes the connection with it (as Kafka's NetworkClient
+does): nothing behind it could be answered sooner. A connection is used once; `Cluster` opens the next one.
+
+Only the running loop's transports and timers are used: no threads, no clock of its own, no socket module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any, cast
+
+from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
+from barnabas.client.versions import BrokerVersions
+from barnabas.core.errors import BarnabasError
+from barnabas.wire.client_conn import ClientConnection
+
+WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
+"""Above this many unsent bytes `drain` waits."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection that is open, or has been. Made by `open_connection`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str | None, peer: str) -> None:
+        self.peer = peer
+        self.versions = BrokerVersions({})
+        self.last_used = loop.time()
+        self._loop = loop
+        self._wire = ClientConnection(client_id)
+        self._transport: asyncio.Transport | None = None
+        self._pending: dict[int, tuple[asyncio.Future[Any], asyncio.TimerHandle | None, str]] = {}
+        self._failure: BarnabasError | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.closed = asyncio.Event()
+
+    # -- asyncio.Protocol ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            answers = self._wire.feed(data)
+        except BarnabasError as error:
+            self.abort(
+                BrokerUnreachableError(
+                    f"{self.peer} sent something that is not a Kafka response ({error}). Is this the right port, and"
+                    " does security.protocol match the listener?"
+                )
+            )
+            return
+        for correlation_id, response in answers:
+            entry = self._pending.pop(correlation_id, None)
+            if entry is None:
+                continue
+            future, timer, _ = entry
+            if timer is not None:
+                timer.cancel()
+            if not future.done():
+                future.set_result(response)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        because = f": {exc}" if exc else ""
+        waiting = f" with {len(self._pending)} requests unanswered" if self._pending else ""
+        self._fail(BrokerUnreachableError(f"{self.peer} closed the connection{waiting}{because}."))
+        self._writable.set()
+        self.closed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # -- for the rooms above ---------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        return self._failure is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._pending)
+
+    def send(
+        self, message: Any, version: int, deadline: float | None = None, *, expect_response: bool = True
+    ) -> asyncio.Future[Any]:
+        """Write a request now; the future gives its decoded response.
+
+        Raises nothing: what goes wrong is in the future. `deadline` is in seconds of the loop's clock.
+        """
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if not self.alive or self._transport is None:
+            future.set_exception(self._failure or BrokerUnreachableError(f"The connection to {self.peer} is closed."))
+            return future
+        try:
+            correlation_id, parts = self._wire.send(message, version, expect_response=expect_response)
+        except BarnabasError as error:
+            future.set_exception(error)
+            return future
+        self.last_used = self._loop.time()
+        if expect_response:
+            name = type(message).__name__
+            timer = None
+            if deadline is not None:
+                timer = self._loop.call_at(deadline, self._on_timeout, correlation_id)
+            self._pending[correlation_id] = (future, timer, name)
+        else:
+            future.set_result(None)
+        self._transport.writelines(parts)
+        return future
+
+    async def drain(self) -> None:
+        """Wait until the unsent bytes are below the high-water mark, or the connection is gone."""
+        await self._writable.wait()
+
+    def abort(self, reason: BarnabasError | None = None) -> None:
+        """Close at once; whatever is unanswered fails with `reason`."""
+        self._fail(reason or BrokerUnreachableError(f"The connection to {self.peer} was closed by this client."))
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self) -> None:
+        """Close, and wait until the transport is gone."""
+        if self._transport is None:
+            return
+        self._fail(BrokerUnreachableError(f"The connection to {self.peer} was closed by this client."))
+        self._transport.close()
+        await self.closed.wait()
+
+    def _on_timeout(self, correlation_id: int) -> None:
+        entry = self._pending.get(correlation_id)
+        if entry is None:
+            return
+        future, _, name = entry
+        if not future.done():
+            future.set_exception(
+                RequestTimeoutError(
+                    f"{self.peer} did not answer {name} in time. It may be overloaded or cut off; raise"
+                    " request.timeout.ms if it needs longer."
+                )
+            )
+        self.abort(BrokerUnreachableError(f"The connection to {self.peer} was given up: {name} timed out."))
+
+    def _fail(self, reason: BarnabasError) -> None:
+        if self._failure is None:
+            self._failure = reason
+        pending, self._pending = self._pending, {}
+        for future, timer, _ in pending.values():
+            if timer is not None:
+                timer.cancel()
+            if not future.done():
+                future.set_exception(self._failure)
+
+
+async def open_connection(
+    host: str, port: int, *, peer: str, client_id: str | None, timeout: float, tls: ssl.SSLContext | None = None
+) -> Connection:
+    """Connect a transport. Raises BrokerUnreachableError with the reason; ApiVersions and SASL are the caller's."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout):
+            _, connection = await loop.create_connection(
+                lambda: Connection(loop, client_id, peer), host, port, ssl=tls, server_hostname=host if tls else None
+            )
+    except TimeoutError:
+        raise BrokerUnreachableError(
+            f"{peer} did not accept a connection within {timeout:.0f} s (socket.connection.setup.timeout.ms)."
+        ) from None
+    except ssl.SSLError as error:
+        raise BrokerUnreachableError(f"{peer}: the TLS handshake failed: {error}.") from error
+    except OSError as error:
+        raise BrokerUnreachableError(f"{peer}: {error.strerror or error}.") from error
+    return connection

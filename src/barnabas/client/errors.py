@@ -1,0 +1,155 @@
+"""Value: what can go wrong in a client, as exceptions that say what happened and what to do next.
+
+    KafkaError                        any answer of a broker with an error code (barnabas.core.errors)
+    └─ ClientError
+       ├─ BrokerUnreachableError      one broker cannot be reached, or its connection broke
+       │  └─ BootstrapError           none of bootstrap.servers can be reached
+       ├─ RequestTimeoutError         the deadline of a call or of a request passed
+       ├─ UnsupportedApiError         the broker does not serve the API in a version we speak
+       ├─ ClientClosedError           the client was closed before or during the call
+       ├─ SerializationError          a (de)serializer refused a key or a value
+       ├─ BufferFullError             buffer.memory stayed full for max.block.ms
+       ├─ DeliveryTimeoutError        a record was not acknowledged within delivery.timeout.ms
+       ├─ OffsetOutOfRangeError       the offset asked for is no longer, or not yet, in the log
+       ├─ NoOffsetError               no committed offset, and auto.offset.reset is none
+       ├─ TruncationError             the log was truncated below the position (KIP-320)
+       └─ CommitFailedError           the group has moved on; the partitions may belong to another member
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+
+
+class ClientError(KafkaError):
+    """Root of the errors that the client itself finds."""
+
+
+class BrokerUnreachableError(ClientError):
+    """A broker cannot be connected to, or the connection broke before the response arrived."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class BootstrapError(BrokerUnreachableError):
+    """None of the bootstrap servers can be reached."""
+
+
+class RequestTimeoutError(ClientError):
+    """A deadline passed. The message names the call and the last error that was being retried."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class UnsupportedApiError(ClientError):
+    """Broker and client share no version of an API."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+class ClientClosedError(ClientError):
+    """The client was closed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{what} is closed; create a new one to go on.")
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class SerializationError(ClientError):
+    """A key or value could not be turned into bytes, or back."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+
+
+class BufferFullError(ClientError):
+    """`buffer.memory` stayed full for `max.block.ms`: the brokers take records more slowly than they are sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class DeliveryTimeoutError(ClientError):
+    """A record was not acknowledged in `delivery.timeout.ms`. It may or may not have been written."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class OffsetOutOfRangeError(ClientError):
+    """An offset lies outside the log: aged out or deleted below `log_start_offset`, or beyond the end."""
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, log_start_offset: int = -1, log_end_offset: int = -1
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        held = f" The log holds offsets {log_start_offset} to {log_end_offset}." if log_start_offset >= 0 else ""
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} of {partition} is out of range.{held} Records may have aged out (retention.ms,"
+            " retention.bytes), have been deleted, or the topic was created anew; seek to an offset that exists.",
+        )
+
+
+class NoOffsetError(ClientError):
+    """A partition has no committed offset and `auto.offset.reset` is `none`."""
+
+    def __init__(self, partitions: list[TopicPartition]) -> None:
+        self.partitions = partitions
+        names = ", ".join(map(str, partitions[:10])) + (", ..." if len(partitions) > 10 else "")
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"No committed offset for {names}, and auto.offset.reset is 'none'. Seek to a position first,"
+            " or set auto.offset.reset to 'earliest' or 'latest'.",
+        )
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class TruncationError(ClientError):
+    """The leader's log diverges below the consumer's position (an unclean leader election lost records)."""
+
+    def __init__(self, partition: TopicPartition, position: int, divergent_offset: int) -> None:
+        self.partition = partition
+        self.position = position
+        self.divergent_offset = divergent_offset
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"The log of {partition} was truncated: position {position} is past {divergent_offset}, where the leader's"
+            " history parts from ours. Records read beyond it were lost by the cluster; seek to go on.",
+        )
+
+
+class CommitFailedError(ClientError):
+    """Offsets were not committed, because the group rebalanced without this member."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(
+            code,
+            message
+            or "The commit was refused: the group has rebalanced and the partitions may belong to another member."
+            " Poll more often than max.poll.interval.ms, or lower max.poll.records.",
+        )
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+def first_error(results: Mapping[object, object]) -> KafkaError | None:
+    """The first per-item error among `results`, if any: for callers who want all or nothing."""
+    return next((value for value in results.values() if isinstance(value, KafkaError)), None)

@@ -1,0 +1,178 @@
+"""Machine: what this client knows of the cluster: brokers, topics, leaders. Fed with Metadata responses.
+
+A partition's leader is replaced only by one with a leader epoch that is not older (KIP-320), so a lagging broker cannot
+turn the clock back; a topic that was deleted and created anew has another id, and then everything is replaced.
+Leader hints from Produce and Fetch responses (KIP-951) move a leader without a round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from barnabas.core.errors import ErrorCode, error_code
+from barnabas.core.ids import NO_LEADER, NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where a broker is reached, as it advertises itself on the listener we came in on."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"broker {self.broker_id} at {self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as the metadata shows it."""
+
+    topic: str
+    partition: int
+    leader: int = NO_LEADER
+    leader_epoch: int = NO_LEADER_EPOCH
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic as the metadata shows it; `partitions[i]` is partition `i`."""
+
+    name: str
+    topic_id: UUID = NO_TOPIC_ID
+    is_internal: bool = False
+    partitions: tuple[PartitionView, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+    updated_at: float = 0.0
+    """Loop time at which the brokers said so."""
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+
+class MetadataCache:
+    """The latest view of the cluster. Times are seconds of the caller's monotonic clock."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.brokers: dict[int, BrokerAddress] = {}
+        self.topics: dict[str, TopicView] = {}
+        self.version = 0
+        """Grows with every change; whoever caches something derived compares it."""
+        self._names: dict[UUID, str] = {}
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic id that was seen before."""
+        return self._names.get(topic_id)
+
+    def partition(self, topic: str, partition: int) -> PartitionView | None:
+        view = self.topics.get(topic)
+        if view is None or not 0 <= partition < len(view.partitions):
+            return None
+        return view.partitions[partition]
+
+    def apply(self, response: MetadataResponse, *, now: float, all_topics: bool = False) -> None:
+        """Take in a response. With `all_topics`, topics that it does not name are gone."""
+        self.version += 1
+        if response.cluster_id is not None:
+            self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        if response.brokers:
+            self.brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        seen: set[str] = set()
+        for topic in response.topics:
+            if topic.name is None:
+                self.forget_id(topic.topic_id)
+                continue
+            seen.add(topic.name)
+            self._apply_topic(topic, now)
+        if all_topics:
+            for name in [name for name in self.topics if name not in seen]:
+                self.forget(name)
+
+    def _apply_topic(self, topic: MetadataResponseTopic, now: float) -> None:
+        name = topic.name
+        assert name is not None
+        old = self.topics.get(name)
+        partitions = sorted(topic.partitions, key=lambda p: p.partition_index)
+        views = tuple(
+            PartitionView(
+                name,
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+                tuple(p.offline_replicas),
+                error_code(p.error_code),
+            )
+            for p in partitions
+        )
+        if old is not None and old.topic_id == topic.topic_id:
+            views = tuple(_newer(old.partitions, view) for view in views)
+        elif old is not None:
+            self._names.pop(old.topic_id, None)
+        self.topics[name] = TopicView(name, topic.topic_id, topic.is_internal, views, error_code(topic.error_code), now)
+        if topic.topic_id != NO_TOPIC_ID:
+            self._names[topic.topic_id] = name
+
+    def move_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+        """A broker says who leads now (KIP-951). True when that is news."""
+        view = self.partition(topic, partition)
+        if view is None or leader < 0 or leader_epoch <= view.leader_epoch or leader not in self.brokers:
+            return False
+        old = self.topics[topic]
+        moved = replace(view, leader=leader, leader_epoch=leader_epoch, error=ErrorCode.NONE)
+        partitions = (*old.partitions[:partition], moved, *old.partitions[partition + 1 :])
+        self.topics[topic] = replace(old, partitions=partitions)
+        self.version += 1
+        return True
+
+    def add_broker(self, broker: BrokerAddress) -> None:
+        """An endpoint that came with a leader hint."""
+        self.brokers[broker.broker_id] = broker
+
+    def mark_stale(self, topics: Iterable[str]) -> None:
+        """The next look at these topics asks the brokers; what is known stays usable until then."""
+        for name in topics:
+            view = self.topics.get(name)
+            if view is not None:
+                self.topics[name] = replace(view, updated_at=float("-inf"))
+
+    def forget(self, topic: str) -> None:
+        view = self.topics.pop(topic, None)
+        if view is not None:
+            self._names.pop(view.topic_id, None)
+            self.version += 1
+
+    def forget_id(self, topic_id: UUID) -> None:
+        name = self._names.get(topic_id)
+        if name is not None:
+            self.forget(name)
+
+
+def _newer(old: tuple[PartitionView, ...], view: PartitionView) -> PartitionView:
+    """`view`, unless what we know of the same partition carries a newer leader epoch."""
+    if view.partition < len(old) and view.leader_epoch != NO_LEADER_EPOCH:
+        known = old[view.partition]
+        if known.leader_epoch > view.leader_epoch:
+            return known
+    return view

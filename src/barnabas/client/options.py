@@ -1,0 +1,126 @@
+"""Value: the settings of `config.py` as typed, frozen options, one class per part that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.client.config import CLUSTER_CONFIGS, resolve_config
+from barnabas.core.backoff import Backoff
+from barnabas.core.config import ConfigError
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityOptions:
+    """How to reach a listener that encrypts or authenticates."""
+
+    protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    ca_pem: str | None = field(default=None, repr=False)
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify_host: bool = True
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> SecurityOptions:
+        protocol = str(settings["security.protocol"]).upper()
+        username, password = settings["sasl.username"], settings["sasl.password"]
+        if settings["sasl.jaas.config"] and username is None:
+            username, password = _jaas_credentials(settings["sasl.jaas.config"])
+        keystore = settings["ssl.keystore.location"]
+        return cls(
+            protocol,
+            settings["sasl.mechanism"] if "SASL" in protocol else None,
+            username,
+            password,
+            settings["ssl.ca.location"] or settings["ssl.truststore.location"],
+            settings["ssl.truststore.certificates"],
+            settings["ssl.certificate.location"] or keystore,
+            settings["ssl.key.location"] or keystore,
+            settings["ssl.key.password"],
+            bool(settings["ssl.endpoint.identification.algorithm"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """What `Cluster` needs to know. Times are milliseconds, as in Kafka's settings."""
+
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    client_id: str | None = None
+    request_timeout_ms: int = 30_000
+    retry_backoff: Backoff = Backoff(100, 1_000)
+    reconnect_backoff: Backoff = Backoff(50, 1_000)
+    connect_timeout_ms: int = 10_000
+    connect_timeout_max_ms: int = 30_000
+    connections_max_idle_ms: int = 540_000
+    metadata_max_age_ms: int = 300_000
+    rebootstrap: bool = True
+    security: SecurityOptions = SecurityOptions()
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> ClusterOptions:
+        """From settings that `resolve_config` typed, of any client's table."""
+        return cls(
+            parse_servers(settings["bootstrap.servers"]),
+            settings["client.id"] or None,
+            settings["request.timeout.ms"],
+            Backoff(settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]),
+            Backoff(settings["reconnect.backoff.ms"], settings["reconnect.backoff.max.ms"]),
+            settings["socket.connection.setup.timeout.ms"],
+            settings["socket.connection.setup.timeout.max.ms"],
+            settings["connections.max.idle.ms"],
+            settings["metadata.max.age.ms"],
+            str(settings["metadata.recovery.strategy"]).lower() == "rebootstrap",
+            SecurityOptions.from_settings(settings),
+        )
+
+    @classmethod
+    def of(cls, config: Mapping[str, object] | None = None, **keywords: object) -> ClusterOptions:
+        """From settings as a user writes them: `ClusterOptions.of(bootstrap_servers="localhost:9092")`."""
+        return cls.from_settings(resolve_config(CLUSTER_CONFIGS, config, keywords))
+
+
+def parse_servers(servers: object) -> tuple[tuple[str, int], ...]:
+    """`host:port` texts (or one text with commas) as pairs; `[::1]:9092` is IPv6. Raises ConfigError."""
+    texts = servers.split(",") if isinstance(servers, str) else list(servers)  # type: ignore[call-overload]
+    pairs: list[tuple[str, int]] = []
+    for raw in texts:
+        text = str(raw).strip()
+        if not text:
+            continue
+        text = text.split("://", 1)[-1]
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ConfigError(f"bootstrap.servers: {text!r} is not host:port, for example localhost:9092.")
+        pair = (host.strip("[]"), int(port))
+        if pair not in pairs:
+            pairs.append(pair)
+    if not pairs:
+        raise ConfigError("bootstrap.servers is empty: name at least one broker, for example localhost:9092.")
+    return tuple(pairs)
+
+
+def _jaas_credentials(text: str) -> tuple[str | None, str | None]:
+    """Username and password out of Java's `...LoginModule required username="u" password="p";`."""
+    values: dict[str, str] = {}
+    for part in text.replace(";", " ").split():
+        name, separator, value = part.partition("=")
+        if separator:
+            values[name] = value.strip("\"'")
+    return values.get("username"), values.get("password")

@@ -1,0 +1,353 @@
+"""Value: what the clients take and give: records, offsets, and the answers of the admin client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
+
+from barnabas.client.metadata import BrokerAddress, TopicView
+from barnabas.core.buffers import Buffer
+from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""The special timestamps of ListOffsets; anything from 0 on is milliseconds since the epoch."""
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of open and aborted transactions are seen."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+    @classmethod
+    def parse(cls, text: str) -> IsolationLevel:
+        return cls[text.upper()]
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a produced record ended up. `offset` is -1 with acks=0."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int = -1
+    serialized_value_size: int = -1
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(slots=True)
+class ConsumerRecord(Generic[K, V]):
+    """One record as a consumer gives it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    """0: set by the producer, 1: set by the broker on append."""
+    key: K
+    value: V
+    headers: Headers
+    leader_epoch: int = -1
+    delivery_count: int | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed position: the offset of the next record to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """An answer of list offsets. `offset` is -1 when no record is at or after the timestamp."""
+
+    offset: int
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """Whole record batches of one partition as they came off the wire, not yet decoded.
+
+    `buffer` may begin with records before `position` (a batch is never cut) and end with a partial batch.
+    """
+
+    partition: TopicPartition
+    position: int
+    buffer: Buffer
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] = ()
+    """(producer id, first offset) of the aborted transactions in the buffer."""
+
+
+# -- admin: topics -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 takes the broker's default. `replica_assignment` replaces both numbers."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    replica_assignment: Mapping[int, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What was created."""
+
+    name: str
+    topic_id: UUID = NO_TOPIC_ID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """One line of a topic list."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partition_count: int
+
+
+TopicDescription = TopicView
+
+
+# -- admin: configs ----------------------------------------------------------------------------------------------------
+
+
+class ResourceType(IntEnum):
+    """What a config, an ACL or a quota is about."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP_CONFIG = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a config's value comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class AlterOp(IntEnum):
+    """What an incremental change does to a config; the integer is the wire's."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """What has configs: `ConfigResource(ResourceType.TOPIC, "orders")`; a broker's name is its id, "" for all brokers."""
+
+    type: int
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(2, name)
+
+    @classmethod
+    def broker(cls, broker_id: int | None = None) -> ConfigResource:
+        return cls(4, "" if broker_id is None else str(broker_id))
+
+    @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        return cls(32, group_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """Another place the value could come from, in order of precedence."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config of a resource. `value` is None for sensitive ones."""
+
+    name: str
+    value: str | None
+    source: ConfigSource = ConfigSource.UNKNOWN
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+    type: int = 0
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One incremental change; APPEND and SUBTRACT take list elements with commas between them."""
+
+    name: str
+    value: str | None
+    op: AlterOp = AlterOp.SET
+
+
+# -- admin: cluster and log directories --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster, its brokers and its controller."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[BrokerAddress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """One replica in a log directory."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory of one broker."""
+
+    path: str
+    replicas: Mapping[TopicPartition, ReplicaSize]
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    is_cordoned: bool = False
+
+
+# -- admin: groups -----------------------------------------------------------------------------------------------------
+
+
+class GroupState(Enum):
+    """The states of all kinds of groups, by the names on the wire."""
+
+    UNKNOWN = "Unknown"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+
+    @classmethod
+    def parse(cls, text: str) -> GroupState:
+        return next((state for state in cls if state.value.lower() == text.lower()), cls.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One line of a group list. `type` is classic, consumer, share or streams; empty from old brokers."""
+
+    group_id: str
+    protocol_type: str
+    state: GroupState = GroupState.UNKNOWN
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member of a group and what it is assigned."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    group_instance_id: str | None = None
+    assignment: frozenset[TopicPartition] = frozenset()
+    target_assignment: frozenset[TopicPartition] | None = None
+    member_epoch: int | None = None
+    subscribed_topics: tuple[str, ...] = ()
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group, its members and its coordinator."""
+
+    group_id: str
+    type: str
+    protocol_type: str
+    state: GroupState
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: int
+    group_epoch: int | None = None
+    target_assignment_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """Who commits: what `send_offsets_to_transaction` and KIP-447 need to know about a consumer."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+Settings = Mapping[str, Any]
