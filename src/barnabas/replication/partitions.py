@@ -1,0 +1,255 @@
+"""Shell: every partition this node hosts, and the log directories they lie in.
+
+Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on disk
+at start waits, unopened roles and all, until the first image tells whose it is; one the image no longer knows is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from barnabas.core.rng import Rng, random_uuid
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
+from barnabas.replication.partition import Partition
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import StorageError
+from barnabas.storage.log_dir import LogDir
+from barnabas.telemetry import get_logger
+
+log = get_logger("barnabas.replication")
+
+
+class LeadershipListener(Protocol):
+    """Who wants to know when this node begins or ends to lead a partition (the coordinators)."""
+
+    def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None: ...
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None: ...
+
+
+TopicConfig = Callable[[ClusterImage, str], Mapping[str, Any]]
+"""A topic's effective settings, typed, by Kafka's names: what `metadata.config_view` computes."""
+
+
+class Partitions:
+    """Lookup, lifecycle, and what concerns all partitions of the node."""
+
+    def __init__(
+        self, node_id: int, log_dirs: Sequence[LogDir], topic_config: TopicConfig, clock: Clock, rng: Rng
+    ) -> None:
+        self._node_id = node_id
+        self._dirs = list(log_dirs)
+        self._topic_config = topic_config
+        self._clock = clock
+        self._rng = rng
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._names: dict[TopicId, str] = {}
+        self._dir_of: dict[tuple[str, int], LogDir] = {}
+        self._found: dict[TopicPartition, tuple[LogDir, Any]] = {}
+        self._listeners: list[LeadershipListener] = []
+        self._first_image = True
+
+    # ---- lookup
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self._by_name.get((topic, partition))
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of a topic known to the newest image, hosted here or not."""
+        return self._names.get(topic_id)
+
+    def require(self, topic: str, partition: int) -> Partition:
+        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION when this node hosts no such partition."""
+        found = self._by_name.get((topic, partition))
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def log_dirs(self) -> Sequence[LogDir]:
+        return self._dirs
+
+    def log_dir_of(self, partition: Partition) -> LogDir:
+        return self._dir_of[partition.name.topic, partition.name.partition]
+
+    def add_listener(self, listener: LeadershipListener) -> None:
+        """Told of every leadership from now on, and at once of those that stand."""
+        self._listeners.append(listener)
+        for partition in list(self._by_name.values()):
+            if partition.leader is not None:
+                listener.on_elected(partition.name, partition.leader_epoch)
+
+    # ---- start
+
+    def discover(self) -> None:
+        """Look at what lies in the log directories. Call once, before the first image."""
+        for directory in self._dirs:
+            for found in directory.scan():
+                if not found.future:
+                    self._found[found.topic_partition] = (directory, found)
+
+    # ---- images
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Bring the partitions of this node in line with the image."""
+        for topic_id, name in delta.deleted_topics():
+            self._names.pop(topic_id, None)
+            self._drop_topic(name, topic_id)
+        for topic in delta.changed_topics(image):
+            self._names[topic.topic_id] = topic.name
+            self._apply_topic(image, topic)
+        for name in delta.changed_topic_configs(image):
+            self._reconfigure(image, name)
+        if self._first_image:
+            self._first_image = False
+            self._drop_strays()
+
+    def _apply_topic(self, image: ClusterImage, topic: TopicImage) -> None:
+        config: LogConfig | None = None
+        for index, state in enumerate(topic.partitions):
+            key = (topic.name, index)
+            partition = self._by_name.get(key)
+            if self._node_id not in state.replicas:
+                if partition is not None:
+                    self._drop(key)
+                continue
+            if partition is not None and partition.topic_id != topic.topic_id:
+                self._drop(key)  # deleted and created again between two images
+                partition = None
+            if partition is None:
+                config = config or LogConfig.from_config(self._topic_config(image, topic.name))
+                partition = self._host(TopicPartition(topic.name, index), topic.topic_id, config)
+            self._set_role(partition, state)
+
+    def _set_role(self, partition: Partition, state: PartitionImage) -> None:
+        led = partition.is_leader
+        if partition.apply_image(state):
+            for listener in self._listeners:
+                listener.on_elected(partition.name, partition.leader_epoch)
+        elif led and not partition.is_leader:
+            for listener in self._listeners:
+                listener.on_resigned(partition.name, partition.leader_epoch)
+
+    def _host(self, name: TopicPartition, topic_id: TopicId, config: LogConfig) -> Partition:
+        now_ms = self._clock.now_ms()
+        found = self._found.pop(name, None)
+        if found is not None and found[1].topic_id not in (None, NO_TOPIC_ID, topic_id):
+            self._set_aside(found, name)
+            found = None
+        watermark = 0
+        directory = found[0] if found is not None else self._emptiest()
+        partition: Partition
+        try:
+            if directory is None:
+                raise StorageError("Every log directory is offline.")
+            if found is not None:
+                opened = directory.open_log(found[1], config, now_ms=now_ms)
+                watermark = directory.high_watermarks.get(name, 0)
+            else:
+                opened = directory.create_log(name, topic_id, config, now_ms=now_ms)
+            partition = Partition(name, topic_id, opened, self._node_id, watermark)
+        except StorageError as error:
+            log.error("partition is offline", partition=str(name), reason=str(error))
+            partition = Partition(name, topic_id, None, self._node_id)
+        self._by_name[name.topic, name.partition] = partition
+        if directory is not None:
+            self._dir_of[name.topic, name.partition] = directory
+        return partition
+
+    def _emptiest(self) -> LogDir | None:
+        """Where a new log goes: the directory that works and holds the fewest logs (`LogManager.nextLogDirs`)."""
+        working = [directory for directory in self._dirs if directory.failure is None]
+        return min(working, key=lambda directory: len(directory.logs), default=None)
+
+    def _reconfigure(self, image: ClusterImage, topic: str) -> None:
+        image_topic = image.topics.get(topic)
+        if image_topic is None:
+            return
+        config: LogConfig | None = None
+        for index in range(len(image_topic.partitions)):
+            partition = self._by_name.get((topic, index))
+            if partition is not None and partition.log is not None:
+                config = config or LogConfig.from_config(self._topic_config(image, topic))
+                if partition.log.config != config:
+                    partition.log.update_config(config)
+
+    def reconfigure_all(self, image: ClusterImage) -> None:
+        """A broker-wide default of a topic config has changed."""
+        for topic in {name for name, _ in self._by_name}:
+            self._reconfigure(image, topic)
+
+    # ---- end of a partition
+
+    def _drop_topic(self, name: str, topic_id: TopicId) -> None:
+        for key in [key for key, partition in self._by_name.items() if key[0] == name]:
+            if self._by_name[key].topic_id == topic_id:
+                self._drop(key)
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        partition = self._by_name.pop(key)
+        led = partition.is_leader
+        partition.close()
+        if led:
+            for listener in self._listeners:
+                listener.on_resigned(partition.name, None)
+        directory = self._dir_of.pop(key, None)
+        if directory is None or directory.failure is not None or partition.log is None:
+            return
+        try:
+            directory.delete_log(partition.name, unique=random_uuid(self._rng), now_ms=self._clock.now_ms())
+        except StorageError as error:
+            log.error("log could not be deleted", partition=str(partition.name), reason=str(error))
+
+    def _drop_strays(self) -> None:
+        """Logs that the image does not place on this node: kept on disk under a name that says so, not opened."""
+        for name, found in sorted(self._found.items()):
+            self._set_aside(found, name)
+        self._found.clear()
+
+    def _set_aside(self, found: tuple[LogDir, Any], name: TopicPartition) -> None:
+        directory, entry = found
+        log.warning("stray log set aside: the cluster does not place it here", partition=str(name))
+        directory.set_aside(entry, unique=random_uuid(self._rng))
+
+    # ---- failures and ends
+
+    def on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
+        """Everything in that directory goes offline; everything else goes on."""
+        log.error("log directory is offline", path=directory.path, reason=str(error))
+        for key, home in self._dir_of.items():
+            if home is directory:
+                partition = self._by_name[key]
+                led = partition.is_leader
+                partition.fail()
+                if led:
+                    for listener in self._listeners:
+                        listener.on_resigned(partition.name, partition.leader_epoch)
+
+    def checkpoint_high_watermarks(self) -> None:
+        by_dir: dict[int, dict[TopicPartition, int]] = {}
+        for key, directory in self._dir_of.items():
+            if directory.failure is None:
+                partition = self._by_name[key]
+                by_dir.setdefault(id(directory), {})[partition.name] = partition.high_watermark
+        for directory in self._dirs:
+            values = by_dir.get(id(directory))
+            if values is not None and directory.failure is None:
+                directory.checkpoint_high_watermarks(values)
+
+    def close(self) -> None:
+        """Stop leading, without a goodbye to the disk (that is `LogDir.close`)."""
+        for partition in self._by_name.values():
+            partition.close()
+
+
