@@ -1,0 +1,208 @@
+"""The option table: what is understood, what is refused, and that a refusal says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.core.ids import TopicPartition
+from barnabas.spark.errors import OptionError
+from barnabas.spark.options import (
+    OPTIONS,
+    Limits,
+    Mode,
+    OnDataLoss,
+    SinkOptions,
+    SourceOptions,
+    Splitting,
+    Subscription,
+    columns_of,
+    parse_sink_options,
+    parse_source_options,
+)
+from barnabas.spark.positions import (
+    EARLIEST,
+    LATEST,
+    AtEdge,
+    AtOffsets,
+    AtTimestamps,
+    Boundary,
+    MissingTimestamp,
+)
+
+SERVERS = {"kafka.bootstrap.servers": "h:9092"}
+
+
+def parse(mode: Mode = Mode.STREAM, **options: str) -> SourceOptions:
+    return parse_source_options({**SERVERS, "subscribe": "t", **options}, mode)
+
+
+def test_the_defaults_are_those_of_sparks_own_connector() -> None:
+    assert parse(Mode.STREAM) == SourceOptions(
+        client={"bootstrap.servers": "h:9092"},
+        subscription=Subscription(topics=("t",)),
+        starting=AtEdge(LATEST),
+        ending=AtEdge(LATEST),
+    )
+    assert parse(Mode.BATCH).starting == AtEdge(EARLIEST)
+
+
+def test_names_are_case_insensitive() -> None:
+    options = parse_source_options(
+        {
+            "KAFKA.Bootstrap.Servers": "h:1",
+            "SUBSCRIBE": "a",
+            "STARTINGOFFSETS": "Earliest",
+            "maxoffsetspertrigger": "7",
+        },
+        Mode.STREAM,
+    )
+    assert options.client == {"bootstrap.servers": "h:1"}
+    assert options.subscription == Subscription(topics=("a",))
+    assert options.starting == AtEdge(EARLIEST)
+    assert options.limits == Limits(max_offsets=7)
+
+
+def test_every_client_setting_is_handed_on() -> None:
+    options = parse(**{"kafka.security.protocol": "SASL_SSL", "kafka.isolation.level": "read_committed"})
+    assert options.client == {
+        "bootstrap.servers": "h:9092",
+        "security.protocol": "SASL_SSL",
+        "isolation.level": "read_committed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"subscribe": " a, b ,a,"}, Subscription(topics=("a", "b"))),
+        ({"subscribePattern": "orders-.*"}, Subscription(pattern="orders-.*")),
+        (
+            {"assign": '{"b": [2], "a": [1, 0]}'},
+            Subscription(assigned=(TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 2))),
+        ),
+    ],
+)
+def test_subscriptions(options: dict[str, str], expected: Subscription) -> None:
+    assert parse_source_options({**SERVERS, **options}, Mode.BATCH).subscription == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": "earliest"}, AtEdge(EARLIEST)),
+        (
+            {"startingOffsets": '{"t": {"0": 5, "1": -2}}'},
+            AtOffsets({TopicPartition("t", 0): 5, TopicPartition("t", 1): -2}),
+        ),
+        ({"startingTimestamp": "1000", "startingOffsets": "latest"}, AtTimestamps(everywhere=1000)),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 9}}', "startingOffsetsByTimestampStrategy": "LATEST"},
+            AtTimestamps({TopicPartition("t", 0): 9}, missing=MissingTimestamp.LATEST),
+        ),
+        ({"startingTimestamp": "1", "startingOffsetsByTimestamp": '{"t": {"0": 9}}'}, AtTimestamps(everywhere=1)),
+    ],
+)
+def test_where_a_stream_starts(options: dict[str, str], expected: Boundary) -> None:
+    assert parse(Mode.STREAM, **options).starting == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"endingOffsets": "latest"}, AtEdge(LATEST)),
+        ({"endingOffsets": '{"t": {"0": -1}}'}, AtOffsets({TopicPartition("t", 0): -1})),
+        ({"endingTimestamp": "7"}, AtTimestamps(everywhere=7, missing=MissingTimestamp.LATEST)),
+    ],
+)
+def test_where_a_batch_read_ends(options: dict[str, str], expected: Boundary) -> None:
+    assert parse(Mode.BATCH, **options).ending == expected
+
+
+def test_limits_splits_and_the_rest() -> None:
+    options = parse(
+        maxBytesPerTrigger="32m",
+        minOffsetsPerTrigger="10",
+        maxOffsetsPerTrigger="10",
+        maxTriggerDelay="90s",
+        minPartitions="8",
+        maxRecordsPerPartition="1000",
+        maxBytesPerPartition="512k",
+        failOnDataLoss="report",
+        groupId="g",
+    )
+    assert options.limits == Limits(max_offsets=10, max_bytes=32 << 20, min_offsets=10, max_delay_ms=90_000)
+    assert options.splitting == Splitting(min_tasks=8, max_records=1000, max_bytes=512 << 10)
+    assert options.on_data_loss is OnDataLoss.REPORT
+    assert options.progress_group == "g"
+    assert parse(**{"group.id": "h"}).progress_group == "h"
+
+
+def test_columns() -> None:
+    assert columns_of({}) == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    assert columns_of({"INCLUDEHEADERS": "true"})[-1] == "headers"
+    assert columns_of({"includeValue": "false", "includeKey": "FALSE"})[0] == "topic"
+    assert columns_of({"columns": "offset, timestamptype,Headers"}) == ("offset", "timestampType", "headers")
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "says"),
+    [
+        (Mode.BATCH, {"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers must be given"),
+        (Mode.BATCH, {"assign": '{"a": [0]}'}, "got subscribe and assign"),
+        (Mode.BATCH, {"subscribe": " , "}, "subscribe names no topic"),
+        (Mode.BATCH, {"startingOffsets": "latest"}, "cannot be latest"),
+        (Mode.BATCH, {"startingOffsets": '{"t": {"0": -1}}'}, "cannot be latest"),
+        (Mode.BATCH, {"endingOffsets": "earliest"}, "cannot be earliest"),
+        (Mode.BATCH, {"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest"),
+        (Mode.STREAM, {"endingOffsets": "latest"}, "not valid in a streaming query"),
+        (Mode.STREAM, {"endingTimestamp": "1"}, "not valid in a streaming query"),
+        (Mode.STREAM, {"startingOffsets": "first"}, 'earliest, latest or JSON such as {"topicA"'),
+        (Mode.STREAM, {"startingOffsets": '{"t": {"0": -3}}'}, "below -2"),
+        (Mode.STREAM, {"startingOffsets": '{"t": [1]}'}, "startingOffsets must look like"),
+        (Mode.STREAM, {"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets must look like"),
+        (Mode.STREAM, {"startingOffsets": "{}"}, "names no partition"),
+        (Mode.STREAM, {"startingTimestamp": "-1"}, "milliseconds since 1970"),
+        (Mode.STREAM, {"startingOffsetsByTimestampStrategy": "guess"}, "one of error, latest"),
+        (Mode.STREAM, {"failOnDataLoss": "maybe"}, "one of true, false, report"),
+        (Mode.STREAM, {"maxOffsetsPerTrigger": "0"}, "whole number above 0"),
+        (Mode.STREAM, {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "must not exceed"),
+        (Mode.STREAM, {"maxTriggerDelay": "soon"}, "500ms, 30s or 15m"),
+        (Mode.STREAM, {"maxBytesPerTrigger": "lots"}, "512k or 64m"),
+        (Mode.STREAM, {"includeHeaders": "yes"}, "true or false"),
+        (Mode.STREAM, {"columns": "key,vlaue"}, "there is no column 'vlaue'"),
+        (Mode.STREAM, {"columns": "key,key"}, "once"),
+        (Mode.STREAM, {"columns": "value", "includeValue": "false"}, "includeValue=false"),
+        (Mode.STREAM, {"groupId": "a", "group.id": "b"}, "two names of one option"),
+        (Mode.STREAM, {"groupId": ""}, "groupId is empty"),
+        (Mode.STREAM, {"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        (Mode.STREAM, {"kafka.enable.auto.commit": "true"}, "checkpoint"),
+        (Mode.STREAM, {"kafka.key.deserializer": "x"}, "always bytes"),
+        (Mode.STREAM, {"kafka.interceptor.classes": "x"}, "not supported"),
+    ],
+)
+def test_a_refusal_names_the_option_and_says_what_to_do(mode: Mode, options: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse(mode, **options)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"subscribePattern": "("}, {"assign": "[]"}, {"assign": "{}"}])
+def test_a_subscription_is_required_and_must_be_readable(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError):
+        parse_source_options({**SERVERS, **options}, Mode.BATCH)
+
+
+def test_sink_options() -> None:
+    assert parse_sink_options(
+        {**SERVERS, "Topic": "out", "kafka.acks": "1", "checkpointLocation": "/x"}
+    ) == SinkOptions(client={"bootstrap.servers": "h:9092", "acks": "1"}, topic="out")
+    assert parse_sink_options({**SERVERS, "includeHeaders": "true"}).include_headers
+    for wrong in ({}, {**SERVERS, "topic": " "}, {**SERVERS, "kafka.value.serializer": "x"}):
+        with pytest.raises(OptionError):
+            parse_sink_options(wrong)
+
+
+def test_the_table_documents_each_option_once() -> None:
+    names = [row.name.lower() for row in OPTIONS]
+    assert len(set(names)) == len(names)
+    assert all(row.meaning.endswith(".") for row in OPTIONS)
