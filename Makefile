@@ -65,6 +65,7 @@ bench: $(VENV)/.ready-dev ## measure; PEER=kafka runs the newest Apache Kafka be
 	$(RUN) -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
 
 fuzz: $(VENV)/.ready-dev ## coverage-guided fuzzing of every request decoder and the batch parser (SECONDS=60 each)
+	-@$(BIN)/pip install --disable-pip-version-check -q -e '.[fuzz]'
 	$(RUN) -m tests.fuzz --seconds $(or $(SECONDS),60)
 
 clean: ## remove .venv, caches and the demo's output

@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of everything that reads bytes from strangers (`make fuzz`)."""
