@@ -230,10 +230,10 @@ def iter_records(
     at = 0
     last_delta = -1
     make = Record._make
-    # one-byte varints are by far the most common: they are decoded here, longer ones in _read_varint
+    # one-byte varints are by far the most common: they are decoded here, longer ones in read_varint
     try:
         for _ in range(header.record_count):
-            length, at = _read_varint(data, at)
+            length, at = read_varint(data, at)
             end = at + length
             if length < 0 or end > size:
                 raise CorruptBatchError(f"record length {length} leaves the batch (base offset {base_offset})")
@@ -242,8 +242,8 @@ def iter_records(
                 timestamp_delta = (raw >> 1) ^ -(raw & 1)
                 at += 2
             else:
-                timestamp_delta, at = _read_varlong(data, at + 1)
-            delta, at = _read_varint(data, at)
+                timestamp_delta, at = read_varlong(data, at + 1)
+            delta, at = read_varint(data, at)
             if not last_delta < delta <= last_offset_delta:
                 raise CorruptBatchError(f"offset delta {delta} after {last_delta} in the batch at {base_offset}")
             last_delta = delta
@@ -266,7 +266,7 @@ def iter_records(
         )
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag int32 of at most five bytes. Raises IndexError at the end of `data`."""
     raw = data[at]
     at += 1
@@ -284,7 +284,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), at
 
 
-def _read_varlong(data: bytes, at: int) -> tuple[int, int]:
+def read_varlong(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag int64 of at most ten bytes. Raises IndexError at the end of `data`."""
     raw = data[at]
     at += 1
@@ -309,7 +309,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
         length = (raw >> 1) ^ -(raw & 1)
         at += 1
     else:
-        length, at = _read_varint(data, at)
+        length, at = read_varint(data, at)
     if length < 0:
         if length != -1:
             raise CorruptBatchError(f"a key or value has length {length}")
@@ -321,7 +321,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, at = _read_varint(data, at)
+    count, at = read_varint(data, at)
     # a header takes two bytes at least, so the count is bounded before anything is built
     if count < 0 or count > (end - at) // 2:
         raise CorruptBatchError(f"a record declares {count} headers in {end - at} bytes")

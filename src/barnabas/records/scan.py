@@ -1,0 +1,179 @@
+"""Codec: is this a chain of well-formed records? Answered without building them.
+
+Two depths, because the broker runs this on every record it takes in:
+
+- `check_chain` follows the length prefixes from record to record: about 0.1 us per record.
+- `scan_records` opens every record and checks every length in it: about 0.5 us per record.
+
+Both take the records' bytes (decompressed) and raise CorruptBatchError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from barnabas.records.batch import read_varint, read_varlong
+from barnabas.records.errors import CorruptBatchError
+
+LONG_MAX: Final = (1 << 63) - 1
+
+
+class RecordFacts(NamedTuple):
+    """What validation wants to know about one record."""
+
+    timestamp: int
+    has_key: bool
+
+
+def check_chain(data: bytes, record_count: int) -> int:
+    """Follows `record_count` length prefixes, which must end exactly at the end. Returns where the last record starts.
+
+    Raises CorruptBatchError when a length is negative or the chain ends elsewhere.
+    """
+    at = start = 0
+    try:
+        for _ in range(record_count):
+            start = at
+            raw = data[at]
+            if raw < 0x80:
+                at += 1 + (raw >> 1)
+            else:
+                second = data[at + 1]
+                if second < 0x80:
+                    at += 2 + ((raw & 0x7F | second << 7) >> 1)
+                else:
+                    length, at = read_varint(data, at)
+                    if length < 0:
+                        raise CorruptBatchError(f"a record has length {length}")
+                    at += length
+                    continue
+            if raw & 1:
+                raise CorruptBatchError("a record has a negative length")
+    except IndexError:
+        at = len(data) + 1
+    if at != len(data):
+        where = "before" if at < len(data) else "after"
+        raise CorruptBatchError(f"the lengths of {record_count} records end {where} the end of the batch")
+    return start
+
+
+def open_record(data: bytes, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
+    """Checks every length of the record at `at`, which must be number `index`; returns it and where the next starts."""
+    try:
+        length, at = read_varint(data, at)
+        end = at + length
+        if length < 0 or end > len(data):
+            raise CorruptBatchError(f"record {index} has length {length}, {len(data) - at} bytes are left")
+        timestamp_delta, at = read_varlong(data, at + 1)
+        offset_delta, at = read_varint(data, at)
+        if offset_delta != index:
+            raise CorruptBatchError(f"record {index} has offset delta {offset_delta}: deltas count up from 0")
+        key_length, at = read_varint(data, at)
+        at = _skip(at, key_length, end, index)
+        value_length, at = read_varint(data, at)
+        at = _skip(at, value_length, end, index)
+        headers, at = read_varint(data, at)
+        if not 0 <= headers <= end - at:
+            raise CorruptBatchError(f"record {index} declares {headers} headers in {end - at} bytes")
+        for _ in range(headers):
+            name_length, at = read_varint(data, at)
+            if name_length < 0:
+                raise CorruptBatchError(f"record {index} has a header with a null key")
+            at = _skip(at, name_length, end, index)
+            header_value_length, at = read_varint(data, at)
+            at = _skip(at, header_value_length, end, index)
+    except IndexError:
+        raise CorruptBatchError(f"the batch ends inside record {index}") from None
+    if at != end:
+        raise CorruptBatchError(f"record {index} is {length} bytes long, its fields end {end - at} bytes before that")
+    return RecordFacts(base_timestamp + timestamp_delta, key_length >= 0), end
+
+
+def _skip(at: int, length: int, end: int, index: int) -> int:
+    if length < -1 or length > end - at:
+        raise CorruptBatchError(f"a field of record {index} declares {length} bytes, {end - at} are left")
+    return at + length if length > 0 else at
+
+
+def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
+    """Opens every record. Raises CorruptBatchError unless there are exactly `record_count`, numbered from 0.
+
+    The common shape (one- and two-byte varints, no headers) is decoded in this loop; everything else, and everything
+    that looks wrong, goes through `open_record`, which decides.
+    """
+    at = keyless = 0
+    size = len(data)
+    oldest, newest = LONG_MAX, -LONG_MAX - 1
+    for index in range(record_count):
+        start = at
+        try:
+            length = data[at]
+            at += 2  # the length's first byte, the attributes
+            if length >= 0x80:
+                length = length & 0x7F | data[at - 1] << 7
+                at += 1
+            end = at - 1 + (length >> 1)
+            timestamp = data[at]
+            at += 1
+            if timestamp >= 0x80:
+                timestamp = timestamp & 0x7F | data[at] << 7
+                at += 1
+            offset = data[at]
+            if offset >= 0x80:
+                at += 1
+                offset = offset & 0x7F | data[at] << 7
+            key = data[at + 1]
+            if key & 0x81:  # null, or longer than 63 bytes
+                at += 2
+                if key >= 0x80:
+                    key = key & 0x7F | data[at] << 7
+                    at += 1 + (key >> 1)
+            else:
+                at += 2 + (key >> 1)
+            value = data[at]
+            if value >= 0x80:
+                value = value & 0x7F | data[at + 1] << 7
+                at += 2 + (value >> 1)
+            else:
+                at += 1 + (value >> 1)
+            # bit 0 of a length: negative; bit 14 and up: a third byte follows
+            if (
+                at + 1 == end <= size
+                and not data[at]
+                and offset == index << 1
+                and not (length | value | key | offset | timestamp) & ~0x3FFF
+                and not (length | key | value) & 1
+            ):
+                delta = (timestamp >> 1) ^ -(timestamp & 1)
+                if delta > newest:
+                    newest = delta
+                if delta < oldest:
+                    oldest = delta
+                at = end
+                continue
+        except IndexError:
+            pass
+        facts, at = open_record(data, start, index, 0)
+        newest, oldest = max(newest, facts.timestamp), min(oldest, facts.timestamp)
+        keyless += not facts.has_key
+    if at != size:
+        raise CorruptBatchError(f"{size - at} bytes remain after {record_count} records")
+    return Scan(base_timestamp + oldest, base_timestamp + newest, keyless)
+
+
+class Scan(NamedTuple):
+    """What a full scan found."""
+
+    min_timestamp: int
+    max_timestamp: int
+    keyless: int
+    """How many records have a null key."""
+
+
+def iter_facts(data: bytes, record_count: int, base_timestamp: int) -> Iterator[RecordFacts]:
+    """Every record on its own: for naming the records at fault. Raises CorruptBatchError."""
+    at = 0
+    for index in range(record_count):
+        facts, at = open_record(data, at, index, base_timestamp)
+        yield facts
