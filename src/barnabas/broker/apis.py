@@ -1,0 +1,79 @@
+"""Table: THE list of APIs this broker serves: key -> handler, versions, pace. ApiVersions is derived from it.
+
+An API that is in this table is advertised; one that is not in it is neither advertised nor answered. The handler is
+the name of a module under `broker.handlers`, imported when the first such request comes (starting up stays fast); its
+`handle(services, ctx, request)` returns the response, or None for no response.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from barnabas.wire.apis import ApiKey
+
+
+class Pace(Enum):
+    """When the same connection's next request may start; `net` has the same three words and says more."""
+
+    IN_TURN = "in turn"
+    OVERLAP = "overlap"
+    ABANDON = "abandon"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One API. `advertised_min` differs from `min_version` where clients would break otherwise."""
+
+    key: ApiKey
+    handler: str
+    min_version: int
+    max_version: int
+    pace: Pace = Pace.IN_TURN
+    advertised_min: int = -1
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        return (self.min_version if self.advertised_min < 0 else self.advertised_min, self.max_version)
+
+
+_K = ApiKey
+
+ROUTES: Final[tuple[Route, ...]] = (
+    # data
+    # librdkafka stops compressing when it sees a Produce minimum above 0 (KAFKA-18659); 0 to 2 are refused all the same.
+    Route(_K.PRODUCE, "data.produce", 3, 13, Pace.OVERLAP, advertised_min=0),
+    Route(_K.FETCH, "data.fetch", 4, 18, Pace.ABANDON),
+    Route(_K.LIST_OFFSETS, "data.list_offsets", 1, 11),
+    Route(_K.DELETE_RECORDS, "data.delete_records", 0, 2),
+    Route(_K.INIT_PRODUCER_ID, "data.init_producer_id", 0, 5),
+    Route(_K.OFFSET_FOR_LEADER_EPOCH, "data.offset_for_leader_epoch", 2, 4),
+    # cluster
+    Route(_K.API_VERSIONS, "cluster.api_versions", 0, 4),
+    Route(_K.METADATA, "cluster.metadata", 0, 13),
+    Route(_K.CREATE_TOPICS, "cluster.create_topics", 2, 7),
+    Route(_K.DELETE_TOPICS, "cluster.delete_topics", 1, 6),
+    Route(_K.CREATE_PARTITIONS, "cluster.create_partitions", 0, 3),
+    Route(_K.DESCRIBE_CONFIGS, "cluster.describe_configs", 1, 4),
+    Route(_K.ALTER_CONFIGS, "cluster.alter_configs", 0, 2),
+    Route(_K.INCREMENTAL_ALTER_CONFIGS, "cluster.incremental_alter_configs", 0, 1),
+    Route(_K.LIST_CONFIG_RESOURCES, "cluster.list_config_resources", 0, 1),
+    Route(_K.DESCRIBE_LOG_DIRS, "cluster.describe_log_dirs", 1, 5),
+    Route(_K.DESCRIBE_CLUSTER, "cluster.describe_cluster", 0, 2),
+    Route(_K.DESCRIBE_TOPIC_PARTITIONS, "cluster.describe_topic_partitions", 0, 0),
+    # groups
+    Route(_K.FIND_COORDINATOR, "groups.find_coordinator", 0, 6),
+    Route(_K.JOIN_GROUP, "groups.join_group", 0, 9),
+    Route(_K.SYNC_GROUP, "groups.sync_group", 0, 5),
+    Route(_K.HEARTBEAT, "groups.heartbeat", 0, 4),
+    Route(_K.LEAVE_GROUP, "groups.leave_group", 0, 5),
+    Route(_K.OFFSET_COMMIT, "groups.offset_commit", 2, 10),
+    Route(_K.OFFSET_FETCH, "groups.offset_fetch", 1, 10),
+    Route(_K.OFFSET_DELETE, "groups.offset_delete", 0, 0),
+    Route(_K.DESCRIBE_GROUPS, "groups.describe_groups", 0, 6),
+    Route(_K.LIST_GROUPS, "groups.list_groups", 0, 5),
+    Route(_K.DELETE_GROUPS, "groups.delete_groups", 0, 2),
+)
+
+BY_KEY: Final[dict[int, Route]] = {int(route.key): route for route in ROUTES}

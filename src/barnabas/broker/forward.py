@@ -1,0 +1,17 @@
+"""Port: the way to the active controller, wherever it runs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from barnabas.broker.request_context import RequestContext
+from barnabas.wire.schema import Message
+
+
+class ControllerChannel(Protocol):
+    """Hands a request to the controller and gives its answer; the change it made is in this node's image by then.
+
+    Raises KafkaError when no controller could be asked, or when it lost its office meanwhile (NOT_CONTROLLER).
+    """
+
+    async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message: ...

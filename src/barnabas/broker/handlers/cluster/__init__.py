@@ -1,0 +1,1 @@
+"""APIs about the cluster: topics, brokers, configs."""

@@ -1,0 +1,1 @@
+"""APIs that move records."""

@@ -1,0 +1,1 @@
+"""APIs about consumer groups and their offsets."""

@@ -1,0 +1,54 @@
+"""Value: the newest cluster image, with the questions that handlers ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.core.ids import NO_LEADER
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """Where a client of a certain listener finds a broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class MetadataCache:
+    """Subscribes to images; handlers take `image` once and work on it."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        self.image = image
+
+    def address(self, broker_id: int, listener: str) -> NodeAddress | None:
+        """None when the broker is unknown, fenced, or does not have that listener."""
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else _address(broker, listener)
+
+    def addresses(self, listener: str) -> list[NodeAddress]:
+        """All brokers that clients of this listener can reach, by ascending id."""
+        found = (_address(broker, listener) for broker in self.image.brokers.alive())
+        return [address for address in found if address is not None]
+
+    def leader(self, partition: PartitionImage, listener: str) -> int:
+        """The leader a client may be told of: -1 when there is none, or none it could reach."""
+        if partition.leader == NO_LEADER or self.address(partition.leader, listener) is None:
+            return NO_LEADER
+        return partition.leader
+
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        brokers = self.image.brokers
+        return [replica for replica in partition.replicas if not brokers.is_unfenced(replica)]
+
+
+def _address(broker: BrokerImage, listener: str) -> NodeAddress | None:
+    endpoint = broker.endpoint(listener)
+    return None if endpoint is None else NodeAddress(broker.broker_id, endpoint.host, endpoint.port, broker.rack)

@@ -1,0 +1,49 @@
+"""Value: what handlers work with. `node` builds one `Services` and hands it to the dispatcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.forward import ControllerChannel
+from barnabas.broker.metadata_cache import MetadataCache
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.core.clock import Clock
+from barnabas.core.rng import Rng
+from barnabas.replication.partitions import Partitions
+
+if TYPE_CHECKING:
+    from barnabas.broker.describe import ConfigDescriber
+    from barnabas.coordination.group.service import GroupCoordinator
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The broker configs that handlers obey, typed; names are Kafka's."""
+
+    auto_create_topics_enable: bool = True
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    fetch_max_bytes: int = 57_671_680
+    max_request_partition_size_limit: int = 2_000
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 1
+    offsets_topic_segment_bytes: int = 104_857_600
+
+
+@dataclass(slots=True)
+class Services:
+    """Everything below the broker, plugged together."""
+
+    node_id: int
+    clock: Clock
+    rng: Rng
+    metadata: MetadataCache
+    partitions: Partitions
+    controller: ControllerChannel
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    groups: GroupCoordinator
+    configs: ConfigDescriber
+    settings: BrokerSettings = field(default_factory=BrokerSettings)
