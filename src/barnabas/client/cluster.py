@@ -32,7 +32,9 @@ from barnabas.client.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng, system_rng
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.wire.schema import schema_of
 
 T = TypeVar("T")
 
@@ -151,7 +153,9 @@ class Cluster:
             version = connection.versions.choose(request.api_key, peer=connection.peer, max_version=max_version)
             request = request.build(version)
         else:
-            version = connection.versions.choose(request.API_KEY, peer=connection.peer, max_version=max_version)
+            version = connection.versions.choose(
+                ApiKey(schema_of(request).key), peer=connection.peer, max_version=max_version
+            )
         return await connection.send(request, version, min(deadline, self.deadline()))
 
     async def _any_connection(self, deadline: float) -> Connection:
@@ -233,9 +237,7 @@ class Cluster:
         nothing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return {name: self.metadata.topics.get(name) or TopicView(name, error=nothing) for name in wanted}
 
-    async def topic(
-        self, name: str, *, deadline: float | None = None, allow_auto_create: bool = False
-    ) -> TopicView:
+    async def topic(self, name: str, *, deadline: float | None = None, allow_auto_create: bool = False) -> TopicView:
         """The view of one topic; waits through retriable errors (an election, a creation) until the deadline.
 
         Raises KafkaError with the topic's error code when that does not go away.

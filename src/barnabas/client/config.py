@@ -1,3 +1,4 @@
+# ruff: noqa: E501  # one row per setting reads better than folded rows
 """Table: the settings of the clients, with Kafka's names, defaults and meanings (Kafka 4.3).
 
 Settings can be given as Kafka writes them, or as Python keywords with underscores for the dots:

@@ -1,19 +1,19 @@
 """Value: what can go wrong in a client, as exceptions that say what happened and what to do next.
 
-    KafkaError                        any answer of a broker with an error code (barnabas.core.errors)
-    └─ ClientError
-       ├─ BrokerUnreachableError      one broker cannot be reached, or its connection broke
-       │  └─ BootstrapError           none of bootstrap.servers can be reached
-       ├─ RequestTimeoutError         the deadline of a call or of a request passed
-       ├─ UnsupportedApiError         the broker does not serve the API in a version we speak
-       ├─ ClientClosedError           the client was closed before or during the call
-       ├─ SerializationError          a (de)serializer refused a key or a value
-       ├─ BufferFullError             buffer.memory stayed full for max.block.ms
-       ├─ DeliveryTimeoutError        a record was not acknowledged within delivery.timeout.ms
-       ├─ OffsetOutOfRangeError       the offset asked for is no longer, or not yet, in the log
-       ├─ NoOffsetError               no committed offset, and auto.offset.reset is none
-       ├─ TruncationError             the log was truncated below the position (KIP-320)
-       └─ CommitFailedError           the group has moved on; the partitions may belong to another member
+KafkaError                        any answer of a broker with an error code (barnabas.core.errors)
+└─ ClientError
+   ├─ BrokerUnreachableError      one broker cannot be reached, or its connection broke
+   │  └─ BootstrapError           none of bootstrap.servers can be reached
+   ├─ RequestTimeoutError         the deadline of a call or of a request passed
+   ├─ UnsupportedApiError         the broker does not serve the API in a version we speak
+   ├─ ClientClosedError           the client was closed before or during the call
+   ├─ SerializationError          a (de)serializer refused a key or a value
+   ├─ BufferFullError             buffer.memory stayed full for max.block.ms
+   ├─ DeliveryTimeoutError        a record was not acknowledged within delivery.timeout.ms
+   ├─ OffsetOutOfRangeError       the offset asked for is no longer, or not yet, in the log
+   ├─ NoOffsetError               no committed offset, and auto.offset.reset is none
+   ├─ TruncationError             the log was truncated below the position (KIP-320)
+   └─ CommitFailedError           the group has moved on; the partitions may belong to another member
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from barnabas.client.config import CLUSTER_CONFIGS, resolve_config
 from barnabas.core.backoff import Backoff
@@ -57,6 +57,11 @@ class SecurityOptions:
         )
 
 
+_PLAINTEXT: Final = SecurityOptions()
+_RETRY_BACKOFF: Final = Backoff(100, 1_000)
+_RECONNECT_BACKOFF: Final = Backoff(50, 1_000)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
     """What `Cluster` needs to know. Times are milliseconds, as in Kafka's settings."""
@@ -64,14 +69,14 @@ class ClusterOptions:
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str | None = None
     request_timeout_ms: int = 30_000
-    retry_backoff: Backoff = Backoff(100, 1_000)
-    reconnect_backoff: Backoff = Backoff(50, 1_000)
+    retry_backoff: Backoff = _RETRY_BACKOFF
+    reconnect_backoff: Backoff = _RECONNECT_BACKOFF
     connect_timeout_ms: int = 10_000
     connect_timeout_max_ms: int = 30_000
     connections_max_idle_ms: int = 540_000
     metadata_max_age_ms: int = 300_000
     rebootstrap: bool = True
-    security: SecurityOptions = SecurityOptions()
+    security: SecurityOptions = _PLAINTEXT
 
     @classmethod
     def from_settings(cls, settings: Settings) -> ClusterOptions:

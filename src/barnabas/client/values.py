@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from uuid import UUID
 
 from barnabas.client.metadata import BrokerAddress, TopicView
@@ -153,19 +153,15 @@ TopicDescription = TopicView
 # -- admin: configs ----------------------------------------------------------------------------------------------------
 
 
-class ResourceType(IntEnum):
-    """What a config, an ACL or a quota is about."""
+class ConfigResourceType(IntEnum):
+    """What has configs; the integer is the wire's."""
 
     UNKNOWN = 0
-    ANY = 1
     TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
-    GROUP_CONFIG = 32
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -193,22 +189,22 @@ class AlterOp(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What has configs: `ConfigResource(ResourceType.TOPIC, "orders")`; a broker's name is its id, "" for all brokers."""
+    """What has configs: `ConfigResource.topic("orders")`. A broker's name is its id; "" means all brokers."""
 
-    type: int
+    type: ConfigResourceType
     name: str
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
-        return cls(2, name)
+        return cls(ConfigResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigResource:
-        return cls(4, "" if broker_id is None else str(broker_id))
+        return cls(ConfigResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
     def group(cls, group_id: str) -> ConfigResource:
-        return cls(32, group_id)
+        return cls(ConfigResourceType.GROUP, group_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +344,3 @@ class GroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
-
-
-Settings = Mapping[str, Any]

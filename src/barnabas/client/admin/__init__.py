@@ -1,0 +1,269 @@
+"""Shell: the admin client: values in, values out; one method per thing that Kafka's own Admin can do.
+
+Calls about many things answer with a mapping, and an item that failed is a `KafkaError` in it; calls raise only when
+nothing could be asked at all. `timeout_ms` is the time of the whole call, retries included (default.api.timeout.ms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from barnabas.client import offsets as _offsets
+from barnabas.client.admin import configs as _configs
+from barnabas.client.admin import groups as _groups
+from barnabas.client.admin import topics as _topics
+from barnabas.client.admin.requests import value_or_raise
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ADMIN_CONFIGS, resolve_config
+from barnabas.client.metadata import TopicView
+from barnabas.client.options import ClusterOptions
+from barnabas.client.values import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    GroupDescription,
+    GroupListing,
+    IsolationLevel,
+    LogDirDescription,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicListing,
+)
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+
+
+class AsyncAdmin:
+    """`async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin: await admin.list_topics()`.
+
+    Settings are those of `config.ADMIN_CONFIGS`, by Kafka's names in a mapping or as keywords. Nothing is connected
+    until the first call. A `cluster` given by the caller is used, and not closed.
+    """
+
+    def __init__(
+        self, config: Mapping[str, object] | None = None, *, cluster: Cluster | None = None, **settings: object
+    ) -> None:
+        if cluster is not None:
+            settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
+        resolved = resolve_config(ADMIN_CONFIGS, config, settings)
+        self._owns_cluster = cluster is None
+        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self._timeout_ms = int(str(resolved["default.api.timeout.ms"]))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._owns_cluster:
+            await self.cluster.close()
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        return self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: float | None = None
+    ) -> dict[str, CreatedTopic | KafkaError]:
+        """Create topics; with `validate_only` only say whether they could be."""
+        return await _topics.create_topics(
+            self.cluster, topics, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
+
+    async def create_topic(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> CreatedTopic:
+        """Create one topic. Raises KafkaError, TOPIC_ALREADY_EXISTS among them."""
+        topic = NewTopic(name, num_partitions, replication_factor, configs or {})
+        return value_or_raise(await self.create_topics([topic], timeout_ms=timeout_ms), name)
+
+    async def delete_topics(
+        self, names: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Delete topics with all their records."""
+        return await _topics.delete_topics(self.cluster, names, deadline=self._deadline(timeout_ms))
+
+    async def create_partitions(
+        self,
+        totals: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[str, KafkaError | None]:
+        """Grow topics to a total number of partitions; `assignments` gives the replicas of the new ones."""
+        return await _topics.create_partitions(
+            self.cluster,
+            totals,
+            assignments=assignments,
+            validate_only=validate_only,
+            deadline=self._deadline(timeout_ms),
+        )
+
+    async def list_topics(
+        self, *, include_internal: bool = False, timeout_ms: float | None = None
+    ) -> list[TopicListing]:
+        """All topics that this client may see, by name."""
+        return await _topics.list_topics(
+            self.cluster, include_internal=include_internal, deadline=self._deadline(timeout_ms)
+        )
+
+    async def describe_topics(
+        self, names: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, TopicView | KafkaError]:
+        """Partitions, leaders, replicas and ISRs of topics."""
+        return await _topics.describe_topics(self.cluster, names, deadline=self._deadline(timeout_ms))
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """Delete records before an offset (-1: all); the answer is the new log start offset."""
+        return await _topics.delete_records(self.cluster, before, deadline=self._deadline(timeout_ms))
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+        """Offsets by timestamp in ms, or by `values.EARLIEST`, `LATEST`, `MAX_TIMESTAMP`, ..."""
+        return await _offsets.list_offsets(
+            self.cluster, timestamps, isolation=isolation, deadline=self._deadline(timeout_ms)
+        )
+
+    # -- configs and brokers ---------------------------------------------------------------------------------------
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+        """Every config of each resource (or only `names`), with where its value comes from."""
+        return await _configs.describe_configs(
+            self.cluster,
+            resources,
+            names=names,
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+            deadline=self._deadline(timeout_ms),
+        )
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[ConfigResource, KafkaError | None]:
+        """Set, delete, append to or subtract from single configs; others stay (KIP-339)."""
+        return await _configs.incremental_alter_configs(
+            self.cluster, changes, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
+
+    async def alter_configs(
+        self,
+        configs: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[ConfigResource, KafkaError | None]:
+        """Replace all dynamic configs of a resource: what is not named goes back to its default. Prefer the
+        incremental form."""
+        return await _configs.alter_configs(
+            self.cluster, configs, validate_only=validate_only, deadline=self._deadline(timeout_ms)
+        )
+
+    async def describe_cluster(self, *, timeout_ms: float | None = None) -> ClusterDescription:
+        """The cluster id, the brokers and the controller."""
+        return await _configs.describe_cluster(self.cluster, deadline=self._deadline(timeout_ms))
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[int, dict[str, LogDirDescription | KafkaError]]:
+        """The log directories of some or all brokers, with the sizes of the replicas in them."""
+        return await _configs.describe_log_dirs(self.cluster, brokers, deadline=self._deadline(timeout_ms))
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: float | None = None
+    ) -> list[GroupListing]:
+        """Groups of all kinds, by id; filtered by state ("Stable") and type ("classic", "consumer", "share")."""
+        return await _groups.list_groups(self.cluster, states=states, types=types, deadline=self._deadline(timeout_ms))
+
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, GroupDescription | KafkaError]:
+        """State, members and assignments of groups of any kind."""
+        return await _groups.describe_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
+
+    async def delete_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Delete groups that have no members, with their offsets."""
+        return await _groups.delete_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+        """What a group has committed; everything when `partitions` is None."""
+        return await _offsets.fetch_group_offsets(
+            self.cluster, group_id, partitions, require_stable=require_stable, deadline=self._deadline(timeout_ms)
+        )
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Commit offsets for a group that has no members."""
+        return await _offsets.commit_group_offsets(self.cluster, group_id, offsets, deadline=self._deadline(timeout_ms))
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Forget what a group has committed for partitions that it does not subscribe to at the moment."""
+        return await _groups.delete_group_offsets(
+            self.cluster, group_id, partitions, deadline=self._deadline(timeout_ms)
+        )
+
+    async def reset_group_offsets(
+        self,
+        group_id: str,
+        to: int | Mapping[TopicPartition, int],
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+        """Move a group without members to a timestamp, `values.EARLIEST`, `LATEST`, or to given offsets."""
+        return await _groups.reset_group_offsets(
+            self.cluster, group_id, partitions, to, deadline=self._deadline(timeout_ms)
+        )

@@ -1,0 +1,263 @@
+"""Shell: offsets of partitions and of groups: ListOffsets, and simple commits without membership.
+
+What pipelines need to plan and to report progress; `AsyncAdmin` and the consumer are built on the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.coordinators import CoordinatorType
+from barnabas.client.fanout import Answer, ask_leaders, by_topic
+from barnabas.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp
+from barnabas.client.versions import Versioned
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.ids import CONSUMER_REPLICA_ID, TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from barnabas.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+NAMES_NOT_IDS_VERSION = 9
+"""OffsetCommit and OffsetFetch carry topic names up to this version, ids from the next."""
+
+
+async def list_offsets(
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    deadline: float | None = None,
+) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+    """The first offset at or after a timestamp in ms, or of a special one (`values.EARLIEST`, `LATEST`, ...)."""
+
+    def build(part: dict[TopicPartition, int]) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            isolation_level=int(isolation),
+            timeout_ms=cluster.options.request_timeout_ms,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, timestamp=part[TopicPartition(topic, index)])
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(part).items()
+            ],
+        )
+
+    def parse(response: ListOffsetsResponse) -> Iterable[Answer[OffsetAndTimestamp]]:
+        for topic in response.topics:
+            for p in topic.partitions:
+                answer = OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
+                yield TopicPartition(topic.name, p.partition_index), p.error_code, answer
+
+    if deadline is None:
+        deadline = cluster.deadline()
+    return await ask_leaders(cluster, timestamps, build, parse, what="Listing offsets", deadline=deadline)
+
+
+async def offsets_at(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    timestamp: int,
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    deadline: float | None = None,
+) -> dict[TopicPartition, int]:
+    """`list_offsets` for one timestamp, all or nothing: raises the first error. -1: no record at or after it."""
+    found = await list_offsets(cluster, dict.fromkeys(partitions, timestamp), isolation=isolation, deadline=deadline)
+    offsets: dict[TopicPartition, int] = {}
+    for partition, answer in found.items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        offsets[partition] = answer.offset
+    return offsets
+
+
+async def fetch_group_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+    member: tuple[str, int] | None = None,
+    deadline: float | None = None,
+) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+    """What a group has committed, for `partitions` or for everything (None). Partitions without a commit are left out.
+
+    `require_stable` waits for open transactions to end (KIP-447). `member` is (id, epoch) of a KIP-848 member.
+    Raises KafkaError when the group as a whole cannot be asked.
+    """
+    topics = None if partitions is None else by_topic(partitions)
+    if topics is not None and not topics:
+        return {}
+
+    def build(version: int) -> OffsetFetchRequest:
+        if version < 8:
+            old = (
+                None
+                if topics is None
+                else [
+                    OffsetFetchRequestTopic(name=topic, partition_indexes=indexes) for topic, indexes in topics.items()
+                ]
+            )
+            stable = require_stable if version >= 7 else False
+            return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
+        new = (
+            None
+            if topics is None
+            else [OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in topics.items()]
+        )
+        group = OffsetFetchRequestGroup(group_id=group_id, topics=new)
+        if version >= 9 and member is not None:
+            group.member_id, group.member_epoch = member
+        return OffsetFetchRequest(groups=[group], require_stable=require_stable)
+
+    request = Versioned(ApiKey.OFFSET_FETCH, build)
+
+    async def attempt() -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+        response: OffsetFetchResponse = await _ask_coordinator(cluster, group_id, request, limit)
+        if response.groups:
+            group = response.groups[0]
+            code, answered = group.error_code, [(t.name, t.partitions) for t in group.topics]
+        else:
+            code, answered = response.error_code, [(t.name, t.partitions) for t in response.topics]
+        _check_group(cluster, group_id, code, "Fetching the offsets")
+        offsets: dict[TopicPartition, OffsetAndMetadata | KafkaError] = {}
+        for topic, found in answered:
+            for p in found:
+                partition = TopicPartition(topic, p.partition_index)
+                if p.error_code:
+                    error = KafkaError(p.error_code)
+                    if error.code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                        raise error
+                    offsets[partition] = error
+                elif p.committed_offset >= 0:
+                    offsets[partition] = OffsetAndMetadata(
+                        p.committed_offset, p.metadata or "", p.committed_leader_epoch
+                    )
+        return offsets
+
+    limit = cluster.deadline() if deadline is None else deadline
+    found: dict[TopicPartition, OffsetAndMetadata | KafkaError] = await cluster.retrying(
+        f"Fetching the offsets of group {group_id!r}", attempt, deadline=limit
+    )
+    return found
+
+
+async def commit_group_offsets(
+    cluster: Cluster,
+    group: str | GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+    *,
+    deadline: float | None = None,
+) -> dict[TopicPartition, KafkaError | None]:
+    """Commit for a group. A plain group id commits without membership (generation -1), which the coordinator takes
+    while the group has no members; `GroupMetadata` commits as a member.
+
+    Raises KafkaError when the group as a whole refuses; per-partition refusals are in the result.
+    """
+    who = GroupMetadata(group) if isinstance(group, str) else group
+    if not offsets:
+        return {}
+    positions = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in offsets.items()}
+    request = OffsetCommitRequest(
+        group_id=who.group_id,
+        generation_id_or_member_epoch=who.generation_id,
+        member_id=who.member_id,
+        group_instance_id=who.group_instance_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=positions[TopicPartition(topic, index)].offset,
+                        committed_leader_epoch=positions[TopicPartition(topic, index)].leader_epoch,
+                        committed_metadata=positions[TopicPartition(topic, index)].metadata,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(positions).items()
+        ],
+    )
+
+    async def attempt() -> dict[TopicPartition, KafkaError | None]:
+        response: OffsetCommitResponse = await _ask_coordinator(cluster, who.group_id, request, limit)
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for topic in response.topics:
+            for p in topic.partitions:
+                code = error_code(p.error_code)
+                cluster.coordinators.note_error(CoordinatorType.GROUP, who.group_id, code)
+                error = None if code is ErrorCode.NONE else KafkaError(code)
+                if error is not None and code in _WHOLE_GROUP:
+                    raise error
+                results[TopicPartition(topic.name, p.partition_index)] = error
+        return results
+
+    limit = cluster.deadline() if deadline is None else deadline
+    committed: dict[TopicPartition, KafkaError | None] = await cluster.retrying(
+        f"Committing offsets of group {who.group_id!r}", attempt, deadline=limit
+    )
+    return committed
+
+
+_WHOLE_GROUP = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.INVALID_GROUP_ID,
+    }
+)
+"""Errors of a commit that are about the group, though the wire repeats them for each partition."""
+
+
+async def _ask_coordinator(
+    cluster: Cluster, group_id: str, request: object, deadline: float
+) -> OffsetFetchResponse | OffsetCommitResponse:
+    broker_id = await cluster.coordinators.find(CoordinatorType.GROUP, group_id, deadline=deadline)
+    try:
+        response: OffsetFetchResponse | OffsetCommitResponse = await cluster.send(
+            broker_id, request, deadline=deadline, max_version=NAMES_NOT_IDS_VERSION
+        )
+    except KafkaError as error:
+        cluster.coordinators.note_error(CoordinatorType.GROUP, group_id, error.code)
+        raise
+    return response
+
+
+def _check_group(cluster: Cluster, group_id: str, code: int, what: str) -> None:
+    error = error_code(code)
+    if error is not ErrorCode.NONE:
+        cluster.coordinators.note_error(CoordinatorType.GROUP, group_id, error)
+        raise KafkaError(error, f"{what} of group {group_id!r}: {error.message}")
