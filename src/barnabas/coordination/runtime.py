@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from barnabas.coordination.errors import error_for_client
 from barnabas.coordination.host import ShardHost, log
 from barnabas.coordination.ports import LogRecord, Marker, PartitionWriter, Producer
 from barnabas.coordination.shard import Shard
@@ -32,22 +33,6 @@ R = TypeVar("R")
 
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 """A batch of a coordinator's topic that decompresses to more than this is damage, not data."""
-
-_TRANSLATED: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def error_for_client(code: ErrorCode) -> ErrorCode:
-    """What a coordinator's client is told when the coordinator's own partition refused a write."""
-    return _TRANSLATED.get(code, code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,8 @@ class StateRecord:
 
     key: Any
     value: Any | None
-    version: int = 0
-    """The version in which `value` is written."""
+    version: int | None = None
+    """The version in which `value` is written; None: the one this kind of record is usually written in."""
 
 
 @dataclass(frozen=True, slots=True)

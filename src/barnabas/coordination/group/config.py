@@ -1,0 +1,77 @@
+"""Value: the settings of the group coordinator, with Kafka's defaults. The node fills them from the broker's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class MigrationPolicy(Enum):
+    """`group.consumer.migration.policy`: which way a group may change its protocol while it has members."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorConfig:
+    """Each field is the setting of the same name, with `_` for `.`; times in milliseconds, sizes in bytes."""
+
+    # classic groups
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2_147_483_647
+    new_member_join_timeout_ms: int = 300_000
+    """How long a member that has just joined may wait for its first rebalance; not a setting in Kafka either."""
+
+    # consumer groups
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_max_size: int = 2_147_483_647
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+
+    # offsets
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_commit_timeout_ms: int = 5_000
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * 60_000
+
+
+class GroupConfigs(Protocol):
+    """Settings of single groups (`kafka-configs --entity-type groups`); None where the broker's apply."""
+
+    def consumer_session_timeout_ms(self, group_id: str) -> int | None: ...
+
+    def consumer_heartbeat_interval_ms(self, group_id: str) -> int | None: ...
+
+
+class NoGroupConfigs:
+    """No group has settings of its own."""
+
+    def consumer_session_timeout_ms(self, group_id: str) -> int | None:
+        return None
+
+    def consumer_heartbeat_interval_ms(self, group_id: str) -> int | None:
+        return None
