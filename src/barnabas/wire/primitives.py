@@ -1,0 +1,63 @@
+"""Codec: the few things the compiled codecs call instead of spelling out: long varints, unknown tags, UUIDs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+from barnabas.core.buffers import Buffer
+
+UVARINTS: Final = tuple(bytes((value,)) for value in range(128))
+"""The varints of one byte, by value."""
+
+
+class Fault(Exception):  # noqa: N818 - internal; `wire.codec` turns it into a WireError that names the field
+    """What is wrong with the field being read or written."""
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint: seven bits a byte, the lowest first."""
+    if value < 128:
+        return UVARINTS[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """The varint at `pos` and the position behind it. Raises Fault above 32 bits, IndexError at the end of `buf`."""
+    value = shift = 0
+    while True:
+        byte = buf[pos]
+        pos += 1
+        if shift == 28 and byte > 0x0F:
+            raise Fault("a varint is longer than 5 bytes or larger than 32 bits")
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+
+
+def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
+    """Step over `count` tagged fields, none of which this version of us knows; the position behind them."""
+    last = -1
+    for _ in range(count):
+        tag, pos = read_uvarint(buf, pos)
+        if tag <= last:
+            raise Fault(f"tagged field {tag} comes after {last}")
+        last = tag
+        size, pos = read_uvarint(buf, pos)
+        if size > end - pos:
+            raise Fault(f"tagged field {tag} claims {size} bytes of the {end - pos} left")
+        pos += size
+    return pos
+
+
+@lru_cache(maxsize=4096)
+def uuid_of(raw: bytes) -> UUID:
+    """The UUID of 16 bytes. Topic ids come again and again, and building a UUID is slow: remember them."""
+    return UUID(bytes=raw)

@@ -1,0 +1,116 @@
+"""Codec: a writer of Python source that remembers which message field every line is about.
+
+The compiled codecs carry no bookkeeping for error messages. When one of them fails, the number of the failing line
+gives the field's path, and the loop variables of its frame give the positions in the arrays on the way there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+FIXED_FORMATS = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "float64": "d",
+    "bool": "?",
+    "uuid": "16s",
+}
+
+
+class Compiled:
+    """A compiled function, with what is needed to explain its failures."""
+
+    __slots__ = ("paths", "run", "source")
+
+    def __init__(self, run: Callable[..., Any], source: str, paths: list[str]) -> None:
+        self.run = run
+        self.source = source
+        self.paths = paths
+
+    def where(self, traceback: TracebackType | None) -> str:
+        """The path of the field the function was at when it failed, such as `topics[3].partitions[0].records`."""
+        code = self.run.__code__
+        while traceback is not None and traceback.tb_frame.f_code is not code:
+            traceback = traceback.tb_next
+        if traceback is None:
+            return ""
+        path = self.paths[traceback.tb_lineno - 1]
+        for name, value in traceback.tb_frame.f_locals.items():
+            if name.startswith("i_"):
+                path = path.replace(f"[{name}]", f"[{value}]")
+        return path
+
+
+class Source:
+    """Lines of a function under construction, and the constants it uses."""
+
+    def __init__(self, signature: str) -> None:
+        self.lines = [signature]
+        self.paths = [""]
+        self.scope: dict[str, Any] = {}
+        self._depth = 1
+        self._path: list[str] = []
+        self._counter = 0
+
+    @property
+    def path(self) -> str:
+        """The field that lines are about at the moment."""
+        return "".join(self._path).lstrip(".")
+
+    def line(self, text: str, path: str | None = None) -> None:
+        self.lines.append("    " * self._depth + text)
+        self.paths.append(self.path if path is None else path)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    @contextmanager
+    def at(self, *steps: str) -> Iterator[None]:
+        """The lines written inside are about this field."""
+        self._path.extend(steps)
+        yield
+        del self._path[-len(steps) :]
+
+    def name(self, prefix: str) -> str:
+        """A variable name used nowhere else."""
+        self._counter += 1
+        return f"{prefix}_{self._counter}"
+
+    def constant(self, prefix: str, value: object) -> str:
+        """A name for a value that has no literal."""
+        for name, known in self.scope.items():
+            if known is value:
+                return name
+        name = self.name(prefix)
+        self.scope[name] = value
+        return name
+
+    def unpack(self, formats: str) -> str:
+        """The name of `unpack_from` of the precompiled struct with these format codes."""
+        name = "unpack_" + formats.replace("?", "t")
+        self.scope.setdefault(name, struct.Struct(">" + formats).unpack_from)
+        return name
+
+    def pack(self, formats: str) -> str:
+        """The name of `pack` of the precompiled struct with these format codes."""
+        name = "pack_" + formats.replace("?", "t")
+        self.scope.setdefault(name, struct.Struct(">" + formats).pack)
+        return name
+
+    def compile(self, function: str, filename: str) -> Compiled:
+        text = "\n".join(self.lines) + "\n"
+        scope = dict(self.scope)
+        exec(compile(text, filename, "exec"), scope)  # the text comes from our schemas, never from the network
+        return Compiled(scope[function], text, self.paths)
