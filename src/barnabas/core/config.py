@@ -112,7 +112,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list without blanks or repetitions; with `choices` each element must be one of them (Kafka's `ValidList`)."""
+    """A list without blanks; with `choices` each element must be one of them (Kafka's `ValidList`)."""
 
     choices: tuple[str, ...] = ()
     empty_allowed: bool = True
@@ -126,8 +126,6 @@ class ListOf:
         if not value and not self.empty_allowed:
             allowed = f". Valid values are: {', '.join(self.choices)}" if self.choices else ""
             raise invalid_value(name, "", f"Configuration '{name}' must not be empty{allowed}")
-        if len(set(value)) != len(value):
-            raise invalid_value(name, value, f"Configuration '{name}' values must not be duplicated")
         for item in value:
             if not item:
                 raise invalid_value(name, value, f"Configuration '{name}' values must not be empty")
@@ -135,7 +133,7 @@ class ListOf:
                 raise invalid_value(name, item, f"String must be one of: {', '.join(self.choices)}")
 
     def __str__(self) -> str:
-        return f"[{', '.join(self.choices)}]" if self.choices else "any list without repetition"
+        return f"[{', '.join(self.choices)}]" if self.choices else "list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +171,8 @@ class RangeOrSpecial:
         if value == self.special:
             return
         if value is None or value < self.low or (self.high is not None and value > self.high):
-            upper = "" if self.high is None else f" and no more than {self.high}"
-            raise invalid_value(name, value, f"Value must be {self.special}, or at least {self.low}{upper}")
+            bounds = f"at least {self.low}" if self.high is None else f"between {self.low} and {self.high}"
+            raise invalid_value(name, value, f"Value must be {bounds} or equal to {self.special}")
 
     def __str__(self) -> str:
         return f"{self.special} or [{self.low},...{'' if self.high is None else f',{self.high}'}]"
@@ -309,12 +307,17 @@ def parse_value(name: str, type_: ConfigType, raw: object) -> ConfigValue:
                 raise invalid_value(name, raw, "Not a number of type DOUBLE") from None
         case ConfigType.LIST:
             if isinstance(raw, str):
-                return tuple(part.strip() for part in raw.split(",")) if raw else ()
+                return _distinct(part.strip() for part in raw.split(",")) if raw else ()
             if isinstance(raw, (list, tuple)):
-                return tuple(str(part) for part in raw)
+                return _distinct(map(str, raw))
             raise invalid_value(name, raw, "Expected a comma separated list.")
         case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
             return str(raw)
+
+
+def _distinct(parts: Iterable[str]) -> tuple[str, ...]:
+    """Repetitions are dropped, as Kafka 4.2 and later do (KIP-1161)."""
+    return tuple(dict.fromkeys(parts))
 
 
 def _parse_integer(name: str, type_: ConfigType, raw: object) -> int:

@@ -34,6 +34,9 @@ class Publisher:
         self._subscribers.remove(subscriber)
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Make `image` the newest one. Subscribers hear of it unless nothing changed (the controller's idle beat)."""
         self._image = image
+        if delta.is_empty:
+            return
         for subscriber in tuple(self._subscribers):
             subscriber.on_image(delta, image)

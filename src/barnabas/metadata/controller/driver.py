@@ -4,9 +4,9 @@
                apply at once (the next decision sees them) -> MetadataLog.propose -> committed -> release the response
                                                                                \\-> refused   -> revert, NOT_CONTROLLER
 
-Images are immutable, so reverting is going back to the image before. When one proposal fails, whatever was decided after
-it stands on sand and fails with it; the controller then starts again from the committed image (Kafka's controller
-"renounces" and replays in the same case).
+Images are immutable, so reverting is going back to the image before. When one proposal fails, whatever was decided
+after it stands on sand and fails with it; the controller then starts again from the committed image (Kafka's
+controller "renounces" and replays in the same case).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ControllerDriver:
     async def handle(self, request: Message, version: int) -> Message:
         """Decide on a request of any kind the controller knows (`Controller.HANDLED`), and wait until it is committed.
 
-        Raises KafkaError NOT_CONTROLLER when the records could not be committed, UNSUPPORTED_VERSION for a request that is
-        not the controller's.
+        Raises KafkaError NOT_CONTROLLER when the records could not be committed, UNSUPPORTED_VERSION for a request
+        that is not the controller's.
         """
         return await self.submit(lambda image, ctx: self._controller.decide(image, request, ctx), version=version)
 
@@ -78,7 +78,7 @@ class ControllerDriver:
     ) -> ResponseT:
         """Run one decision; return its response once its records are committed (at once if it has none).
 
-        Everything up to the proposal happens before the first suspension, so calls take effect in the order they are made.
+        Everything up to the proposal happens before the first suspension, so calls take effect in their order.
         """
         if len(self._inflight) >= PENDING_PROPOSALS_MAX:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The metadata log is not keeping up; retry later.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from barnabas.core.ids import BrokerId
 from barnabas.core.rng import Rng
 
 MAX_PARTITIONS_PER_BATCH = 10_000
@@ -16,7 +15,7 @@ MAX_PARTITIONS_PER_BATCH = 10_000
 class ControllerSettings:
     """The static part. `static_config` is the text of what the user set in server.properties or on the command line."""
 
-    node_id: BrokerId = BrokerId(0)
+    node_id: int = 0
     static_config: Mapping[str, str] = field(default_factory=dict)
     default_replication_factor: int = 1
     num_partitions: int = 1

@@ -1,0 +1,1 @@
+"""The tables of configs. Start reading at `tables.py`."""

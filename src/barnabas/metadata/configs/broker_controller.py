@@ -1,0 +1,245 @@
+"""Table: broker configs of the node, the controller and the metadata log.
+
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.config import ConfigKey, ListOf, Range
+from barnabas.metadata.configs.rows import CLUSTER, HIGH, LONG_MAX, LOW, REQUIRED, boolean, int_, list_, long, string
+
+CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
+    int_("broker.heartbeat.interval.ms", 2000, "How often a broker sends a heartbeat to the controller."),
+    int_("broker.id", -1, "The old name of node.id; when both are set they must agree.", importance=HIGH),
+    string(
+        "broker.rack",
+        None,
+        "The rack, or availability zone, of this broker; replicas of a partition are spread over racks.",
+    ),
+    int_("broker.session.timeout.ms", 9000, "How long a broker may miss heartbeats before the controller fences it."),
+    list_(
+        "config.providers",
+        (),
+        "Names of providers from which config values may be read by reference.",
+        ListOf(),
+        importance=LOW,
+        update_mode=CLUSTER,
+    ),
+    list_(
+        "controller.listener.names",
+        REQUIRED,
+        "The names of the listeners that controllers use; brokers call the first one.",
+        ListOf(empty_allowed=False),
+        importance=HIGH,
+    ),
+    long(
+        "controller.performance.always.log.threshold.ms",
+        2000,
+        "Controller work that takes longer than this is always logged.",
+        Range(0),
+        internal=True,
+    ),
+    long(
+        "controller.performance.sample.period.ms",
+        60_000,
+        "How often the controller logs how long its work takes.",
+        Range(100),
+        internal=True,
+    ),
+    int_(
+        "controller.quorum.append.linger.ms",
+        25,
+        "How long the metadata leader gathers records before it writes a batch.",
+        Range(0),
+    ),
+    boolean(
+        "controller.quorum.auto.join.enable",
+        False,
+        "Whether a new controller joins the voters by itself.",
+        importance=LOW,
+    ),
+    list_(
+        "controller.quorum.bootstrap.servers",
+        (),
+        "Addresses at which a node looks for the controllers, as host:port.",
+        importance=HIGH,
+    ),
+    int_(
+        "controller.quorum.election.backoff.max.ms",
+        1000,
+        "The longest pause before another election after one that nobody won.",
+        Range(0),
+        importance=HIGH,
+    ),
+    int_(
+        "controller.quorum.election.timeout.ms",
+        1000,
+        "How long a candidate waits for votes before it starts another election.",
+        Range(0),
+        importance=HIGH,
+    ),
+    int_(
+        "controller.quorum.fetch.max.bytes",
+        1_048_576,
+        "How many bytes a node fetches of the metadata log at a time; one batch is given whole even if it is larger.",
+        Range(1),
+        importance=LOW,
+    ),
+    int_(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        1_048_576,
+        "How many bytes a node fetches of a metadata snapshot at a time.",
+        Range(1),
+        importance=LOW,
+    ),
+    int_(
+        "controller.quorum.fetch.timeout.ms",
+        2000,
+        "How long a voter goes without its leader before it calls an election, and a leader without a majority.",
+        Range(0),
+        importance=HIGH,
+    ),
+    int_(
+        "controller.quorum.request.timeout.ms",
+        2000,
+        "How long a controller waits for the answer to a request to another.",
+        Range(0),
+    ),
+    int_(
+        "controller.quorum.retry.backoff.ms",
+        20,
+        "How long a controller waits before it repeats a failed request.",
+        Range(0),
+        importance=LOW,
+    ),
+    list_(
+        "controller.quorum.voters",
+        (),
+        "A fixed set of voters as id@host:port; leave it empty to have the set kept in the metadata log.",
+        importance=HIGH,
+    ),
+    int_(
+        "controller.quota.window.num",
+        11,
+        "How many samples are kept to measure controller mutations.",
+        Range(1),
+        importance=LOW,
+    ),
+    int_(
+        "controller.quota.window.size.seconds",
+        1,
+        "The length of one sample in measuring controller mutations.",
+        Range(1),
+        importance=LOW,
+    ),
+    int_("controller.socket.timeout.ms", 30_000, "How long a broker waits for the controller's answer."),
+    int_(
+        "initial.broker.registration.timeout.ms",
+        60_000,
+        "How long a starting broker tries to register with the controller before it gives up.",
+    ),
+    long(
+        "internal.metadata.delete.delay.millis",
+        60_000,
+        "How long deleted files of the metadata log stay on disk; for tests.",
+        importance=LOW,
+        internal=True,
+    ),
+    int_(
+        "internal.metadata.log.segment.bytes",
+        None,
+        "Overrides metadata.log.segment.bytes without its lower bound; for tests.",
+        importance=LOW,
+        internal=True,
+    ),
+    int_(
+        "internal.metadata.max.batch.size.in.bytes",
+        8_388_608,
+        "The largest batch in the metadata log; for tests.",
+        importance=LOW,
+        internal=True,
+    ),
+    string(
+        "metadata.log.dir",
+        None,
+        "The directory of the metadata log; when unset, the first data directory.",
+        importance=HIGH,
+    ),
+    long(
+        "metadata.log.max.record.bytes.between.snapshots",
+        20_971_520,
+        "How many bytes of new metadata records lead to a snapshot.",
+        Range(1),
+        importance=HIGH,
+    ),
+    long(
+        "metadata.log.max.snapshot.interval.ms",
+        3_600_000,
+        "How long new metadata records may wait for a snapshot; 0 does not limit it.",
+        Range(0),
+        importance=HIGH,
+    ),
+    int_(
+        "metadata.log.segment.bytes",
+        1_073_741_824,
+        "The size at which a segment of the metadata log is closed.",
+        Range(8_388_608),
+        importance=HIGH,
+    ),
+    long(
+        "metadata.log.segment.ms",
+        604_800_000,
+        "The age at which a segment of the metadata log is closed.",
+        importance=HIGH,
+    ),
+    int_(
+        "metadata.max.idle.interval.ms",
+        500,
+        "How often an idle controller writes a record that says only that it lives; 0 never.",
+        Range(0),
+        importance=LOW,
+    ),
+    long(
+        "metadata.max.retention.bytes",
+        104_857_600,
+        "How many bytes of metadata log and snapshots are kept; the newest snapshot always stays.",
+        importance=HIGH,
+    ),
+    long(
+        "metadata.max.retention.ms",
+        604_800_000,
+        "How long metadata log segments and snapshots are kept; the newest snapshot always stays.",
+        importance=HIGH,
+    ),
+    int_("node.id", REQUIRED, "The id of this node; unique in the cluster.", Range(0), importance=HIGH),
+    list_(
+        "process.roles",
+        REQUIRED,
+        "What this node is: broker, controller, or both.",
+        ListOf(("broker", "controller"), empty_allowed=False),
+        importance=HIGH,
+    ),
+    long(
+        "server.max.startup.time.ms",
+        LONG_MAX,
+        "How long start-up may take before it is given up; for tests.",
+        Range(0),
+        internal=True,
+    ),
+    boolean(
+        "unstable.api.versions.enable",
+        False,
+        "Whether versions of APIs that are still in development are served.",
+        importance=HIGH,
+        internal=True,
+    ),
+    boolean(
+        "unstable.feature.versions.enable",
+        False,
+        "Whether feature levels that are still in development may be used.",
+        importance=HIGH,
+        internal=True,
+    ),
+)
