@@ -1,0 +1,59 @@
+"""Shell: creating topics because somebody asked for them (`AutoTopicCreationManager`).
+
+Ordinary topics get `num.partitions` and `default.replication.factor`. The coordinators' topics get what their own settings
+say, and are compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+_BY_CONTROLLER = -1
+"""Partitions or replicas: let the controller take the default."""
+_VERSION = 7
+
+
+async def create_missing(services: Services, ctx: RequestContext, names: Iterable[str]) -> dict[str, ErrorCode]:
+    """Create the topics; gives the reason for each that does not exist afterwards."""
+    request = CreateTopicsRequest(topics=[_blueprint(services, name) for name in dict.fromkeys(names)])
+    try:
+        response = await services.controller.call(request, _VERSION, ctx)
+    except KafkaError:
+        return dict.fromkeys((topic.name for topic in request.topics), ErrorCode.LEADER_NOT_AVAILABLE)
+    assert isinstance(response, CreateTopicsResponse)
+    refused: dict[str, ErrorCode] = {}
+    for result in response.topics:
+        code = error_code(result.error_code)
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            # What a client may do about it is to ask again, except for a bad name.
+            keep = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR)
+            refused[result.name] = code if code in keep else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
+
+
+def _blueprint(services: Services, name: str) -> CreatableTopic:
+    settings = services.settings
+    if name == CONSUMER_OFFSETS_TOPIC:
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.offsets_topic_segment_bytes),
+        }
+        return CreatableTopic(
+            name=name,
+            num_partitions=settings.offsets_topic_num_partitions,
+            replication_factor=settings.offsets_topic_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+    return CreatableTopic(name=name, num_partitions=_BY_CONTROLLER, replication_factor=_BY_CONTROLLER)

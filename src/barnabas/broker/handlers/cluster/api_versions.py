@@ -1,0 +1,67 @@
+"""Shell: ApiVersions (key 18), versions 0 to 4.
+
+Says what this broker serves, straight from the table in `broker.apis`, and which features the cluster has finalized. The
+response header has no tagged fields in any version. A request of an unknown version never gets here: the dispatcher answers
+it with a body of version 0 and the range of this very API (KIP-511).
+
+Versions: 3 brings the client's software name and version, which must look like one; 4 lists features whose minimum is 0.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from barnabas.broker.apis import BY_KEY, ROUTES
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.core.errors import ErrorCode
+from barnabas.metadata.features import SUPPORTED_FEATURES
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+
+
+async def handle(services: Services, ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.api_version >= 3:
+        if not _SOFTWARE.match(request.client_software_name) or not _SOFTWARE.match(request.client_software_version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        ctx.client.software_name = request.client_software_name
+        ctx.client.software_version = request.client_software_version
+    features = services.metadata.image.features
+    return ApiVersionsResponse(
+        api_keys=advertised(),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.min_level, max_version=levels.max_level)
+            for name, levels in sorted(SUPPORTED_FEATURES.items())
+            if ctx.api_version >= 4 or levels.min_level > 0  # KIP-584: older clients reject a minimum of 0
+        ],
+        finalized_features_epoch=features.finalized_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(features.levels.items())
+        ],
+    )
+
+
+@cache
+def advertised() -> list[ApiVersion]:
+    """Every served API, by key."""
+    rows = sorted((int(route.key), *route.advertised) for route in ROUTES)
+    return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in rows]
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer to a version we do not know: enough for the client to come back with one we do."""
+    low, high = BY_KEY[ApiKey.API_VERSIONS].advertised
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=low, max_version=high)],
+    )

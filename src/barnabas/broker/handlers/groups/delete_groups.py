@@ -1,0 +1,14 @@
+"""Shell: DeleteGroups (key 42), versions 0 to 2.
+
+Deletes empty groups with their offsets (KIP-229).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+
+async def handle(services: Services, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    return await services.groups.delete_groups(ctx, request)
