@@ -143,8 +143,9 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
                 and not data[at]
                 and offset == index << 1
                 and not (length | value | key | offset | timestamp) & ~0x3FFF
-                and not (length | key | value) & 1
+                and (not (length | key | value) & 1 or _only_nulls(length, key, value))
             ):
+                keyless += key & 1
                 delta = (timestamp >> 1) ^ -(timestamp & 1)
                 if delta > newest:
                     newest = delta
@@ -160,6 +161,11 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
     if at != size:
         raise CorruptBatchError(f"{size - at} bytes remain after {record_count} records")
     return Scan(base_timestamp + oldest, base_timestamp + newest, keyless)
+
+
+def _only_nulls(length: int, key: int, value: int) -> bool:
+    """Whether the odd ones (negative, in zigzag) among these are a null key or a null value: -1, written 1."""
+    return not length & 1 and (key == 1 or not key & 1) and (value == 1 or not value & 1)
 
 
 class Scan(NamedTuple):

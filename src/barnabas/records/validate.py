@@ -260,7 +260,7 @@ def _check_records(
         base = header.base_timestamp
         last_at = check_chain(payload, header.record_count)
         first, _ = open_record(payload, 0, 0, base)
-        last, _ = open_record(payload, last_at, header.record_count - 1, base)
+        last = first if not last_at else open_record(payload, last_at, header.record_count - 1, base)[0]
         found = max(first.timestamp, last.timestamp)
         if not _every_record_matters(header, rules, found, now_ms):
             return payload, found
