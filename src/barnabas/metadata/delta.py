@@ -1,4 +1,4 @@
-"""Machine: metadata records applied to an image. `ClusterDelta.apply` is the only place where the cluster's state changes.
+"""Machine: metadata records applied to an image; the only place where the cluster's state changes.
 
     delta = ClusterDelta(image); delta.apply(record); ...; image = delta.finish(provenance)
 

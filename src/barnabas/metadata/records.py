@@ -14,10 +14,7 @@ from typing import Final
 from barnabas.core.buffers import Buffer
 from barnabas.metadata import nodes_records, other_records, topics_records
 from barnabas.metadata.errors import MetadataRecordError
-from barnabas.metadata.nodes_records import *  # noqa: F403  # this module is the room's one door to the records
-from barnabas.metadata.other_records import *  # noqa: F403
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.topics_records import *  # noqa: F403
+from barnabas.metadata.record_base import MetadataRecord as MetadataRecord
 from barnabas.wire.codec import decode, encode
 from barnabas.wire.errors import WireError
 from barnabas.wire.schema import schema_of
@@ -54,7 +51,7 @@ def record_version(kind: type[MetadataRecord], metadata_version: int = LATEST_ME
 
 
 def encode_record(record: MetadataRecord, metadata_version: int = LATEST_METADATA_VERSION) -> bytes:
-    """The value of a record in `__cluster_metadata`. Raises WireError if that level cannot carry a field that is set."""
+    """The value of a record in `__cluster_metadata`. Raises WireError if that level cannot carry a set field."""
     version = record_version(type(record), metadata_version)
     return bytes((FRAME_VERSION, schema_of(record).key, version)) + encode(record, version)
 
