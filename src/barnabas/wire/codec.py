@@ -22,6 +22,8 @@ from barnabas.wire.source import Compiled
 
 M = TypeVar("M", bound=Struct)
 
+FRAME_BYTES_MAX = 0x7FFFFFFF
+
 _UNREADABLE = (Fault, struct.error, IndexError, UnicodeDecodeError)
 _UNWRITABLE = (Fault, struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
 
@@ -38,18 +40,19 @@ def encode_parts(message: Struct, version: int, head: bytes = b"") -> list[Buffe
     parts: list[Buffer] = [head]
     bulk: list[int] = []
     _encode(message, version, parts, bulk)
-    if not bulk:
-        return [b"".join(parts)]
-    out: list[Buffer] = []
-    start = 0
-    for index in bulk:
-        if index > start:
-            out.append(b"".join(parts[start:index]))
-        out.append(parts[index])
-        start = index + 1
-    if start < len(parts):
-        out.append(b"".join(parts[start:]))
-    return out
+    return _join_small(parts, bulk)
+
+
+def encode_frame(message: Struct, version: int, head: bytes) -> list[Buffer]:
+    """`encode_parts` with the length of it all, `head` included, in front: a frame that is ready for the socket."""
+    parts: list[Buffer] = [b""]
+    bulk: list[int] = []
+    _encode(message, version, parts, bulk)
+    length = len(head) + sum(map(len, parts))
+    if length > FRAME_BYTES_MAX:
+        raise WireError(f"{message.__schema__.name} v{version} takes {length} bytes; a frame holds {FRAME_BYTES_MAX}")
+    parts[0] = length.to_bytes(4, "big") + head
+    return _join_small(parts, bulk)
 
 
 def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
@@ -79,6 +82,20 @@ def generated_source(cls: type[Struct], version: int) -> str:
     encoder = cls.__schema__.encoders.get(version) or _encoder(cls, version)
     decoder = cls.__schema__.decoders.get(version) or _decoder(cls, version)
     return f"{encoder.source}\n\n{decoder.source}"
+
+
+def _join_small(parts: list[Buffer], bulk: list[int]) -> list[Buffer]:
+    """Join what lies between the large buffers, whose positions `bulk` has."""
+    out: list[Buffer] = []
+    start = 0
+    for index in bulk:
+        if index > start:
+            out.append(b"".join(parts[start:index]))
+        out.append(parts[index])
+        start = index + 1
+    if start < len(parts):
+        out.append(b"".join(parts[start:]))
+    return out
 
 
 def _encode(message: Struct, version: int, parts: list[Buffer], bulk: list[int]) -> None:
