@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             self.close(f"bad frame: {error}")
             return
         for request in requests:
-            owner.budget.take(len(request.body))
+            owner.budget.take(len(request.frame))
             self._waiting.append(request)
         if requests:
             self._pump()
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         for request in self._waiting:
-            self._owner.budget.give_back(len(request.body))
+            self._owner.budget.give_back(len(request.frame))
         self._waiting.clear()
         for task in list(self._abandon):
             task.cancel()
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         try:
             while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
                 request = waiting.popleft()
-                owner.budget.give_back(len(request.body))
+                owner.budget.give_back(len(request.frame))
                 self._start(request)
         finally:
             self._pumping = False

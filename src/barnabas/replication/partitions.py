@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import NO_TOPIC_ID, TopicId, TopicPartition
+from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartition
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.image import ClusterImage, PartitionImage, ResourceType, TopicImage
 from barnabas.replication.partition import Partition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import StorageError
-from barnabas.storage.log_dir import LogDir
+from barnabas.storage.log_dir import FoundLog, LogDir
 from barnabas.telemetry import get_logger
 
 log = get_logger("barnabas.replication")
@@ -50,7 +50,7 @@ class Partitions:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._names: dict[TopicId, str] = {}
         self._dir_of: dict[tuple[str, int], LogDir] = {}
-        self._found: dict[TopicPartition, tuple[LogDir, Any]] = {}
+        self._found: dict[TopicPartition, tuple[LogDir, FoundLog]] = {}
         self._listeners: list[LeadershipListener] = []
         self._first_image = True
 
@@ -80,8 +80,9 @@ class Partitions:
     def log_dirs(self) -> Sequence[LogDir]:
         return self._dirs
 
-    def log_dir_of(self, partition: Partition) -> LogDir:
-        return self._dir_of[partition.name.topic, partition.name.partition]
+    def log_dir_of(self, partition: Partition) -> LogDir | None:
+        """None when no directory could take it."""
+        return self._dir_of.get((partition.name.topic, partition.name.partition))
 
     def add_listener(self, listener: LeadershipListener) -> None:
         """Told of every leadership from now on, and at once of those that stand."""
@@ -96,21 +97,26 @@ class Partitions:
         """Look at what lies in the log directories. Call once, before the first image."""
         for directory in self._dirs:
             for found in directory.scan():
-                if not found.future:
+                if not found.future and found.topic_partition.topic != METADATA_TOPIC:
                     self._found[found.topic_partition] = (directory, found)
 
     # ---- images
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Bring the partitions of this node in line with the image."""
-        for topic_id, name in delta.deleted_topics():
+        for topic_id, gone in delta.topics.deleted.items():
             self._names.pop(topic_id, None)
-            self._drop_topic(name, topic_id)
-        for topic in delta.changed_topics(image):
-            self._names[topic.topic_id] = topic.name
-            self._apply_topic(image, topic)
-        for name in delta.changed_topic_configs(image):
-            self._reconfigure(image, name)
+            self._drop_topic(gone.name, topic_id)
+        for topic_id in delta.topics.changed:
+            topic = image.topics.get_by_id(topic_id)
+            if topic is not None:
+                self._names[topic_id] = topic.name
+                self._apply_topic(image, topic)
+        for resource in delta.configs.changed:
+            if resource.type == ResourceType.TOPIC:
+                self._reconfigure(image, resource.name)
+            elif resource.type == ResourceType.BROKER and resource.name in ("", str(self._node_id)):
+                self._reconfigure_all(image)
         if self._first_image:
             self._first_image = False
             self._drop_strays()
@@ -184,9 +190,9 @@ class Partitions:
                 if partition.log.config != config:
                     partition.log.update_config(config)
 
-    def reconfigure_all(self, image: ClusterImage) -> None:
-        """A broker-wide default of a topic config has changed."""
-        for topic in {name for name, _ in self._by_name}:
+    def _reconfigure_all(self, image: ClusterImage) -> None:
+        """A broker-wide default of a topic config may have changed."""
+        for topic in sorted({name for name, _ in self._by_name}):
             self._reconfigure(image, topic)
 
     # ---- end of a partition
@@ -217,7 +223,7 @@ class Partitions:
             self._set_aside(found, name)
         self._found.clear()
 
-    def _set_aside(self, found: tuple[LogDir, Any], name: TopicPartition) -> None:
+    def _set_aside(self, found: tuple[LogDir, FoundLog], name: TopicPartition) -> None:
         directory, entry = found
         log.warning("stray log set aside: the cluster does not place it here", partition=str(name))
         directory.set_aside(entry, unique=random_uuid(self._rng))

@@ -1,0 +1,63 @@
+"""Shell: fsync in an executor, one at a time per log, shared by everyone who waits for it (group commit).
+
+Kafka leaves durability to replication and does not fsync by default. Who sets `flush.messages` gets what it promises: the
+acknowledgement comes after the fsync, but the event loop never waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+
+from barnabas.storage.errors import StorageError
+from barnabas.storage.log import Log
+from barnabas.telemetry import get_logger
+
+log = get_logger("barnabas.replication")
+
+
+class Flusher:
+    """Runs flush jobs. `run` owns the tasks."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._tasks:
+            await asyncio.get_running_loop().create_future()
+
+    async def flushed(self, target: Log, offset: int) -> None:
+        """Until everything below `offset` is on the platter. Raises StorageError when the disk refuses."""
+        while target.recovery_point < offset:
+            if target.failed:
+                raise StorageError("The log failed while it was being flushed.")
+            await asyncio.shield(self._start(target))
+
+    def request(self, target: Log) -> None:
+        """Flush soon; nobody waits (a segment was rolled, or `flush.ms` has passed)."""
+        if not target.failed:
+            self._start(target)
+
+    def _start(self, target: Log) -> asyncio.Task[None]:
+        running = self._running.get(id(target))
+        if running is None:
+            assert self._tasks is not None, "run() must own the flusher's tasks"
+            running = self._running[id(target)] = self._tasks.create_task(self._flush(target))
+        return running
+
+    async def _flush(self, target: Log) -> None:
+        try:
+            job = target.flush_job()
+            if job is None:
+                return
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+            except StorageError as error:
+                log.error("fsync failed", log=target.path, reason=str(error))
+                job.failed(error)
+            else:
+                job.finish()
+        finally:
+            del self._running[id(target)]
