@@ -1,0 +1,298 @@
+"""Shell: reads exact offset ranges of partitions from their leaders: what pipelines are made of.
+
+    reader = PartitionReader(cluster)
+    async for fetched in reader.batches([OffsetRange(TopicPartition("orders", 0), 1_000, 9_000)]):
+        ...                                    # raw record batches
+    async for partition, table in reader.arrow(ranges, columns=("value", "offset")):
+        ...                                    # pyarrow.RecordBatch, only the offsets of the range
+
+A range may begin or end anywhere: inside a batch, in a hole that compaction left, on a transaction marker. The position moves
+by the last offset of each batch, and a range is done when the position has reached its end, or when the log holds nothing more
+up to there. The next fetch to a leader is on its way before the last one is handed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError
+from barnabas.client.fetching import (
+    FetchLimits,
+    FetchTarget,
+    build_fetch,
+    fetched,
+    next_position,
+    note_leader_hints,
+    partitions_of,
+)
+from barnabas.client.offsets import list_offsets
+from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLevel
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.ids import TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.fetch import FetchResponse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_LIMITS: Final = FetchLimits(max_bytes=52_428_800, partition_max_bytes=8_388_608)
+STALL_TIMEOUT_MS: Final = 120_000
+"""How long a range may make no progress before it is given up (Spark's `kafkaConsumer.pollTimeoutMs` by default)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The offsets from `start` to before `end` of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one range has been read."""
+
+    partition: TopicPartition
+    position: int
+    end: int
+    moved_at: float
+    failures: int = 0
+    retry_at: float = 0.0
+    last_error: KafkaError | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.end
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """One fetch on its way: which ranges it asks for, and the names of the topic ids in it."""
+
+    future: asyncio.Future[FetchResponse]
+    ranges: dict[TopicPartition, _Progress]
+    names: dict[Any, str] = field(default_factory=dict)
+
+
+class PartitionReader:
+    """Reads ranges through a `Cluster`. Keeps no state between calls; several reads may run at once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        limits: FetchLimits = DEFAULT_LIMITS,
+        *,
+        stall_timeout_ms: float = STALL_TIMEOUT_MS,
+    ) -> None:
+        self.cluster = cluster
+        self.limits = limits
+        self._stall_s = stall_timeout_ms / 1000.0
+
+    async def batches(self, ranges: Iterable[OffsetRange]) -> AsyncIterator[FetchedBatches]:
+        """Raw batches of all ranges, each partition in order, partitions interleaved as they arrive.
+
+        A buffer may hold records outside the range (batches are never cut). Raises OffsetOutOfRangeError when a range
+        is not in the log any more, RequestTimeoutError when nothing moves for the stall time-out, and KafkaError for
+        what cannot be retried (authorization, a deleted topic).
+        """
+        now = self.cluster.now()
+        todo = {r.partition: _Progress(r.partition, r.start, r.end, now) for r in ranges if r.start < r.end}
+        in_flight: dict[int, _InFlight] = {}
+        try:
+            while todo:
+                await self._send_fetches(todo, in_flight)
+                if not in_flight:
+                    await self._wait_for_retry(todo)
+                    continue
+                futures = {fetch.future: leader for leader, fetch in in_flight.items()}
+                done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+                arrived: list[FetchedBatches] = []
+                for future in done:
+                    fetch = in_flight.pop(futures[future])
+                    arrived += await self._take(fetch, todo)
+                await self._send_fetches(todo, in_flight)
+                for batches in arrived:
+                    yield batches
+        finally:
+            for fetch in in_flight.values():
+                fetch.future.cancel()
+
+    async def arrow(
+        self,
+        ranges: Sequence[OffsetRange],
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = False,
+        check_crcs: bool = True,
+    ) -> AsyncIterator[tuple[TopicPartition, pa.RecordBatch]]:
+        """The records of all ranges as Arrow, without control records, and without aborted ones under READ_COMMITTED."""
+        bounds = {r.partition: r for r in ranges}
+        async for batches in self.batches(ranges):
+            table = decode_range(
+                batches,
+                bounds[batches.partition],
+                isolation=self.limits.isolation,
+                columns=columns,
+                include_headers=include_headers,
+                check_crcs=check_crcs,
+            )
+            if table.num_rows:
+                yield batches.partition, table
+
+    # -- fetches ---------------------------------------------------------------------------------------------------
+
+    async def _send_fetches(self, todo: dict[TopicPartition, _Progress], in_flight: dict[int, _InFlight]) -> None:
+        """One fetch to every leader that has ranges left and none on its way."""
+        now = self.cluster.now()
+        busy = {partition for fetch in in_flight.values() for partition in fetch.ranges}
+        idle = [p for p in todo.values() if p.partition not in busy and p.retry_at <= now]
+        if not idle:
+            return
+        groups: dict[int, dict[TopicPartition, _Progress]] = {}
+        views = await self.cluster.topics({p.partition.topic for p in idle})
+        for progress in idle:
+            topic = views[progress.partition.topic]
+            index = progress.partition.partition
+            if topic.error is not ErrorCode.NONE or not 0 <= index < len(topic.partitions):
+                code = topic.error if topic.error is not ErrorCode.NONE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self._postpone(progress, KafkaError(code, f"{progress.partition}: {code.message}"))
+            elif topic.partitions[index].leader not in self.cluster.metadata.brokers:
+                self._postpone(progress, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
+            elif topic.partitions[index].leader not in in_flight:
+                groups.setdefault(topic.partitions[index].leader, {})[progress.partition] = progress
+        for leader, group in groups.items():
+            fetch = await self._send_fetch(leader, group)
+            if fetch is not None:
+                in_flight[leader] = fetch
+
+    async def _send_fetch(self, leader: int, group: dict[TopicPartition, _Progress]) -> _InFlight | None:
+        cluster = self.cluster
+        targets = []
+        names = {}
+        for partition, progress in group.items():
+            topic = cluster.metadata.topics[partition.topic]
+            names[topic.topic_id] = partition.topic
+            epoch = topic.partitions[partition.partition].leader_epoch
+            targets.append(FetchTarget(partition, progress.position, topic.topic_id, epoch))
+        request, max_version = build_fetch(targets, self.limits)
+        deadline = cluster.deadline(cluster.options.request_timeout_ms + self.limits.max_wait_ms)
+        try:
+            connection = await cluster.connection(leader, deadline)
+            version = connection.versions.choose(ApiKey.FETCH, peer=connection.peer, max_version=max_version)
+        except KafkaError as error:
+            for progress in group.values():
+                self._postpone(progress, error)
+            return None
+        return _InFlight(connection.send(request, version, deadline), group, names)
+
+    async def _take(self, fetch: _InFlight, todo: dict[TopicPartition, _Progress]) -> list[FetchedBatches]:
+        """Take in one response: move positions, set ranges aside that failed, drop those that are done."""
+        error = fetch.future.exception()
+        response = None if error is not None else fetch.future.result()
+        if error is None and response is not None and response.error_code:
+            error = KafkaError(response.error_code)
+        if error is not None or response is None:
+            if not isinstance(error, KafkaError):
+                raise error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            for progress in fetch.ranges.values():
+                self._postpone(progress, error)
+            return []
+        answers = list(partitions_of(response, fetch.names))
+        nothing = not any(data.records for _, data in answers)
+        arrived: list[FetchedBatches] = []
+        for partition, data in answers:
+            progress = fetch.ranges.get(partition)
+            if progress is None:
+                continue
+            code = error_code(data.error_code)
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise await self._out_of_range(progress)
+            if code is not ErrorCode.NONE:
+                if not note_leader_hints(self.cluster, response, partition, data.current_leader):
+                    self._postpone(progress, KafkaError(code, f"Fetching {partition}: {code.message}"))
+                continue
+            progress.failures = 0
+            batches = fetched(partition, progress.position, data)
+            if batches is not None:
+                self._advance(progress, batches, arrived)
+            elif nothing:
+                self._check_end(progress, data.high_watermark, data.last_stable_offset)
+            if progress.done:
+                del todo[partition]
+        return arrived
+
+    def _advance(self, progress: _Progress, batches: FetchedBatches, arrived: list[FetchedBatches]) -> None:
+        position = next_position(batches.buffer, progress.position)
+        if position == progress.position:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The batch at offset {position} of {progress.partition} does not fit a fetch; raise"
+                " max.partition.fetch.bytes and fetch.max.bytes.",
+            )
+        progress.position = position
+        progress.moved_at = self.cluster.now()
+        arrived.append(batches)
+
+    def _check_end(self, progress: _Progress, high_watermark: int, last_stable_offset: int) -> None:
+        """The broker has nothing at the position. Is there nothing left in the range, or not yet something?
+
+        When offsets up to the range's end are readable and still nothing came, compaction has emptied the rest.
+        """
+        committed = self.limits.isolation is IsolationLevel.READ_COMMITTED
+        readable = last_stable_offset if committed else high_watermark
+        if readable >= progress.end:
+            progress.position = progress.end
+        else:
+            self._check_stall(progress)
+
+    # -- failures --------------------------------------------------------------------------------------------------
+
+    def _postpone(self, progress: _Progress, error: KafkaError) -> None:
+        """Try a range again later, or give up."""
+        if not error.retriable:
+            raise error
+        progress.last_error = error
+        self._check_stall(progress)
+        self.cluster.note_error(progress.partition, error.code)
+        delay = self.cluster.options.retry_backoff.delay_ms(progress.failures, self.cluster.rng)
+        progress.failures += 1
+        progress.retry_at = self.cluster.now() + delay / 1000.0
+
+    def _check_stall(self, progress: _Progress) -> None:
+        if self.cluster.now() - progress.moved_at > self._stall_s:
+            because = f" The last error was: {progress.last_error}" if progress.last_error else ""
+            raise RequestTimeoutError(
+                f"{progress.partition} gave no records at offset {progress.position} for {self._stall_s:.0f} s, though"
+                f" the range goes to {progress.end}. The end may never have been committed.{because}"
+            )
+
+    async def _wait_for_retry(self, todo: dict[TopicPartition, _Progress]) -> None:
+        wake = min(progress.retry_at for progress in todo.values())
+        await asyncio.sleep(max(wake - self.cluster.now(), 0.001))
+
+    async def _out_of_range(self, progress: _Progress) -> KafkaError:
+        """The typed error, with what the log does hold if that can be found out."""
+        bounds = []
+        for timestamp in (EARLIEST, LATEST):
+            found = await list_offsets(self.cluster, {progress.partition: timestamp})
+            answer = found[progress.partition]
+            bounds.append(-1 if isinstance(answer, KafkaError) else answer.offset)
+        return OffsetOutOfRangeError(progress.partition, progress.position, *bounds)
+
+
+def decode_range(
+    batches: FetchedBatches,
+    bounds: OffsetRange,
+    *,
+    isolation: IsolationLevel,
+    columns: Sequence[str] | None = None,
+    include_headers: bool = False,
+    check_crcs: bool = True,
+) -> pa.RecordBatch:
+    """The records of fetched batches that lie in a range, as Arrow. Pure; may run on another thread."""
+    raise NotImplementedError
