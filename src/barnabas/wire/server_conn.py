@@ -1,6 +1,5 @@
 """Machine: the server's end of a connection, without the socket. Bytes in, requests out; answers in, bytes out.
 
-
     connection = ServerConnection(max_request_bytes)
     for request in connection.feed(data):
         message = request.decode()

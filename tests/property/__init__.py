@@ -1,0 +1,1 @@
+"""Properties: round trips, invariants and hostile input, with generated values."""
