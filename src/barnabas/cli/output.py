@@ -1,6 +1,6 @@
 """Shell: what the commands print: tables for people, JSON for programs, one clear line for an error.
 
-Exit codes: 0 done; 1 the cluster refused or something failed; 2 the command line was wrong; 3 no broker could be reached;
+Exit codes: 0 done; 1 the cluster refused or something failed; 2 the command line was wrong; 3 no broker answered;
 130 interrupted.
 """
 

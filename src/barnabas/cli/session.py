@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from barnabas.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_USAGE, fail
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import Admin
+    from barnabas.client.admin import AsyncAdmin
 
 T = TypeVar("T")
 
@@ -39,15 +39,15 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
 
 def run_admin(
     bootstrap_servers: str,
-    command: Callable[[Admin], Awaitable[T]],
+    command: Callable[[AsyncAdmin], Awaitable[T]],
     settings: Mapping[str, object] | None = None,
 ) -> T:
     """Opens an admin client, runs `command` with it, closes it."""
 
     async def main() -> T:
-        from barnabas.client.admin import Admin
+        from barnabas.client.admin import AsyncAdmin
 
-        async with Admin({"bootstrap.servers": bootstrap_servers, **(settings or {})}) as admin:
+        async with AsyncAdmin({"bootstrap.servers": bootstrap_servers, **(settings or {})}) as admin:
             return await command(admin)
 
     return run(main)

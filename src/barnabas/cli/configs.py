@@ -1,0 +1,120 @@
+"""Shell: `barnabas configs`: read and change the settings of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, noun
+from barnabas.cli.output import EXIT_USAGE, fail, note, print_json, print_table
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run_admin
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+    from barnabas.client.values import ConfigResource
+
+app = noun("Configs: the settings of topics, brokers and groups, and where each value comes from.")
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic.")]
+Broker = Annotated[str | None, typer.Option("--broker", help="A broker id, or 'default' for all brokers.")]
+Group = Annotated[str | None, typer.Option("--group", "-g", help="A group.")]
+
+
+def resource_of(topic: str | None, broker: str | None, group: str | None) -> ConfigResource:
+    """The one resource that the options name."""
+    from barnabas.client.values import ConfigResource
+
+    given = [value for value in (topic, broker, group) if value is not None]
+    if len(given) != 1:
+        fail("name one of --topic, --broker or --group", EXIT_USAGE)
+    if topic is not None:
+        return ConfigResource.topic(topic)
+    if group is not None:
+        return ConfigResource.group(group)
+    assert broker is not None
+    if broker != "default" and not broker.isdigit():
+        fail(f"{broker!r} is not a broker: give its id, or 'default'", EXIT_USAGE)
+    return ConfigResource.broker(None if broker == "default" else int(broker))
+
+
+@app.command()
+def describe(
+    topic: Topic = None,
+    broker: Broker = None,
+    group: Group = None,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Also settings that are at their default.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Say what each setting means.")] = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+    command_config: CommandConfig = None,
+) -> None:
+    """Show settings: those that were set, or with --all every one there is."""
+    from barnabas.core.errors import KafkaError
+
+    resource = resource_of(topic, broker, group)
+
+    async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
+        answer = (await admin.describe_configs([resource], include_synonyms=True, include_documentation=docs))[resource]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return [
+            {
+                "name": e.name,
+                "value": e.value,
+                "source": e.source.name,
+                "read_only": e.is_read_only,
+                "sensitive": e.is_sensitive,
+                "synonyms": [f"{s.source.name}:{s.name}={s.value}" for s in e.synonyms],
+                **({"documentation": e.documentation} if docs else {}),
+            }
+            for e in sorted(answer.values(), key=lambda e: e.name)
+            if show_all or not e.is_default
+        ]
+
+    entries = run_admin(bootstrap_server, command, read_properties(command_config))
+    if json:
+        print_json(entries)
+        return
+    columns = ["NAME", "VALUE", "SOURCE", "READ-ONLY"] + (["MEANING"] if docs else [])
+    rows = []
+    for e in entries:
+        shown = "(hidden)" if e["sensitive"] else e["value"]
+        row = [e["name"], shown, e["source"], "yes" if e["read_only"] else ""]
+        rows.append(row + ([e["documentation"] or ""] if docs else []))
+    print_table(columns, rows, title=None)
+
+
+@app.command()
+def alter(
+    topic: Topic = None,
+    broker: Broker = None,
+    group: Group = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", help="name=value")] = None,
+    delete: Annotated[list[str] | None, typer.Option("--delete", "-d", help="name: back to its default")] = None,
+    append: Annotated[list[str] | None, typer.Option("--append", help="name=value: add to a list")] = None,
+    subtract: Annotated[list[str] | None, typer.Option("--subtract", help="name=value: take from a list")] = None,
+    dry_run: DryRun = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Change single settings; the others stay as they are.
+
+    Example: `barnabas configs alter --topic orders --set retention.ms=86400000 --append cleanup.policy=compact`
+    """
+    from barnabas.client.values import AlterOp, ConfigChange
+
+    resource = resource_of(topic, broker, group)
+    changes = [ConfigChange(name, None, AlterOp.DELETE) for name in delete or []]
+    for op, pairs in ((AlterOp.SET, set_), (AlterOp.APPEND, append), (AlterOp.SUBTRACT, subtract)):
+        changes += [ConfigChange(name, value, op) for name, value in parse_settings(pairs).items()]
+    if not changes:
+        fail("nothing to change: give --set, --delete, --append or --subtract", EXIT_USAGE)
+
+    async def command(admin: AsyncAdmin) -> None:
+        error = (await admin.incremental_alter_configs({resource: changes}, validate_only=dry_run))[resource]
+        if error is not None:
+            raise error
+
+    run_admin(bootstrap_server, command, read_properties(command_config))
+    note(f"{len(changes)} setting(s) {'would be' if dry_run else ''} changed".replace("  ", " "))

@@ -1,0 +1,180 @@
+"""Shell: what both `barnabas groups` and `kafka-consumer-groups` do with offsets: lag, and planning a reset."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+    from barnabas.client.values import GroupDescription
+
+_DURATION = re.compile(
+    r"^P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$"
+)
+
+
+async def describe_lag(admin: AsyncAdmin, group: GroupDescription) -> list[dict[str, Any]]:
+    """One row a partition that the group has committed or is assigned: committed, start, end, lag, and who reads it."""
+    from barnabas.client.values import EARLIEST, LATEST
+
+    committed = await admin.list_group_offsets(group.group_id)
+    readers = {p: m for m in group.members for p in m.assignment}
+    partitions = sorted(set(committed) | set(readers))
+    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    rows = []
+    for partition in partitions:
+        position = _offset(committed.get(partition))
+        end = _offset(ends.get(partition))
+        reader = readers.get(partition)
+        rows.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed": position,
+                "start": _offset(starts.get(partition)),
+                "end": end,
+                "lag": None if position is None or end is None else max(0, end - position),
+                "member": reader.member_id if reader else None,
+                "host": reader.client_host if reader else None,
+                "client": reader.client_id if reader else None,
+            }
+        )
+    return rows
+
+
+def _offset(answer: Any) -> int | None:
+    """The offset of an admin answer; None for an error, a missing one, or -1 (nothing committed)."""
+    if answer is None or isinstance(answer, KafkaError) or answer.offset < 0:
+        return None
+    return int(answer.offset)
+
+
+async def select_partitions(admin: AsyncAdmin, group: str, topics: Iterable[str]) -> list[TopicPartition]:
+    """`TOPIC` and `TOPIC:0,2` arguments as partitions; without any, all that the group has committed."""
+    selected: list[TopicPartition] = []
+    for argument in topics:
+        topic, colon, numbers = argument.partition(":")
+        if colon:
+            selected += [TopicPartition(topic, int(n)) for n in numbers.split(",")]
+            continue
+        view = (await admin.describe_topics([topic]))[topic]
+        if isinstance(view, KafkaError):
+            raise KafkaError(view.code, f"topic {topic}: {view}")
+        selected += [p.topic_partition for p in view.partitions]
+    return selected or sorted(await admin.list_group_offsets(group))
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTarget:
+    """Where offsets are to be moved. `kind`: earliest, latest, current, offset, shift, time or file."""
+
+    kind: str
+    number: int = 0
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> ResetTarget:
+        """Raises ValueError, saying what is understood."""
+        if text in ("earliest", "latest", "current"):
+            return cls(text)
+        if re.fullmatch(r"[+-]\d+", text):
+            return cls("shift", int(text))
+        if text.isdigit():
+            return cls("offset", int(text))
+        if text.startswith("P"):
+            return cls("time", int(time.time() * 1000) - parse_duration_ms(text))
+        return cls("time", parse_time_ms(text))
+
+    @classmethod
+    def from_file(cls, path: str) -> ResetTarget:
+        """A CSV of topic,partition,offset, one a line."""
+        offsets = {}
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+            cells = [cell.strip() for cell in line.split(",")]
+            if not line.strip():
+                continue
+            if len(cells) != 3 or not cells[1].isdigit() or not cells[2].isdigit():
+                raise ValueError(f"{path}:{number}: expected topic,partition,offset, found {line!r}")
+            offsets[TopicPartition(cells[0], int(cells[1]))] = int(cells[2])
+        return cls("file", offsets=offsets)
+
+
+def parse_duration_ms(text: str) -> int:
+    """An ISO-8601 duration such as PT1H30M or P2D."""
+    match = _DURATION.match(text)
+    if not match or text in ("P", "PT"):
+        raise ValueError(f"{text!r} is not a duration: write it as PT30M, PT1H30M or P2D")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return int((days * 86_400 + hours * 3_600 + minutes * 60 + seconds) * 1000)
+
+
+def parse_time_ms(text: str) -> int:
+    """An ISO-8601 time as ms since the epoch; without an offset it is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a position: write earliest, latest, current, an offset, +N, -N, "
+            "a time such as 2026-11-20T10:00:00Z, or a duration such as PT1H"
+        ) from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRow:
+    """One partition's move."""
+
+    partition: TopicPartition
+    old: int | None
+    new: int
+
+
+async def plan_reset(admin: AsyncAdmin, group: str, topics: list[str], target: ResetTarget) -> list[ResetRow]:
+    """What a reset would do, kept inside the partitions' offsets. Changes nothing."""
+    from barnabas.client.values import EARLIEST, LATEST
+
+    partitions = sorted(target.offsets) if target.kind == "file" else await select_partitions(admin, group, topics)
+    committed = await admin.list_group_offsets(group, partitions)
+    starts = await _offsets_at(admin, partitions, EARLIEST)
+    ends = await _offsets_at(admin, partitions, LATEST)
+    at_time = await _offsets_at(admin, partitions, target.number) if target.kind == "time" else {}
+    rows = []
+    for partition in partitions:
+        old = _offset(committed.get(partition))
+        match target.kind:
+            case "earliest":
+                wanted = starts[partition]
+            case "latest":
+                wanted = ends[partition]
+            case "offset":
+                wanted = target.number
+            case "shift" | "current":
+                wanted = (ends[partition] if old is None else old) + target.number
+            case "time":
+                wanted = at_time[partition] if at_time[partition] >= 0 else ends[partition]
+            case _:
+                wanted = target.offsets[partition]
+        rows.append(ResetRow(partition, old, min(max(wanted, starts[partition]), ends[partition])))
+    return rows
+
+
+async def _offsets_at(
+    admin: AsyncAdmin, partitions: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    answers = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+    offsets = {}
+    for partition, answer in answers.items():
+        if isinstance(answer, KafkaError):
+            raise KafkaError(answer.code, f"{partition}: {answer}")
+        offsets[partition] = answer.offset
+    return offsets

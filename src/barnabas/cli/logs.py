@@ -1,0 +1,148 @@
+"""Shell: `barnabas logs`: what lies on the disks: sizes, offsets, files, and deleting old records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli.options import Bootstrap, CommandConfig, Json, Yes, noun
+from barnabas.cli.output import EXIT_USAGE, fail, note, print_json, print_table, size_text
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+
+app = noun("Logs: what lies on the brokers' disks.")
+
+
+@app.command()
+def dirs(
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics.")] = None,
+    json: Json = False,
+    command_config: CommandConfig = None,
+) -> None:
+    """Show the log directories of all brokers and the replicas in them, largest first."""
+    from barnabas.core.errors import KafkaError
+
+    async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
+        rows = []
+        for broker, found in (await admin.describe_log_dirs()).items():
+            for path, described in found.items():
+                if isinstance(described, KafkaError):
+                    rows.append({"broker": broker, "dir": path, "error": str(described)})
+                    continue
+                rows += [
+                    {"broker": broker, "dir": path, "partition": str(p), "bytes": r.size_bytes, "lag": r.offset_lag}
+                    for p, r in described.replicas.items()
+                    if not topic or p.topic in topic
+                ]
+        return sorted(rows, key=lambda r: -int(str(r.get("bytes", 0))))
+
+    rows = run_admin(bootstrap_server, command, read_properties(command_config))
+    if json:
+        print_json(rows)
+        return
+    table = [
+        (r["broker"], r["dir"], r.get("partition", "OFFLINE: " + r.get("error", "")), size_text(r.get("bytes", 0)))
+        for r in rows
+    ]
+    print_table(["BROKER>", "DIRECTORY", "PARTITION", "SIZE>"], table)
+
+
+@app.command()
+def offsets(
+    topics: Annotated[list[str], typer.Argument(help="TOPIC or TOPIC:0,1.", metavar="TOPIC...")],
+    at: Annotated[str, typer.Option("--at", help="earliest, latest, max-timestamp, a time or PT1H ago.")] = "latest",
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+    command_config: CommandConfig = None,
+) -> None:
+    """Show a partition's offset at a position: its end, its start, or the first record after a time."""
+    from barnabas.core.errors import KafkaError
+
+    timestamp = timestamp_of(at)
+
+    async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
+        from barnabas.cli.group_offsets import select_partitions
+
+        partitions = await select_partitions(admin, "", topics)
+        answers = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+        rows = []
+        for partition, answer in sorted(answers.items()):
+            if isinstance(answer, KafkaError):
+                raise KafkaError(answer.code, f"{partition}: {answer}")
+            row = {"topic": partition.topic, "partition": partition.partition, "offset": answer.offset}
+            rows.append({**row, "timestamp": answer.timestamp})
+        return rows
+
+    rows = run_admin(bootstrap_server, command, read_properties(command_config))
+    if json:
+        print_json(rows)
+    else:
+        print_table(["TOPIC", "PARTITION>", "OFFSET>"], [(r["topic"], r["partition"], r["offset"]) for r in rows])
+
+
+def timestamp_of(text: str) -> int:
+    """A ListOffsets timestamp: -1 latest, -2 earliest, -3 max-timestamp, or ms since the epoch."""
+    from barnabas.cli.group_offsets import ResetTarget
+
+    specials = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
+    if text in specials:
+        return specials[text]
+    if text.lstrip("-").isdigit():
+        return int(text)
+    target = ResetTarget.parse(text)
+    if target.kind != "time":
+        fail(f"{text!r} is not a position: write earliest, latest, max-timestamp, a time or a duration", EXIT_USAGE)
+    return target.number
+
+
+@app.command("delete-records")
+def delete_records(
+    partition: Annotated[str, typer.Argument(help="TOPIC:PARTITION", metavar="TOPIC:PARTITION")],
+    before: Annotated[int, typer.Option("--before", help="The first offset to keep; -1 deletes all.")],
+    yes: Yes = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Delete the records of a partition below an offset."""
+    from barnabas.core.errors import KafkaError
+    from barnabas.core.ids import TopicPartition
+
+    topic, colon, number = partition.rpartition(":")
+    if not colon or not number.isdigit():
+        fail(f"{partition!r} is not a partition: write TOPIC:PARTITION", EXIT_USAGE)
+    if not yes and not typer.confirm(f"delete the records of {partition} before offset {before}?"):
+        fail("nothing was deleted")
+    target = TopicPartition(topic, int(number))
+
+    async def command(admin: AsyncAdmin) -> int:
+        answer = (await admin.delete_records({target: before}))[target]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    note(f"{partition} now starts at {run_admin(bootstrap_server, command, read_properties(command_config))}")
+
+
+@app.command()
+def dump(
+    files: Annotated[list[Path], typer.Argument(help=".log, .index, .timeindex or .txnindex files, or a folder.")],
+    records: Annotated[bool, typer.Option("--records", "-r", help="Also every record.")] = False,
+    values: Annotated[bool, typer.Option("--values", "-v", help="With keys and values.")] = False,
+) -> None:
+    """Read the files of a partition, without a broker, and print what is in them."""
+    from barnabas.cli.log_dump import DumpOptions, dump_file
+
+    suffixes = (".log", ".index", ".timeindex", ".txnindex")
+    chosen = [f for path in files for f in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    try:
+        for path in chosen:
+            if path in files or path.suffix in suffixes:
+                for line in dump_file(path, DumpOptions(records=records or values, payload=values)):
+                    typer.echo(line)
+    except (OSError, ValueError) as error:
+        fail(str(error), EXIT_USAGE)

@@ -1,0 +1,30 @@
+"""Table: the options that many commands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="BARNABAS_BOOTSTRAP",
+        help="Brokers to ask first, HOST:PORT[,HOST:PORT].",
+        metavar="HOST:PORT",
+    ),
+]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option("--command-config", metavar="FILE", help="A .properties file with client settings."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def noun(help_text: str) -> typer.Typer:
+    """A sub-command of `barnabas` with commands of its own; without one it shows its help."""
+    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode="markdown")
