@@ -87,6 +87,7 @@ class SourceOptions:
     limits: Limits = field(default_factory=Limits)
     splitting: Splitting = field(default_factory=Splitting)
     progress_group: str | None = None
+    stall_timeout_ms: int = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class SinkOptions:
 
     client: Mapping[str, str]
     topic: str | None = None
-    include_headers: bool = False
+    include_headers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ OPTIONS: tuple[OptionRow, ...] = (
     OptionRow("minPartitions", "read", "At least so many tasks, by splitting partitions."),
     OptionRow("maxRecordsPerPartition", "read", "At most so many offsets in one task."),
     OptionRow("maxBytesPerPartition", "read", "At most about so many bytes of the log in one task (64m).", True),
-    OptionRow("includeHeaders", "read,write", "Read, or write, the column headers."),
+    OptionRow("includeHeaders", "read,write", "Read the column headers (false); write it (true)."),
     OptionRow("includeKey", "read", "false: do not read the column key.", True),
     OptionRow("includeValue", "read", "false: do not read the column value.", True),
     OptionRow("columns", "read", "Exactly these columns, separated by commas; reads less than select().", True),
@@ -174,6 +175,7 @@ def parse_source_options(options: Mapping[str, str], mode: Mode) -> SourceOption
             max_bytes=_get(given, "maxBytesPerPartition", _size) or Splitting().max_bytes,
         ),
         progress_group=_progress_group(given),
+        stall_timeout_ms=_get(given, "kafkaConsumer.pollTimeoutMs", _positive) or 120_000,
     )
 
 
@@ -187,7 +189,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         client=_client_settings(given),
         topic=topic,
-        include_headers=bool(_get(given, "includeHeaders", _boolean)),
+        include_headers=_get(given, "includeHeaders", _boolean) is not False,
     )
 
 

@@ -38,6 +38,7 @@ class LossKind(Enum):
     TRUNCATED = "truncated"
     GONE = "partition gone"
     STARTED_LATE = "new partition began late"
+    BEYOND_END = "beyond the end of the log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Loss:
                 return f"{self.tp}: the partition is gone; the query had read it up to offset {self.expected}"
             case LossKind.STARTED_LATE:
                 return f"{self.tp}: the new partition begins at offset {self.found}; earlier records were never read"
+            case LossKind.BEYOND_END:
+                return f"{self.tp}: to be read to offset {self.expected}, but the log ends at {self.found}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +98,19 @@ class StreamPlanner:
         self._last_batch_ms: int | None = None
         self._turn = 0
         self._target: dict[TopicPartition, int] | None = None
+        self._uncounted: dict[TopicPartition, int] = {}
 
     def fix_target(self, latest: Offsets) -> None:
         """Trigger.AvailableNow: read up to here and no further."""
         self._target = dict(latest)
+
+    def count_later(self, losses: list[Loss], begin: Position, end: Position) -> None:
+        """Losses found when a planned micro-batch is read; what its end does not count yet goes into the next one's."""
+        if self._on_data_loss is OnDataLoss.REPORT:
+            for loss in losses:
+                counted = end.lost.get(loss.tp, 0) - begin.lost.get(loss.tp, 0)
+                if loss.records > counted:
+                    self._uncounted[loss.tp] = self._uncounted.get(loss.tp, 0) + loss.records - counted
 
     def plan(
         self,
@@ -116,9 +128,14 @@ class StreamPlanner:
         latest = self._visible_latest(start, log)
         begins, losses = _begins(start, log.earliest, latest)
         judge(losses, self._on_data_loss)
-        lost = _add_losses(start.lost, losses) if self._on_data_loss is OnDataLoss.REPORT else dict(start.lost)
+        lost = dict(start.lost)
+        if self._on_data_loss is OnDataLoss.REPORT:
+            for tp, records in [*self._uncounted.items(), *((loss.tp, loss.records) for loss in losses)]:
+                lost[tp] = lost.get(tp, 0) + records
+            lost = {tp: records for tp, records in lost.items() if records}
+            self._uncounted.clear()
         pending = {tp: latest[tp] - begin for tp, begin in begins.items() if latest[tp] > begin}
-        if not unlimited and not losses and self._should_wait(sum(pending.values()), now_ms):
+        if not unlimited and not losses and lost == start.lost and self._should_wait(sum(pending.values()), now_ms):
             return Plan(start)
         if pending:
             self._last_batch_ms = now_ms
@@ -199,14 +216,29 @@ def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[R
     ranges: list[Range] = []
     losses: list[Loss] = []
     for tp in sorted(end):
+        if tp in start and start[tp] >= end[tp]:
+            continue
         first = earliest.get(tp)
-        begin = start.get(tp, first if first is not None else 0)
-        if first is not None and begin < min(first, end[tp]):
-            losses.append(Loss(tp, LossKind.AGED_OUT, begin, min(first, end[tp]), min(first, end[tp]) - begin))
-            begin = min(first, end[tp])
-        if begin < end[tp]:
-            ranges.append(Range(tp, begin, end[tp]))
+        if first is None:
+            begin = start.get(tp, 0)
+            losses.append(Loss(tp, LossKind.GONE, begin, 0, end[tp] - begin))
+            continue
+        begin = start.get(tp, first)
+        readable = min(max(begin, first), end[tp])
+        if readable > begin:
+            losses.append(Loss(tp, LossKind.AGED_OUT, begin, readable, readable - begin))
+        if readable < end[tp]:
+            ranges.append(Range(tp, readable, end[tp]))
     return ranges, losses
+
+
+def missing_ends(end: Offsets, latest: Offsets) -> list[Loss]:
+    """What a batch read is asked for beyond the end of the log: once there and gone, or a mistake in the option."""
+    return [
+        Loss(tp, LossKind.BEYOND_END, end[tp], latest[tp], end[tp] - latest[tp])
+        for tp in sorted(end)
+        if end[tp] > latest[tp]
+    ]
 
 
 def judge(losses: list[Loss], on_data_loss: OnDataLoss) -> None:
@@ -242,11 +274,3 @@ def _begins(start: Position, earliest: Offsets, latest: Offsets) -> tuple[dict[T
     gone = (tp for tp in sorted(start.offsets) if tp not in latest)
     losses.extend(Loss(tp, LossKind.GONE, start.offsets[tp], 0, 0) for tp in gone)
     return begins, losses
-
-
-def _add_losses(before: Offsets, losses: list[Loss]) -> dict[TopicPartition, int]:
-    after = dict(before)
-    for loss in losses:
-        if loss.records:
-            after[loss.tp] = after.get(loss.tp, 0) + loss.records
-    return after

@@ -7,7 +7,17 @@ import pytest
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import Limits, OnDataLoss
-from barnabas.spark.planner import LogView, Loss, LossKind, Plan, Range, StreamPlanner, plan_ranges, share_out
+from barnabas.spark.planner import (
+    LogView,
+    Loss,
+    LossKind,
+    Plan,
+    Range,
+    StreamPlanner,
+    missing_ends,
+    plan_ranges,
+    share_out,
+)
 from barnabas.spark.positions import Offsets, Position
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -135,3 +145,20 @@ def test_ranges_begin_at_the_log_start_and_say_so() -> None:
     ranges, losses = plan_ranges({A0: 5, A1: 5}, {A0: 50, A1: 9}, {A0: 20, A1: 30})
     assert ranges == [Range(A0, 20, 50)]
     assert losses == [Loss(A0, LossKind.AGED_OUT, 5, 20, 15), Loss(A1, LossKind.AGED_OUT, 5, 9, 4)]
+
+
+def test_partitions_that_went_away_before_they_were_read() -> None:
+    assert plan_ranges({A0: 5}, {A0: 50, A1: 7}, {A1: 0}) == ([Range(A1, 0, 7)], [Loss(A0, LossKind.GONE, 5, 0, 45)])
+
+
+def test_losses_found_while_reading_are_counted_by_the_next_plan() -> None:
+    machine = planner(OnDataLoss.REPORT)
+    begin = Position({A0: 5})
+    end = machine.plan(begin, view({A0: 50}, {A0: 20}), now_ms=0).end
+    assert end == Position({A0: 50}, {A0: 15})
+    machine.count_later(plan_ranges(begin.offsets, end.offsets, {A0: 30})[1], begin, end)  # ten more aged out meanwhile
+    assert machine.plan(end, view({A0: 50}, {A0: 30}), now_ms=1).end == Position({A0: 50}, {A0: 25})
+
+
+def test_a_batch_read_beyond_the_end() -> None:
+    assert missing_ends({A0: 10, A1: 7}, {A0: 10, A1: 4}) == [Loss(A1, LossKind.BEYOND_END, 7, 4, 3)]

@@ -1,0 +1,120 @@
+"""The pipeline: two topics in, a compacted topic and a Parquet table out. Plain PySpark, meant to be copied.
+
+    topic flights ──┬─ per day and airline ───────── ⋈ airlines ─────────► topic delays (compacted, upserts)
+                    └─ ⋈ weather of the same hour ── ⋈ planes, airports ─► Parquet flights_in_weather (append)
+    topic weather ──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+FLIGHT = """scheduled timestamp, carrier string, flight int, tailnum string, origin string, dest string,
+            dep_delay int, arr_delay int, distance int"""
+WEATHER = "hour timestamp, origin string, temp double, wind_speed double, precip double, visib double"
+DELAY = "day date, carrier string, airline string, flights long, cancelled long, departed long, delay_minutes long"
+
+LATENESS = "3 days"
+"""How far out of order events may arrive: partitions are read side by side, and days are not equally busy."""
+
+
+def read_topic(spark: SparkSession, servers: str, topic: str, schema: str, per_batch: int) -> DataFrame:
+    """A topic of JSON documents as a stream of typed rows."""
+    return (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", per_batch)
+        .option("columns", "value")  # nothing else is used, so nothing else is read
+        .option("groupId", f"demo-{topic}")  # `barnabas groups describe` shows how far the query is
+        .load()
+        .select(F.from_json(F.col("value").cast("string"), schema).alias("row"))
+        .select("row.*")
+    )
+
+
+def delays_by_day(flights: DataFrame, airlines: DataFrame) -> DataFrame:
+    """Flights, cancellations and minutes of delay for each airline and day."""
+    return (
+        flights.withWatermark("scheduled", LATENESS)
+        .groupBy(F.window("scheduled", "1 day"), "carrier")
+        .agg(
+            F.count("*").alias("flights"),
+            F.count_if(F.col("dep_delay").isNull()).alias("cancelled"),
+            F.count("dep_delay").alias("departed"),
+            F.coalesce(F.sum("dep_delay"), F.lit(0)).alias("delay_minutes"),
+        )
+        .join(F.broadcast(airlines), "carrier")
+        .select(F.col("window.start").cast("date").alias("day"), "*")
+        .drop("window")
+    )
+
+
+def flights_in_weather(flights: DataFrame, weather: DataFrame, planes: DataFrame, airports: DataFrame) -> DataFrame:
+    """Each flight with the weather at its airport in the hour it was to leave, its plane and its destination."""
+    # The watermarks are on the hour, which is also a join key: Spark forgets an hour once both streams are past it.
+    flights = flights.withColumn("hour", F.date_trunc("hour", "scheduled")).withWatermark("hour", LATENESS)
+    weather = weather.withWatermark("hour", LATENESS)
+    return (
+        flights.join(weather, ["origin", "hour"])
+        .join(F.broadcast(planes), "tailnum", "left")
+        .join(F.broadcast(airports), "dest", "left")
+        .drop("hour")
+    )
+
+
+def to_upserts(table: DataFrame, *keys: str) -> DataFrame:
+    """Rows as records of a compacted topic: the newest record of a key replaces the older ones."""
+    return table.select(
+        F.concat_ws("|", *keys).alias("key"),
+        F.to_json(F.struct("*")).alias("value"),
+    )
+
+
+def start(spark: SparkSession, servers: str, out: Path, per_batch: int) -> Mapping[str, StreamingQuery]:
+    """Starts both queries. They read everything that is in the topics now, in micro-batches, and end."""
+    tables = {path.stem: spark.read.parquet(str(path)) for path in (out / "tables").glob("*.parquet")}
+    flights = read_topic(spark, servers, "flights", FLIGHT, per_batch)
+    weather = read_topic(spark, servers, "weather", WEATHER, per_batch)
+
+    delays = (
+        to_upserts(delays_by_day(flights, tables["airlines"]), "day", "carrier")
+        .writeStream.queryName("delays")
+        .format("barnabas")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", "delays")
+        .option("checkpointLocation", str(out / "checkpoints" / "delays"))
+        .outputMode("update")
+        .trigger(availableNow=True)
+        .start()
+    )
+    enriched = (
+        flights_in_weather(flights, weather, tables["planes"], tables["airports"])
+        .writeStream.queryName("flights_in_weather")
+        .format("parquet")
+        .option("path", str(out / "flights_in_weather"))
+        .option("checkpointLocation", str(out / "checkpoints" / "flights_in_weather"))
+        .outputMode("append")
+        .trigger(availableNow=True)
+        .start()
+    )
+    return {"delays": delays, "flights_in_weather": enriched}
+
+
+def read_delays(spark: SparkSession, servers: str) -> DataFrame:
+    """The compacted topic as the table it stands for: the newest record of each key."""
+    records = (
+        spark.read.format("barnabas")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "delays")
+        .option("columns", "key,value,offset")
+        .load()
+    )
+    newest = records.groupBy("key").agg(F.max_by("value", "offset").cast("string").alias("value"))
+    return newest.select(F.from_json("value", DELAY).alias("row")).select("row.*")

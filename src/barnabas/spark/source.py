@@ -1,0 +1,223 @@
+"""Shell: the readers that Spark calls. What to read is decided in `planner` and `splits`; here it is asked and fetched.
+
+Spark's processes, and what of a reader runs where:
+
+    driver, planning     BatchReader.partitions(); also makes the reader that is pickled for the workers
+    driver, long-lived   StreamReader: everything but read(); one process per query, alive as long as the query
+    workers, forked      read(); reused for later tasks, so that `connect` finds its connections again
+
+Neither reader has `pushFilters`: Spark refuses, by default, to read from a source that offers it. Ranges of time and of
+offsets are options instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from barnabas.core.errors import KafkaError
+from barnabas.spark.connection import LogClient, connect, require_partitions
+from barnabas.spark.options import Mode, SourceOptions, columns_of, parse_source_options
+from barnabas.spark.planner import LogView, Loss, Range, StreamPlanner, judge, missing_ends, plan_ranges
+from barnabas.spark.positions import AtOffsets, Position
+from barnabas.spark.reading import read_range
+from barnabas.spark.schema import check_columns, spark_schema
+from barnabas.spark.splits import split_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("barnabas.spark")
+
+SPLIT_WORTH_OFFSETS = 10_000
+"""Shorter ranges are not worth asking the brokers how many bytes they are."""
+
+_NO_LIMIT = 2**63 - 1
+
+
+def schema(options: Mapping[str, str]) -> str:
+    """The columns that the options ask for, as DDL."""
+    return spark_schema(columns_of(options))
+
+
+def batch_reader(options: Mapping[str, str], columns: Sequence[str]) -> BatchReader:
+    """Raises OptionError."""
+    return BatchReader(parse_source_options(options, Mode.BATCH), check_columns(tuple(columns)))
+
+
+def stream_reader(options: Mapping[str, str], columns: Sequence[str]) -> StreamReader:
+    """Raises OptionError."""
+    return StreamReader(parse_source_options(options, Mode.STREAM), check_columns(tuple(columns)))
+
+
+class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by mypy
+    """What one Spark task reads. Travels pickled from the driver to a worker."""
+
+    def __init__(self, wanted: Range) -> None:
+        super().__init__(None)
+        self.range = wanted
+
+
+class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not followed by mypy
+    """`spark.read`: a range of each partition, fixed when the query is planned."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[Task]:
+        options = self._options
+        client = connect(options.client)
+        partitions = require_partitions(client, options.subscription)
+        if not partitions:
+            return []
+        view = client.log_view(partitions)
+        start = client.resolve(options.starting, partitions, view, starting=True)
+        end = client.resolve(options.ending, partitions, view, starting=False)
+        losses = missing_ends(end, view.latest)
+        ranges, aged = plan_ranges(start, {tp: min(end[tp], view.latest[tp]) for tp in end}, view.earliest)
+        losses += aged
+        judge(losses, options.on_data_loss)
+        _report(losses)
+        return _tasks(client, options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # With nothing to read Spark calls once all the same, with a partition of its own making.
+        if isinstance(partition, Task):
+            yield from read_range(self._options, self._columns, partition.range)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as above
+    """`spark.readStream`.
+
+    Spark does not keep a stream's initial offset until its first micro-batch is committed: it asks for it twice, and
+    again after a restart in between. With `startingOffsets=latest`, what arrived meanwhile would be lost.
+    So the first micro-batch is an empty one: `latestOffset` gives back the initial offset unchanged, which puts it into
+    the query's offset log. When a restart replays that micro-batch from a newer initial offset, its start lies beyond
+    its end; such a range is empty, and the position that was first written down stands.
+    """
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._planner = StreamPlanner(options.limits, options.on_data_loss)
+        self._initial: dict[str, Any] | None = None
+        self._pinned = False
+        self._followed: Position | None = None
+        self._reported: set[Loss] = set()
+
+    # -- where the stream stands ---------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:
+            client = self._client()
+            partitions = require_partitions(client, self._options.subscription)
+            view = client.log_view(partitions)
+            offsets = client.resolve(self._options.starting, partitions, view, starting=True)
+            self._initial = Position(offsets).to_json()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # The limits are in the planner, which can combine them. This one only has to differ from ReadAllAvailable,
+        # which then means what it says (Trigger.Once).
+        return ReadMaxRows(self._options.limits.max_offsets or _NO_LIMIT)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        position = Position.from_json(start)
+        self._follow(position)
+        unlimited = isinstance(limit, ReadAllAvailable)
+        if self._must_pin(start) and not unlimited:
+            self._pinned = True
+            return start
+        client = self._client()
+        view = self._view(client)
+        density = client.bytes_per_offset(view) if self._options.limits.max_bytes is not None else None
+        plan = self._planner.plan(
+            position, view, now_ms=time.time_ns() // 1_000_000, bytes_per_offset=density, unlimited=unlimited
+        )
+        self._report_once(plan.losses)
+        return plan.end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What the log holds at this moment, limits or not: the query's progress report shows its true lag by it."""
+        try:
+            return Position(self._view(self._client()).latest).to_json()
+        except KafkaError:
+            return None  # a report is not worth a query
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._planner.fix_target(self._view(self._client()).latest)
+
+    # -- what to read --------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
+        self._pinned = True  # whatever comes next, a first micro-batch is in the offset log
+        client = self._client()
+        begin, stop = Position.from_json(start), Position.from_json(end)
+        earliest = client.earliest(stop.offsets)
+        ranges, losses = plan_ranges(begin.offsets, stop.offsets, earliest)
+        judge(losses, self._options.on_data_loss)
+        self._planner.count_later(losses, begin, stop)
+        self._report_once(losses)
+        return _tasks(client, self._options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Task):
+            yield from read_range(self._options, self._columns, partition.range)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._follow(Position.from_json(end))
+
+    def stop(self) -> None:
+        """Nothing to do: the connections belong to the process, which ends with the query."""
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _client(self) -> LogClient:
+        return connect(self._options.client)
+
+    def _view(self, client: LogClient) -> LogView:
+        return client.log_view(client.partitions(self._options.subscription))
+
+    def _must_pin(self, start: dict[str, Any]) -> bool:
+        if self._pinned or start != self._initial:
+            return False
+        starting = self._options.starting
+        return not (isinstance(starting, AtOffsets) and all(offset >= 0 for offset in starting.offsets.values()))
+
+    def _follow(self, position: Position) -> None:
+        """Commits for the group that makes the query's progress visible.
+
+        Spark announces the end of a micro-batch when it plans the next one, and so never that of the last; but a plan
+        begins where the last one ended, so `latestOffset` comes here as well. A refusal is told and otherwise ignored:
+        the position that counts is in the checkpoint.
+        """
+        group = self._options.progress_group
+        if group is None or position == self._followed or not position.offsets:
+            return
+        try:
+            self._client().commit(group, position)
+        except KafkaError as error:
+            log.warning("the progress of the query could not be committed for group %s: %s", group, error)
+        self._followed = position
+
+    def _report_once(self, losses: Sequence[Loss]) -> None:
+        fresh = [loss for loss in losses if loss not in self._reported]
+        self._reported.update(fresh)
+        _report(fresh)
+
+
+def _tasks(client: LogClient, options: SourceOptions, ranges: list[Range]) -> list[Task]:
+    long = [r.tp for r in ranges if r.size >= SPLIT_WORTH_OFFSETS]
+    density = client.bytes_per_offset(client.log_view(long)) if long else {}
+    return [Task(piece) for piece in split_ranges(ranges, options.splitting, density)]
+
+
+def _report(losses: Sequence[Loss]) -> None:
+    for loss in losses:
+        log.warning("data loss: %s", loss)
