@@ -1,7 +1,7 @@
 """Shell: opens and keeps connections, one per node: transport, TLS, ApiVersions, SASL, reconnect back-off.
 
-Whoever needs a node first opens the connection; others who need the same node wait for that attempt. A node that refused is
-left alone for `reconnect.backoff.ms`, doubling to `reconnect.backoff.max.ms`.
+Whoever needs a node first opens the connection; others who need the same node wait for that attempt. A node that
+refused is left alone for `reconnect.backoff.ms`, doubling to `reconnect.backoff.max.ms`.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class Connector:
         if node.broker_id is None or (node.host, node.port) in self._options.bootstrap_servers:
             return ""
         return (
-            f" That address is what the broker advertises (advertised.listeners), and it differs from bootstrap.servers:"
-            f" the broker must advertise a name and port that this machine can reach, and {node.host}:{node.port} is none."
+            " That address is what the broker advertises (advertised.listeners), and it differs from bootstrap.servers:"
+            f" the broker must advertise a name and port that this machine can reach; {node.host}:{node.port} is none."
         )
 
 

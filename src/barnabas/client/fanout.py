@@ -1,14 +1,15 @@
 """Shell: one question about many partitions, put to their leaders side by side, retried partition by partition.
 
-The pattern behind ListOffsets, DeleteRecords and OffsetForLeaderEpoch: group the partitions by leader, ask every leader once,
-keep what was answered, refresh the metadata and ask again for what failed with a retriable error, until the deadline.
+The pattern behind ListOffsets, DeleteRecords and OffsetForLeaderEpoch: group the partitions by leader, ask every leader
+once, keep what was answered, refresh the metadata and ask again for what failed with a retriable error, until the
+deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import RequestTimeoutError
@@ -17,6 +18,9 @@ from barnabas.core.ids import TopicPartition
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+UNKNOWN_RETRIES: Final = 3
+"""How often a partition that nobody knows is asked for again: it may just have been created."""
 
 Answer = tuple[TopicPartition, int, A]
 """A partition, its error code, and its answer."""
@@ -36,8 +40,12 @@ async def ask_leaders(
     open_questions = dict(questions)
     attempt = 0
     while open_questions:
-        groups, unplaced = await _group_by_leader(cluster, open_questions, deadline)
-        failed: dict[TopicPartition, KafkaError] = unplaced
+        failed: dict[TopicPartition, KafkaError]
+        try:
+            groups, failed = await _group_by_leader(cluster, open_questions, deadline)
+        except KafkaError as error:
+            results.update(dict.fromkeys(open_questions, error))
+            break
 
         async def ask(broker_id: int, part: dict[TopicPartition, Q], failed: dict[TopicPartition, KafkaError]) -> None:
             try:
@@ -59,7 +67,8 @@ async def ask_leaders(
         await asyncio.gather(*(ask(broker_id, part, failed) for broker_id, part in groups.items()))
         for partition, error in list(failed.items()):
             cluster.note_error(partition, error.code)
-            if not error.retriable:
+            unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and attempt >= UNKNOWN_RETRIES
+            if unknown or not error.retriable:
                 results[partition] = error
                 del failed[partition]
         open_questions = {partition: open_questions[partition] for partition in failed}

@@ -1,0 +1,233 @@
+"""Value: one batch of a producer and the futures of its records.
+
+A `RecordFuture` is small on purpose: there is one per record. It knows its batch and its place in it; everything else is worked
+out when somebody asks. Awaiting many of them costs one asyncio future each, not awaiting costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from struct import Struct
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from barnabas.client.values import RecordMetadata
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import BarnabasError
+from barnabas.core.ids import NO_SEQUENCE, TopicPartition
+from barnabas.records.batch import CRC_START, TRANSACTIONAL_FLAG, iter_batches, iter_records, read_header
+from barnabas.records.build import BatchBuilder, SimpleRecord, build_batch
+
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_PRODUCER: Final = Struct(">qhi")
+_ATTRIBUTES_AT: Final = 21
+_PRODUCER_AT: Final = 43
+
+Watcher = Callable[[], None]
+
+
+class ProducerBatch:
+    """Records for one partition that travel together."""
+
+    __slots__ = (
+        "_log_append_time",
+        "_watchers",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "charged",
+        "deadline",
+        "done",
+        "encoded",
+        "error",
+        "identity",
+        "is_closed",
+        "ordinal",
+        "partition",
+        "parts",
+        "record_count",
+        "send_at",
+    )
+
+    def __init__(
+        self, partition: TopicPartition, builder: BatchBuilder | None, ordinal: int, send_at: float, deadline: float
+    ) -> None:
+        self.partition = partition
+        self.builder = builder
+        self.ordinal = ordinal
+        self.send_at = send_at
+        self.deadline = deadline
+        self.attempts = 0
+        self.charged = 0
+        self.is_closed = False
+        self.encoded: bytearray | bytes = b""
+        self.record_count = 0
+        self.base_sequence = NO_SEQUENCE
+        self.identity = (-1, -1)
+        self.done = False
+        self.error: BarnabasError | None = None
+        self.base_offset = -1
+        self._log_append_time = -1
+        self._watchers: list[Watcher] = []
+        self.parts: list[tuple[int, ProducerBatch]] = []
+
+    # -- bytes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def last_sequence(self) -> int:
+        return (self.base_sequence + self.record_count - 1) & 0x7FFFFFFF
+
+    def adopt_encoded(self, encoded: bytes) -> None:
+        """Take a batch that is encoded already; ids and sequence are stamped into it when it is sent."""
+        self.encoded = bytearray(encoded)
+        self.record_count = read_header(encoded).record_count
+        self.is_closed = True
+
+    def seal_count(self) -> None:
+        """No more records: their number is final."""
+        if self.builder is not None:
+            self.record_count = self.builder.record_count
+        self.is_closed = True
+
+    def close(self, *, transactional: bool = False) -> None:
+        """Make the bytes that travel, with the producer's id, epoch and sequence in them."""
+        self.is_closed = True
+        producer_id, epoch = self.identity
+        if self.encoded:
+            _stamp(self.encoded, producer_id, epoch, self.base_sequence, transactional)
+        elif self.builder is not None:
+            self.encoded = bytearray(
+                self.builder.build(
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    base_sequence=self.base_sequence,
+                    transactional=transactional,
+                )
+            )
+
+    def forget_sequence(self) -> None:
+        """The next `take` gives the batch a new place in the sequence."""
+        self.base_sequence = NO_SEQUENCE
+        self.identity = (-1, -1)
+
+    def split(self) -> list[ProducerBatch]:
+        """The same records in two batches."""
+        pos, header = next(iter_batches(self.encoded))
+        records = [
+            SimpleRecord(r.key, r.value, r.timestamp, r.headers) for r in iter_records(self.encoded, pos, header)
+        ]
+        middle = len(records) // 2
+        for index, part in ((0, records[:middle]), (middle, records[middle:])):
+            child = ProducerBatch(self.partition, None, self.ordinal, self.send_at, self.deadline)
+            child.adopt_encoded(build_batch(part, codec=header.codec))
+            child.charged = self.charged * len(part) // len(records)
+            child.attempts = self.attempts
+            self.parts.append((index, child))
+        (_, first), (_, second) = self.parts
+        second.charged = self.charged - first.charged
+        if self.base_sequence != NO_SEQUENCE:
+            first.identity = second.identity = self.identity
+            first.base_sequence = self.base_sequence
+            second.base_sequence = (self.base_sequence + middle) & 0x7FFFFFFF
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            first.watch(lambda watcher=watcher: second.watch(watcher))  # type: ignore[misc]
+        self.encoded = b""
+        return [first, second]
+
+    # -- outcome ---------------------------------------------------------------------------------------------------
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` when the batch is settled (now, if it is)."""
+        if self.parts:
+            self.parts[0][1].watch(lambda: self.parts[1][1].watch(watcher))
+        elif self.done:
+            watcher()
+        else:
+            self._watchers.append(watcher)
+
+    def succeed(self, base_offset: int, log_append_time: int) -> None:
+        self.base_offset = base_offset
+        self._log_append_time = log_append_time
+        self._settle()
+
+    def fail(self, error: BarnabasError) -> None:
+        self.error = error
+        self._settle()
+
+    def _settle(self) -> None:
+        self.done = True
+        self.encoded = b""
+        self.builder = None
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher()
+
+    def metadata(self, index: int, timestamp: int, key_size: int, value_size: int) -> RecordMetadata:
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        when = self._log_append_time if self._log_append_time >= 0 else timestamp
+        return RecordMetadata(self.partition.topic, self.partition.partition, offset, when, key_size, value_size)
+
+
+def _stamp(batch: Any, producer_id: int, epoch: int, sequence: int, transactional: bool) -> None:
+    """Write the producer's fields into an encoded batch, and its CRC anew."""
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, sequence)
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
+    attributes = attributes | TRANSACTIONAL_FLAG if transactional else attributes & ~TRANSACTIONAL_FLAG
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes)
+    _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
+
+
+class RecordFuture:
+    """What becomes of one record: `await` it, ask `done()`, or add a callback."""
+
+    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
+
+    def __init__(
+        self, batch: ProducerBatch, index: int, timestamp: int, key: Buffer | None, value: Buffer | None
+    ) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+        self._key_size = -1 if key is None else len(key)
+        self._value_size = -1 if value is None else len(value)
+
+    def _home(self) -> tuple[ProducerBatch, int]:
+        """The batch the record is in now, and its place there: batches may have been split."""
+        batch, index = self._batch, self._index
+        while batch.parts:
+            first, part = next((first, part) for first, part in reversed(batch.parts) if index >= first)
+            batch, index = part, index - first
+        self._batch, self._index = batch, index
+        return batch, index
+
+    def done(self) -> bool:
+        return self._home()[0].done
+
+    def exception(self) -> BarnabasError | None:
+        """Why the record was not written; None when it was. Ask only when `done()`."""
+        return self._home()[0].error
+
+    def result(self) -> RecordMetadata:
+        """Where the record is. Raises the error it failed with, or asyncio.InvalidStateError while it is not done."""
+        batch, index = self._home()
+        if not batch.done:
+            raise asyncio.InvalidStateError("The record has not been acknowledged yet; await it.")
+        if batch.error is not None:
+            raise batch.error
+        return batch.metadata(index, self._timestamp, self._key_size, self._value_size)
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], None]) -> None:
+        """Call `callback(future)` when it is done, from the event loop."""
+        self._batch.watch(lambda: callback(self))
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self._home()[0].done:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._batch.watch(lambda: None if waiter.done() else waiter.set_result(None))
+            yield from waiter
+        return self.result()
