@@ -1,8 +1,8 @@
 """Codec: Java properties text (`server.properties`, `meta.properties`) <-> names and values.
 
-The syntax is that of `java.util.Properties.load`: `#` and `!` begin comments, a backslash at the end of a line joins it
-with the next, `=`, `:` or white space end the key, and `\\t \\n \\r \\f \\uXXXX` are escapes; a backslash before any other
-character is dropped. The last of several lines with one name wins.
+The syntax is that of `java.util.Properties.load`: `#` and `!` begin comments, a backslash at the end of a line joins
+it with the next, `=`, `:` or white space end the key, and `\\t \\n \\r \\f \\uXXXX` are escapes; a backslash before any
+other character is dropped. The last of several lines with one name wins.
 """
 
 from __future__ import annotations
