@@ -7,7 +7,7 @@ the loop, and "whatever fixes order happens before the first await" becomes true
 from __future__ import annotations
 
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -46,7 +46,8 @@ def _resume(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, A
             coroutine.close()
             raise
         except BaseException as error:  # noqa: BLE001 - cancellation too belongs to the coroutine inside
-            step, argument = coroutine.throw, error
+            step: Callable[[Any], Any] = coroutine.throw
+            argument: Any = error
         else:
             step, argument = coroutine.send, sent
         try:

@@ -1,0 +1,76 @@
+"""Codec: the `quorum-state` file of the metadata log: who leads, in which epoch, whom this node voted for.
+
+JSON in one line, as Kafka's FileQuorumStateStore writes it. Version 0 belongs to a static quorum (kraft.version 0) and names
+the voters; version 1 (KIP-853) names the directory voted for instead.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.core.errors import BarnabasError
+
+FILE_NAME = "quorum-state"
+NO_VOTE = -1
+
+
+class QuorumStateError(BarnabasError):
+    """The file cannot be understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """One election state. `voters` is only kept by version 0."""
+
+    leader_id: int = -1
+    leader_epoch: int = 0
+    voted_id: int = NO_VOTE
+    voters: tuple[int, ...] = ()
+    cluster_id: str = ""
+    voted_directory: str = "AAAAAAAAAAAAAAAAAAAAAA"
+    version: int = 0
+
+
+def render_quorum_state(state: QuorumState) -> str:
+    fields: dict[str, Any]
+    if state.version == 0:
+        fields = {
+            "clusterId": state.cluster_id,
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.leader_epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in state.voters],
+            "data_version": 0,
+        }
+    else:
+        fields = {
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.leader_epoch,
+            "votedId": state.voted_id,
+            "votedDirectoryId": state.voted_directory,
+            "data_version": 1,
+        }
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def parse_quorum_state(text: str) -> QuorumState:
+    """Raises QuorumStateError."""
+    try:
+        fields = json.loads(text)
+        version = int(fields["data_version"])
+        if version not in (0, 1):
+            raise QuorumStateError(f"quorum-state has version {version}; 0 and 1 are known: a newer program wrote it.")
+        return QuorumState(
+            leader_id=int(fields["leaderId"]),
+            leader_epoch=int(fields["leaderEpoch"]),
+            voted_id=int(fields["votedId"]),
+            voters=tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ()),
+            cluster_id=fields.get("clusterId") or "",
+            voted_directory=fields.get("votedDirectoryId") or QuorumState().voted_directory,
+            version=version,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise QuorumStateError(f"quorum-state is damaged ({error}); restore it, or the directory, from a backup.") from error
