@@ -54,9 +54,15 @@ class ShardHost(Generic[S]):
     """A shard, its timeline, its timers, and the effects that wait for a commit."""
 
     def __init__(
-        self, tp: TopicPartition, leader_epoch: int, shard: S, timeline: Timeline, writer: PartitionWriter, clock: Clock,
+        self,
+        tp: TopicPartition,
+        leader_epoch: int,
+        shard: S,
+        timeline: Timeline,
+        writer: PartitionWriter,
+        clock: Clock,
         rng: Rng,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tp = tp
         self.leader_epoch = leader_epoch
         self.shard = shard

@@ -19,14 +19,14 @@ from barnabas.coordination.host import ShardHost, log
 from barnabas.coordination.ports import LogRecord, Marker, PartitionWriter, Producer
 from barnabas.coordination.shard import Shard
 from barnabas.coordination.timeline import Timeline
-from barnabas.coordination.turn import Turn
+from barnabas.coordination.turn import Parked, Turn
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng
 from barnabas.records.batch import iter_batches, iter_records
-from barnabas.records.control import parse_control_key
+from barnabas.records.control import EndTxn, parse_control
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
@@ -173,7 +173,7 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
-    async def write(self, partition: int, decide: Callable[[S, Turn], R], *, parks: bool = False) -> R:
+    async def write(self, partition: int, decide: Callable[[S, Turn], R | Parked], *, parks: bool = False) -> R:
         """One turn of the partition's shard; returns its response once its records are committed.
 
         `parks`: the machine may keep the ticket for as long as it likes, and sees to the time-outs itself.
@@ -181,10 +181,13 @@ class CoordinatorRuntime(Generic[S]):
         """
         try:
             future = self.host(partition).submit(decide)
+            response: R
             if future.done() or parks:
-                return await future
+                response = await future
+                return response
             async with asyncio.timeout(self._config.write_timeout_ms / 1000):
-                return await future
+                response = await future
+            return response
         except TimeoutError:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the write was not committed in time") from None
         except KafkaError as error:
@@ -233,9 +236,10 @@ def replay(host: ShardHost[S], chunk: Buffer, high_watermark: int) -> None:
             if record.key is None:
                 continue
             if header.is_control:
-                committed = parse_control_key(record.key)
-                if committed is not None:
-                    shard.apply_marker(Producer(header.producer_id, header.producer_epoch), committed=committed)
+                control = parse_control(record)
+                if isinstance(control, EndTxn):
+                    producer = Producer(header.producer_id, header.producer_epoch)
+                    shard.apply_marker(producer, committed=control.commit)
                 continue
             decoded = shard.decode(LogRecord(record.key, record.value))
             if decoded is not None:

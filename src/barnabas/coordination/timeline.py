@@ -10,7 +10,8 @@ written. A `Timeline` journals every change of the `TimelineMap`s that belong to
               seal: offset 17   seal: offset 19             rollback(mark) undoes from the right,
                                                             commit(17) forgets from the left.
 
-Values must not be changed in place: put a new one. (Kafka's `SnapshotRegistry` keeps whole snapshots; two views suffice.)
+Values must not be changed in place: put a new one. (Kafka's `SnapshotRegistry` keeps whole snapshots; two views
+suffice.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shell: named timers on the running loop's clock.
 
-Almost every timer here is a session timer that each heartbeat pushes back. So a later deadline only overwrites a number;
-the loop's handle stays where it is, and when it goes off early it is set again for the rest.
+Almost every timer here is a session timer that each heartbeat pushes back. So a later deadline only overwrites a
+number; the loop's handle stays where it is, and when it goes off early it is set again for the rest.
 """
 
 from __future__ import annotations

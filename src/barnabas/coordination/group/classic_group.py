@@ -7,9 +7,9 @@
     └──────────────────┘   └──────────────────────────────────────────────────────────────┘
        nobody rejoined                      join, leave, expiry
 
-What is in the log (generation, members, assignment as of the last stable generation) is only a part of this: who has joined
-the rebalance under way is volatile, exactly as in Kafka (ClassicGroup). So this object is changed in place, and lies in the
-table of groups whole; a restart finds the last stable generation and goes on from there.
+What is in the log (generation, members and assignment of the last stable generation) is only a part of this: who has
+joined the rebalance under way is volatile, exactly as in Kafka (ClassicGroup). So this object is changed in place; a
+restart finds the last stable generation and goes on from there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Machine: JoinGroup for classic groups.
 
-A dynamic member of version 4 and later joins twice: first it is given a member id (MEMBER_ID_REQUIRED, KIP-394), so that
-one that dies while it waits leaves nothing behind. A static member (group.instance.id, KIP-345) that comes back takes its
-old place; if the group is stable and the choice of assignor stays the same, without a rebalance.
+A dynamic member of version 4 and later joins twice: first it is given a member id (MEMBER_ID_REQUIRED, KIP-394), so
+that one that dies while it waits leaves nothing behind. A static member (group.instance.id, KIP-345) that comes back
+takes its old place; if the group is stable and the choice of assignor stays the same, without a rebalance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Machine: when a classic group rebalances, and how a rebalance ends.
 
-Everything that changes the membership (joining, leaving, silence, a changed assignor) ends in `rebalance_or_complete`. The
-functions change the group in place, and put answers, timers and records on the turn.
+Everything that changes the membership (joining, leaving, silence, a changed assignor) ends in `rebalance_or_complete`.
+The functions change the group in place, and put answers, timers and records on the turn.
 
 Timers of a group:  ("heartbeat", group, member)  the member's session, or its place while it waits to rejoin
                     ("join", group)               everyone has had time to join

@@ -1,4 +1,4 @@
-"""Value: the settings of the group coordinator, with Kafka's defaults. The node fills them from the broker's configuration."""
+"""Value: the group coordinator's settings, with Kafka's defaults. Filled from the broker's configuration."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Codec: what consumers put into the opaque bytes of JoinGroup and SyncGroup ("consumer" protocol type).
 
-    subscription = int16 version | ConsumerProtocolSubscription      assignment = int16 version | ConsumerProtocolAssignment
+    subscription = int16 version | ConsumerProtocolSubscription
+    assignment   = int16 version | ConsumerProtocolAssignment
 
-The coordinator looks inside for two reasons: to know which topics a group subscribes to (offset expiry, OffsetDelete), and
-to let members of the classic protocol live in a consumer group (KIP-848 migration).
+The coordinator looks inside for two reasons: to know which topics a group subscribes to (offset expiry, OffsetDelete),
+and to let members of the classic protocol live in a consumer group (KIP-848 migration).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from struct import Struct as Packer
 from typing import Final
 
 from barnabas.core.buffers import Buffer
-from barnabas.wire.codec import decode, encode
+from barnabas.wire.codec import decode_prefix, encode
 from barnabas.wire.errors import WireError
 from barnabas.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -38,7 +39,7 @@ def version_of(data: Buffer) -> int:
 
 def parse_subscription(data: Buffer) -> ConsumerProtocolSubscription:
     """Raises WireError. Bytes behind the known fields are a newer version's, and are left alone."""
-    return decode(ConsumerProtocolSubscription, version_of(data), data, _VERSION.size, allow_trailing=True)
+    return decode_prefix(ConsumerProtocolSubscription, version_of(data), data, _VERSION.size)[0]
 
 
 def subscribed_topics(subscriptions: Sequence[Buffer]) -> frozenset[str] | None:
@@ -48,7 +49,7 @@ def subscribed_topics(subscriptions: Sequence[Buffer]) -> frozenset[str] | None:
         for data in subscriptions:
             version_of(data)
             # Version 0 is a prefix of all others, and all that is needed here.
-            topics.update(decode(ConsumerProtocolSubscription, 0, data, _VERSION.size, allow_trailing=True).topics)
+            topics.update(decode_prefix(ConsumerProtocolSubscription, 0, data, _VERSION.size)[0].topics)
     except WireError:
         return None
     return frozenset(topics)
@@ -72,5 +73,5 @@ def build_assignment(partitions: Mapping[str, Sequence[int]], version: int, user
 
 def parse_assignment(data: Buffer) -> dict[str, list[int]]:
     """Raises WireError."""
-    message = decode(ConsumerProtocolAssignment, version_of(data), data, _VERSION.size, allow_trailing=True)
+    message, _ = decode_prefix(ConsumerProtocolAssignment, version_of(data), data, _VERSION.size)
     return {entry.topic: list(entry.partitions) for entry in message.assigned_partitions}

@@ -1,8 +1,8 @@
 """Table: the records of `__consumer_offsets`, as Apache Kafka 4.3 reads and writes them.
 
-Numbers and fields are those of group-coordinator/src/main/resources/common/message. A kind of record is named by its key;
-a value of None (a tombstone) takes the keyed thing away. The kinds of streams groups (17 to 23) are not listed: they are
-skipped when read.
+Numbers and fields are those of group-coordinator/src/main/resources/common/message. A kind of record is named by its
+key; a value of None (a tombstone) takes the keyed thing away. The kinds of streams groups (17 to 23) are not listed:
+they are skipped when read.
 """
 
 from __future__ import annotations

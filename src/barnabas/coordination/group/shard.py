@@ -1,0 +1,206 @@
+"""Machine: everything one partition of `__consumer_offsets` holds, and the doors to it.
+
+Fills the runtime's `Shard`. The decisions lie in the modules that this one calls; here they are only found: by the
+kind of group, by the kind of record, by the kind of timer.
+"""
+
+from __future__ import annotations
+
+from barnabas.coordination.errors import error_for_client
+from barnabas.coordination.group import classic_group, classic_join, classic_members, classic_rebalance
+from barnabas.coordination.group import records as rec
+from barnabas.coordination.group.classic_group import ClassicGroup
+from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
+from barnabas.coordination.group.consumer_group import ConsumerGroup
+from barnabas.coordination.group.groups import GroupTable
+from barnabas.coordination.group.offset_store import OffsetStore
+from barnabas.coordination.group.offsets import Offsets
+from barnabas.coordination.group.share_records import SHARE_KINDS
+from barnabas.coordination.log_format import LogFormat
+from barnabas.coordination.ports import LogRecord, Producer, RequestContext, TopicCatalog
+from barnabas.coordination.timeline import Timeline
+from barnabas.coordination.turn import PARKED, Parked, StateRecord, TimerKey, Turn
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+FORMAT = LogFormat((*rec.GROUP_KINDS, *SHARE_KINDS))
+
+EXPIRE_TIMER: TimerKey = ("expire",)
+
+
+class GroupShard:
+    """One partition's groups and offsets."""
+
+    def __init__(
+        self, config: GroupCoordinatorConfig, group_configs: GroupConfigs, topics: TopicCatalog, timeline: Timeline
+    ) -> None:
+        self.config = config
+        self.group_configs = group_configs
+        self.topics = topics
+        self.table = GroupTable(timeline)
+        self.store = OffsetStore(timeline)
+        self.offsets = Offsets(config, self.table, self.store)
+
+    # -- classic groups ------------------------------------------------------------------------------------------
+
+    def join_group(self, turn: Turn, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Parked:
+        group_id = request.group_id
+        group = self.table.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                return classic_join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            turn.write(*group.tombstones())  # an empty group changes its protocol without further ado
+            group = None
+        if group is None:
+            return self._join_first(turn, ctx, request)
+        return classic_join.join(self.config, turn, group, ctx, request)
+
+    def _join_first(self, turn: Turn, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Parked:
+        if request.member_id:
+            return classic_join.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        ticket = turn.ticket
+        self.table.by_id.pop(request.group_id)
+        group = self.table.classic_or_new(request.group_id)
+        response = classic_join.join(self.config, turn, group, ctx, request)
+        turn.write(group.empty_record())
+        turn.replay = False
+
+        def stored(turn: Turn, code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                turn.answer(ticket, classic_join.refused(error_for_client(code)))
+
+        if response is PARKED:
+            turn.then = stored
+        return response
+
+    def sync_group(self, turn: Turn, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Parked:
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return classic_members.sync(self.config, turn, group, request)
+        return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def heartbeat(self, turn: Turn, ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return classic_members.heartbeat(turn, group, request)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def leave_group(self, turn: Turn, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return classic_members.leave(self.config, turn, group, request)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    # -- the runtime's doors -------------------------------------------------------------------------------------
+
+    def encode(self, record: StateRecord) -> LogRecord:
+        return FORMAT.encode(record)
+
+    def decode(self, record: LogRecord) -> StateRecord | None:
+        return FORMAT.decode(record)
+
+    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+        key, value = record.key, record.value
+        if isinstance(key, rec.OffsetCommitKey):
+            if value is not None and self.table.get(key.group) is None:
+                self.table.by_id[key.group] = ClassicGroup(key.group)  # a group may exist for its offsets alone
+            self.store.apply(key, value, offset, producer_id)
+        elif isinstance(key, rec.GroupMetadataKey):
+            if value is None:
+                self.table.by_id.pop(key.group)
+            else:
+                self.table.by_id[key.group] = classic_group.from_record(key.group, value)
+        elif isinstance(key, rec.ConsumerGroupMetadataKey):
+            if value is None:
+                self.table.by_id.pop(key.group_id)
+            else:
+                self._consumer_group(key.group_id).apply_metadata(value)
+        elif isinstance(
+            key,
+            rec.ConsumerGroupMemberMetadataKey
+            | rec.ConsumerGroupCurrentMemberAssignmentKey
+            | rec.ConsumerGroupTargetAssignmentMemberKey
+            | rec.ConsumerGroupTargetAssignmentMetadataKey
+            | rec.ConsumerGroupRegularExpressionKey,
+        ):
+            group = self.table.consumer(key.group_id)
+            if group is None:
+                if value is None:
+                    return  # what is gone already cannot go
+                group = self._consumer_group(key.group_id)
+            _apply_to_consumer_group(group, record)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        """The consumer group that records speak of; a mere name of offsets becomes one."""
+        group = self.table.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            group = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
+        return group
+
+    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+        self.store.apply_marker(producer.producer_id, committed=committed)
+
+    def on_loaded(self, turn: Turn) -> None:
+        turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms)
+        for group_id in sorted(self.table.by_id):
+            group = self.table.by_id[group_id]
+            if isinstance(group, ClassicGroup):
+                self._revive_classic(turn, group)
+
+    def _revive_classic(self, turn: Turn, group: ClassicGroup) -> None:
+        """The members have a session's time to find the new coordinator."""
+        for member in group.members.values():
+            classic_rebalance.arm_session(turn, group, member)
+        if len(group.members) > self.config.group_max_size:
+            classic_rebalance.prepare_rebalance(self.config, turn, group, "the group is larger than group.max.size")
+
+    def on_timer(self, turn: Turn, key: TimerKey) -> None:
+        match key:
+            case ("expire",):
+                self.offsets.expire(turn)
+                turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms)
+            case ("heartbeat", group_id, member_id):
+                group = self.table.classic(group_id)
+                if group is not None:
+                    classic_rebalance.on_heartbeat_timer(self.config, turn, group, member_id)
+            case ("join", group_id):
+                group = self.table.classic(group_id)
+                if group is not None:
+                    classic_rebalance.on_join_timer(self.config, turn, group)
+            case ("sync", group_id):
+                group = self.table.classic(group_id)
+                if group is not None:
+                    classic_rebalance.on_sync_timer(self.config, turn, group)
+
+    def on_unloaded(self, turn: Turn) -> None:
+        code = ErrorCode.NOT_COORDINATOR
+        for group in self.table.by_id.values():
+            if not isinstance(group, ClassicGroup):
+                continue
+            for member in group.members.values():
+                classic_rebalance.answer_join(turn, group, member, JoinGroupResponse(error_code=code))
+                classic_rebalance.answer_sync(turn, member, SyncGroupResponse(error_code=code))
+
+    def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[str]) -> None:
+        """The metadata changed."""
+        self.topics = topics
+        if deleted:
+            self.offsets.forget_topics(turn, sorted(deleted))
+
+
+def _apply_to_consumer_group(group: ConsumerGroup, record: StateRecord) -> None:
+    key, value = record.key, record.value
+    match key:
+        case rec.ConsumerGroupMemberMetadataKey():
+            group.apply_member(key.member_id, value)
+        case rec.ConsumerGroupCurrentMemberAssignmentKey():
+            group.apply_current(key.member_id, value)
+        case rec.ConsumerGroupTargetAssignmentMemberKey():
+            group.apply_target(key.member_id, value)
+        case rec.ConsumerGroupTargetAssignmentMetadataKey():
+            group.apply_target_epoch(value)
+        case rec.ConsumerGroupRegularExpressionKey():
+            group.apply_regex(key.regular_expression, value)
