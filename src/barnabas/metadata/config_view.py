@@ -120,8 +120,8 @@ class Synonym(NamedTuple):
 def broker_synonym_values(view: ConfigView, name: str) -> list[Synonym]:
     """Everywhere broker config `name` has a value, the one in effect first (`ConfigHelper.configSynonyms`).
 
-    As in Kafka the list begins with an entry of that very name: what lies before it (the setting of one listener) does
-    not apply to the plain config, and a value that only `log.retention.hours` gives is not shown for `log.retention.ms`.
+    As in Kafka the list begins with an entry of that very name: what lies before it does not apply to it, and a value
+    that only `log.retention.hours` gives is not shown for `log.retention.ms`.
     """
     names = broker_synonyms(name)
     found = [

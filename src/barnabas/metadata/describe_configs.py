@@ -1,7 +1,7 @@
-"""Machine: configs as DescribeConfigs shows them: value, source, synonyms, type, documentation (Kafka's `ConfigHelper`).
+"""Machine: configs as DescribeConfigs shows them: value, source, synonyms, type, documentation.
 
-A sensitive value is shown as null, and so are its synonyms. A dynamic config that is in no table (a plug-in's) counts as
-sensitive, because nothing says that it is not.
+The rules are those of Kafka's `ConfigHelper`. A sensitive value is shown as null, and so are its synonyms. A dynamic
+config that is in no table (a plug-in's) counts as sensitive, because nothing says that it is not.
 """
 
 from __future__ import annotations
