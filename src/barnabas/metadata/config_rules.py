@@ -126,7 +126,8 @@ def _check_tiered(effective: Mapping[str, ConfigValue], view: ConfigView) -> Non
             continue
         if kept == -1:
             raise ConfigError(
-                f"Invalid value {kept} for configuration {local}: Value must not be -1 as {total} value is set as {limit}."
+                f"Invalid value {kept} for configuration {local}: "
+                f"Value must not be -1 as {total} value is set as {limit}."
             )
         if kept > limit:
             raise ConfigError(

@@ -14,10 +14,89 @@ from typing import Final
 from barnabas.core.buffers import Buffer
 from barnabas.metadata import nodes_records, other_records, topics_records
 from barnabas.metadata.errors import MetadataRecordError
-from barnabas.metadata.record_base import MetadataRecord as MetadataRecord
+from barnabas.metadata.nodes_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ControllerEndpoint,
+    ControllerFeature,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from barnabas.metadata.other_records import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    EntityData,
+    FeatureLevelRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
+from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.topics_records import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from barnabas.wire.codec import decode, encode
 from barnabas.wire.errors import WireError
 from barnabas.wire.schema import schema_of
+
+__all__ = [
+    "FRAME_VERSION",
+    "LATEST_METADATA_VERSION",
+    "MIN_METADATA_VERSION",
+    "RECORDS",
+    "AbortTransactionRecord",
+    "AccessControlEntryRecord",
+    "BeginTransactionRecord",
+    "BrokerEndpoint",
+    "BrokerFeature",
+    "BrokerRegistrationChangeRecord",
+    "ClearElrRecord",
+    "ClientQuotaRecord",
+    "ConfigRecord",
+    "ControllerEndpoint",
+    "ControllerFeature",
+    "DelegationTokenRecord",
+    "EndTransactionRecord",
+    "EntityData",
+    "FeatureLevelRecord",
+    "FenceBrokerRecord",
+    "MetadataRecord",
+    "NoOpRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "ProducerIdsRecord",
+    "RegisterBrokerRecord",
+    "RegisterControllerRecord",
+    "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
+    "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
+    "TopicRecord",
+    "UnfenceBrokerRecord",
+    "UnregisterBrokerRecord",
+    "UserScramCredentialRecord",
+    "ZkMigrationStateRecord",
+    "decode_record",
+    "encode_record",
+    "record_version",
+]
 
 FRAME_VERSION: Final = 1
 
