@@ -106,7 +106,7 @@ def batch_line(data: memoryview, position: int, header: BatchHeader) -> str:
         f"partitionLeaderEpoch: {header.partition_leader_epoch} "
         f"isTransactional: {_flag(header.is_transactional)} isControl: {_flag(header.is_control)} "
         f"deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'} "
-        f"position: {position} {header.timestamp_type.config_name()}: {header.max_timestamp} "
+        f"position: {position} {header.timestamp_type.config_name}: {header.max_timestamp} "
         f"size: {header.size} magic: {header.magic} compresscodec: {Codec(header.codec).name.lower()} "
         f"crc: {header.crc & 0xFFFFFFFF} isvalid: {valid}"
     )
@@ -116,7 +116,7 @@ def record_line(header: BatchHeader, record: Record, options: DumpOptions) -> st
     key, value = record.key, record.value
     sequence = header.base_sequence + record.offset - header.base_offset if header.has_producer_id else -1
     line = (
-        f"| offset: {record.offset} {header.timestamp_type.config_name()}: {record.timestamp} "
+        f"| offset: {record.offset} {header.timestamp_type.config_name}: {record.timestamp} "
         f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} "
         f"sequence: {sequence} headerKeys: [{','.join(name for name, _ in record.headers)}]"
     )

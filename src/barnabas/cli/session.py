@@ -67,7 +67,7 @@ def read_properties(path: str | None) -> dict[str, object]:
         return {}
     from pathlib import Path
 
-    from barnabas.core.config import parse_properties
+    from barnabas.core.properties import parse_properties
 
     return dict(parse_properties(Path(path).read_text(encoding="utf-8")))
 

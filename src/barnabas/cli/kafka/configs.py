@@ -1,0 +1,144 @@
+"""Shell: `kafka-configs`: --describe and --alter of topics, brokers, broker defaults and groups."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_list, split_pairs
+from barnabas.cli.session import read_properties, run_admin
+from barnabas.core.errors import KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+    from barnabas.client.values import ConfigResource
+
+_TYPES = {"topics": "topic", "brokers": "broker", "groups": "group"}
+
+
+def build_parser() -> Parser:
+    parser = Parser("kafka-configs", "Describe or change the configs of a topic, a broker or a group.")
+    actions = parser.add_mutually_exclusive_group(required=True)
+    actions.add_argument("--describe", action="store_true")
+    actions.add_argument("--alter", action="store_true")
+    parser.add_argument("--entity-type", choices=list(_TYPES))
+    parser.add_argument("--entity-name")
+    parser.add_argument("--entity-default", action="store_true")
+    parser.add_argument("--topic")
+    parser.add_argument("--broker")
+    parser.add_argument("--broker-defaults", action="store_true")
+    parser.add_argument("--group")
+    parser.add_argument("--all", action="store_true", help="also what is at its default")
+    parser.add_argument("--add-config", help="k1=v1,k2=[v1,v2]")
+    parser.add_argument("--add-config-file", help="a .properties file")
+    parser.add_argument("--delete-config", help="k1,k2")
+    return parser
+
+
+def main() -> None:
+    parser = build_parser()
+    options = parser.parse_args()
+    kind, name = _entity(options, parser)
+
+    async def command(admin: AsyncAdmin) -> None:
+        if options.describe:
+            await describe(admin, kind, name, show_all=options.all)
+        else:
+            await alter(admin, kind, name or "", options, parser)
+
+    run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+def _entity(options: argparse.Namespace, parser: Parser) -> tuple[str, str | None]:
+    """What is meant: its kind, and its name; "" is the default of all brokers, None is all of the kind."""
+    if options.broker_defaults:
+        return "broker", ""
+    for kind in ("topic", "broker", "group"):
+        if getattr(options, kind) is not None:
+            return kind, getattr(options, kind)
+    if options.entity_type is None:
+        parser.error("name an entity: --topic, --broker, --broker-defaults, --group or --entity-type")
+    name = "" if options.entity_default else options.entity_name
+    if options.alter and name is None:
+        parser.error("--alter needs --entity-name or --entity-default")
+    return _TYPES[options.entity_type], name
+
+
+def _resource(kind: str, name: str) -> ConfigResource:
+    from barnabas.client.values import ConfigResource
+
+    if kind == "topic":
+        return ConfigResource.topic(name)
+    return ConfigResource.group(name) if kind == "group" else ConfigResource.broker(int(name) if name else None)
+
+
+async def _names(admin: AsyncAdmin, kind: str) -> list[str]:
+    if kind == "topic":
+        return [t.name for t in await admin.list_topics(include_internal=True)]
+    if kind == "group":
+        return [g.group_id for g in await admin.list_groups()]
+    return [str(b.broker_id) for b in (await admin.describe_cluster()).brokers]
+
+
+async def describe(admin: AsyncAdmin, kind: str, name: str | None, *, show_all: bool) -> None:
+    from barnabas.client.values import ConfigSource
+
+    own = {
+        "topic": {ConfigSource.TOPIC},
+        "group": {ConfigSource.GROUP},
+        "broker": {ConfigSource.DYNAMIC_BROKER if name else ConfigSource.DYNAMIC_DEFAULT_BROKER},
+    }[kind]
+    for each in await _names(admin, kind) if name is None else [name]:
+        resource = _resource(kind, each)
+        entries = (await admin.describe_configs([resource], include_synonyms=True))[resource]
+        if isinstance(entries, KafkaError):
+            raise entries
+        title = f"{kind} {each}" if each else f"{kind}s in the cluster"
+        heading = f"All configs for {title} are:" if show_all else f"Dynamic configs for {title} are:"
+        if not each:
+            heading = f"Default configs for {title} are:"
+        emit(heading)
+        for e in sorted(entries.values(), key=lambda e: e.name):
+            if show_all or e.source in own:
+                synonyms = ", ".join(f"{_source(s.source)}:{s.name}={s.value}" for s in e.synonyms)
+                emit(
+                    f"  {e.name}={'null' if e.value is None else e.value} "
+                    f"sensitive={'true' if e.is_sensitive else 'false'} synonyms={{{synonyms}}}"
+                )
+
+
+def _source(source: object) -> str:
+    from barnabas.client.values import ConfigSource
+
+    names = {
+        ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
+        ConfigSource.DYNAMIC_BROKER: "DYNAMIC_BROKER_CONFIG",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+        ConfigSource.STATIC_BROKER: "STATIC_BROKER_CONFIG",
+        ConfigSource.DEFAULT: "DEFAULT_CONFIG",
+        ConfigSource.GROUP: "DYNAMIC_GROUP_CONFIG",
+    }
+    return names.get(source, str(source))  # type: ignore[call-overload,no-any-return]  # any source may be asked for
+
+
+async def alter(admin: AsyncAdmin, kind: str, name: str, options: argparse.Namespace, parser: Parser) -> None:
+    from barnabas.client.values import AlterOp, ConfigChange
+
+    added: dict[str, object] = {}
+    if options.add_config_file:
+        if not Path(options.add_config_file).exists():
+            parser.error(f"{options.add_config_file}: no such file")
+        added.update(read_properties(options.add_config_file))
+    if options.add_config:
+        added.update(split_pairs(split_list(options.add_config), parser))
+    changes = [ConfigChange(k, str(v).removeprefix("[").removesuffix("]"), AlterOp.SET) for k, v in added.items()]
+    changes += [ConfigChange(k, None, AlterOp.DELETE) for k in split_list(options.delete_config or "")]
+    if not changes:
+        parser.error("--alter needs --add-config, --add-config-file or --delete-config")
+    resource = _resource(kind, name)
+    error = (await admin.incremental_alter_configs({resource: changes}))[resource]
+    if error is not None:
+        raise error
+    what = f"config for {kind} {name}" if name else f"default config for {kind}s in the cluster"
+    emit(f"Completed updating {what}.")
