@@ -1,0 +1,198 @@
+"""Codec: Arrow columns to record batches, byte for byte what `build.build_batch` makes of the same records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.core.buffers import Buffer
+from barnabas.records.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+from barnabas.records.build import seal
+from barnabas.records.columnar._jit import np, pa
+from barnabas.records.columnar.byte_column import ByteColumn, from_arrow, nulls
+from barnabas.records.columnar.encode_kernels import header_sizes, plan, sizes, write, write_headers
+from barnabas.records.compression import Codec, compress
+
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeOptions:
+    """How records become batches."""
+
+    batch_bytes_max: int = 1_000_000
+    """Largest batch, header included, before compression. One record that is larger makes a batch of its own."""
+    records_max: int = 1 << 30
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    """Sequence of the first record; later batches follow on."""
+    transactional: bool = False
+
+
+class EncodedBatch(NamedTuple):
+    """One batch and the rows it holds. `data` may be a view of memory shared with its neighbours."""
+
+    data: Buffer
+    first_row: int
+    record_count: int
+
+
+class Rows(NamedTuple):
+    """Columns in the form the kernels take."""
+
+    timestamps: Any
+    key: ByteColumn
+    value: ByteColumn
+    headers: ByteColumn
+    """Each row's headers as they stand in a record, count included; length 0 for none."""
+
+    def take(self, rows: Any) -> Rows:
+        return Rows(self.timestamps[rows], self.key.take(rows), self.value.take(rows), self.headers.take(rows))
+
+
+def encode_from_arrow(
+    *,
+    value: Any,
+    key: Any = None,
+    timestamp: Any = None,
+    headers: Any = None,
+    rows: Any = None,
+    default_timestamp_ms: int = NO_TIMESTAMP,
+    options: EncodeOptions = EncodeOptions(),  # noqa: B008 - frozen
+) -> list[EncodedBatch]:
+    """Batches of these columns' rows, in order; `rows` picks and orders them without copying the columns.
+
+    `key` and `value` are binary or string columns, `timestamp` is int64 milliseconds or any Arrow timestamp (null means
+    `default_timestamp_ms`), `headers` is list<struct<key, value>>. Raises TypeError for other types and ValueError when
+    columns differ in length or a header key is null.
+    """
+    table = rows_from_arrow(value, key, timestamp, headers, default_timestamp_ms)
+    if rows is not None:
+        table = table.take(np.asarray(rows, dtype=np.int64))
+    return list(encode_rows(table, options))
+
+
+def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_timestamp_ms: int) -> Rows:
+    """The columns side by side, checked for equal length."""
+    values = from_arrow(value)
+    count = len(values)
+    keys = nulls(count) if key is None else from_arrow(key)
+    times = (
+        np.full(count, default_timestamp_ms, np.int64)
+        if timestamp is None
+        else _milliseconds(timestamp, default_timestamp_ms)
+    )
+    encoded_headers = _no_headers(count) if headers is None else _encode_headers(headers)
+    for name, column in (("key", keys), ("timestamp", times), ("headers", encoded_headers)):
+        if len(column) != count:
+            raise ValueError(f"column {name} has {len(column)} rows, value has {count}")
+    return Rows(times, keys, values, encoded_headers)
+
+
+def encode_rows(table: Rows, options: EncodeOptions) -> Iterator[EncodedBatch]:
+    """Lays all records out in one piece of memory, with room for each batch's header, then seals batch by batch."""
+    times, key, value, headers = table
+    count = len(times)
+    if not count:
+        return
+    first_rows = np.empty(count, np.int64)
+    limit = max(options.batch_bytes_max - HEADER_SIZE, 1)
+    batches = plan(key.length, value.length, headers.length, times, limit, options.records_max, first_rows)
+    bounds = [*first_rows[:batches].tolist(), count]
+    starts = np.repeat(first_rows[:batches], np.diff(np.array(bounds, np.int64)))
+    offset_deltas = np.arange(count, dtype=np.int64) - starts
+    timestamp_deltas = times - times[starts]
+    max_times = np.maximum.reduceat(times, first_rows[:batches]).tolist()
+    bodies = np.empty(count, np.int64)
+    total = sizes(offset_deltas, timestamp_deltas, key.length, value.length, headers.length, bodies)
+    if total < 0:
+        raise ValueError("a record is larger than 2 GiB, which no batch can hold")
+    out = np.empty(total + HEADER_SIZE * int(batches), np.uint8)
+    view = memoryview(out)
+    end = 0
+    for low, high, max_time in zip(bounds, bounds[1:], max_times, strict=False):
+        start = end
+        end = write(
+            out, start + HEADER_SIZE, low, high, bodies, offset_deltas, timestamp_deltas,
+            key.data, key.at, key.length, value.data, value.at, value.length, headers.data, headers.at, headers.length,
+        )  # fmt: skip
+        if end < 0:
+            raise ValueError("the columns' offsets point outside their data: validate the Arrow arrays")
+        yield EncodedBatch(_seal(view[start:end], table, low, high, max_time, options), low, high - low)
+
+
+def _seal(room: memoryview, table: Rows, low: int, high: int, max_time: int, options: EncodeOptions) -> Buffer:
+    """Writes the header in front of the records, in place unless they are to be compressed."""
+    sequence = options.base_sequence
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=len(room) - LOG_OVERHEAD,
+        partition_leader_epoch=-1,
+        magic=MAGIC,
+        crc=0,
+        attributes=options.codec | (TRANSACTIONAL_FLAG if options.transactional else 0),
+        last_offset_delta=high - low - 1,
+        base_timestamp=int(table.timestamps[low]),
+        max_timestamp=max(max_time, NO_TIMESTAMP),
+        producer_id=options.producer_id,
+        producer_epoch=options.producer_epoch,
+        base_sequence=sequence if sequence < 0 else (sequence + low) & _SEQUENCE_MASK,
+        record_count=high - low,
+    )
+    if options.codec is not Codec.NONE:
+        return seal(header, compress(options.codec, room[HEADER_SIZE:], options.level))
+    room[:HEADER_SIZE] = header.pack()
+    room[:HEADER_SIZE] = header._replace(crc=crc32c(room[CRC_START:])).pack()
+    return room
+
+
+def _milliseconds(column: Any, default_ms: int) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+    if column.null_count:
+        column = column.cast(pa.int64()).fill_null(default_ms)
+    return column.cast(pa.int64()).to_numpy().astype(np.int64, copy=False)
+
+
+def _no_headers(count: int) -> ByteColumn:
+    return ByteColumn(np.zeros(0, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int32))
+
+
+def _encode_headers(column: Any) -> ByteColumn:
+    """Each row's headers as record bytes."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    count = len(column)
+    if not count or pa.types.is_null(column.type) or column.null_count == count:
+        return _no_headers(count)
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        raise TypeError(f"headers are list<struct<key: string, value: binary>>, not {column.type}")
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    entries = column.flatten()  # leaves out what null lists hide
+    list_offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths, out=list_offsets[1:])
+    keys, values = from_arrow(entries.field(0)), from_arrow(entries.field(1))
+    at, length = np.empty(count, np.int64), np.empty(count, np.int32)
+    total = header_sizes(list_offsets, keys.length, values.length, at, length)
+    if total < 0:
+        raise ValueError("a record header has a null key")
+    out = np.empty(total, np.uint8)
+    if write_headers(list_offsets, keys.data, keys.at, keys.length, values.data, values.at, values.length, at, out) < 0:
+        raise ValueError("the headers' offsets point outside their data: validate the Arrow arrays")
+    return ByteColumn(out, at, length)
