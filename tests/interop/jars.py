@@ -14,8 +14,10 @@ SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>barnabas.interop</groupId><artifactId>jars</artifactId><version>1</version>
-<dependencies>{dependencies}</dependencies></project>
+<repositories><repository><id>gcs-maven-central-mirror</id><url>https://repo.maven.apache.org/maven2</url></repository>
+</repositories><dependencies>{dependencies}</dependencies></project>
 """
+# Spark's parent POM puts a mirror before Maven Central; by its id it is replaced with Central, the one host needed.
 
 
 class MavenMissingError(RuntimeError):
