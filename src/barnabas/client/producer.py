@@ -1,0 +1,462 @@
+"""Shell: the producer. Interceptors, serializers, partitioner, accumulator, sender: in that order a record passes through.
+
+    async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
+        await producer.send("orders", b"hello", key=b"k")              # queued: fire and forget
+        metadata = await producer.send_and_wait("orders", b"hello")    # acknowledged
+        future = await producer.send("orders", b"hello", on_delivery=lambda metadata, error: ...)
+
+`send` waits only for metadata and for `buffer.memory`. What it gives back is a `RecordFuture`; awaiting that waits for the
+broker. Records of one partition keep the order of the calls, through retries and changes of leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+
+from barnabas.client.accumulator import Accumulator, PartitionQueue
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
+from barnabas.client.delivery import RecordFuture
+from barnabas.client.errors import BufferFullError, ClientClosedError
+from barnabas.client.options import ClusterOptions, Settings
+from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitioner
+from barnabas.client.sender import Sender, SenderOptions
+from barnabas.client.serialization import AnySerializer, as_encode
+from barnabas.client.values import Headers, RecordMetadata
+from barnabas.core.buffers import Buffer
+from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.records.compression import Codec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DeliveryCallback = Callable[[RecordMetadata | None, BarnabasError | None], None]
+
+
+class ProducerInterceptor(Protocol):
+    """Sees every record before it is serialized, and every outcome."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord: ...
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: BarnabasError | None) -> None: ...
+
+
+class ProducerRecord:
+    """A record as an interceptor sees it; it may be changed or replaced."""
+
+    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
+
+    def __init__(
+        self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers
+    ) -> None:
+        self.topic = topic
+        self.value = value
+        self.key = key
+        self.partition = partition
+        self.timestamp = timestamp
+        self.headers = headers
+
+
+class _TopicState:
+    """The queues of one topic's partitions, and where its keyless records go."""
+
+    __slots__ = ("count", "queues", "sticky", "version")
+
+    def __init__(self, queues: list[PartitionQueue], sticky: StickyPartitioner, version: int) -> None:
+        self.queues = queues
+        self.count = len(queues)
+        self.sticky = sticky
+        self.version = version
+
+
+class AsyncProducer:
+    """Settings are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping or as keywords."""
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        key_serializer: AnySerializer | None = None,
+        value_serializer: AnySerializer | None = None,
+        partitioner: Partitioner | None = None,
+        interceptors: Iterable[ProducerInterceptor] = (),
+        cluster: Cluster | None = None,
+        clock: Clock | None = None,
+        **settings: object,
+    ) -> None:
+        if cluster is not None:
+            settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
+        resolved: Settings = resolve_config(PRODUCER_CONFIGS, config, settings)
+        options = _sender_options(resolved, config or {}, settings)
+        self._owns_cluster = cluster is None
+        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self._clock = clock or SystemClock()
+        self._encode_key = as_encode(key_serializer, "key")
+        self._encode_value = as_encode(value_serializer, "value")
+        self._partitioner = partitioner
+        self._ignore_keys: bool = resolved["partitioner.ignore.keys"]
+        self._adaptive: bool = resolved["partitioner.adaptive.partitioning.enable"]
+        self._interceptors = list(interceptors)
+        self._max_block_ms: int = resolved["max.block.ms"]
+        self._record_bytes_max: int = resolved["max.request.size"]
+        codec = Codec[resolved["compression.type"].upper()]
+        self._accumulator = Accumulator(
+            batch_size=resolved["batch.size"],
+            buffer_memory=resolved["buffer.memory"],
+            linger_s=resolved["linger.ms"] / 1000.0,
+            delivery_timeout_s=resolved["delivery.timeout.ms"] / 1000.0,
+            codec=codec,
+            level=resolved.get(f"compression.{codec.config_name}.level"),
+        )
+        self._sender = Sender(self.cluster, self._accumulator, options)
+        self._sender.on_progress = self._on_progress
+        self._hasher = KeyHasher()
+        self._topics: dict[str, _TopicState] = {}
+        self._waiting_for_room: list[asyncio.Future[None]] = []
+        self._runner: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._ensure_running()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: DeliveryCallback | None = None,
+    ) -> RecordFuture:
+        """Queue a record. `timestamp` is ms since the epoch, now by default; `headers` are (name, bytes) pairs.
+
+        Raises SerializationError, MESSAGE_TOO_LARGE, BufferFullError when `buffer.memory` stays full for
+        `max.block.ms`, and KafkaError when the topic's metadata cannot be had in that time.
+        """
+        future = self.try_send(topic, value, key, partition, timestamp, headers, on_delivery)
+        if future is not None:
+            return future
+        deadline = self.cluster.deadline(self._max_block_ms)
+        while True:
+            if not self._knows(topic):
+                await self._learn(topic, deadline)
+            else:
+                await self._wait_for_room(deadline)
+            future = self.try_send(topic, value, key, partition, timestamp, headers, on_delivery)
+            if future is not None:
+                return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged. Raises what went wrong."""
+        return await (await self.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers))
+
+    def try_send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: DeliveryCallback | None = None,
+    ) -> RecordFuture | None:
+        """`send` without waiting: None when the topic's metadata or memory is missing. On the event loop only."""
+        if self._closed:
+            raise ClientClosedError("This producer")
+        if self._sender.fatal is not None:
+            raise self._sender.fatal
+        if self._interceptors:
+            topic, value, key, partition, timestamp, headers = self._intercept(
+                ProducerRecord(topic, value, key, partition, timestamp, headers)
+            )
+        state = self._topics.get(topic)
+        if state is None or state.version != self.cluster.metadata.version:
+            state = self._topic_state(topic)
+            if state is None:
+                return None
+        key_bytes = key if key is None or type(key) is bytes else self._encode_key(topic, headers, key)
+        if type(key) is bytes and self._encode_key.__name__ != "plain_bytes":
+            key_bytes = self._encode_key(topic, headers, key)
+        value_bytes = self._encode_value(topic, headers, value)
+        accumulator = self._accumulator
+        size = accumulator.size_upper_bound(key_bytes, value_bytes, headers)
+        if size > self._record_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"A record of {size} bytes for {topic!r} is larger than max.request.size ({self._record_bytes_max}).",
+            )
+        if accumulator.used_bytes + size > accumulator.buffer_memory and accumulator.unfinished:
+            self._sender.wake()
+            return None
+        count = state.count
+        sticky = False
+        if partition is None:
+            if self._partitioner is not None:
+                partition = self._partitioner(topic, key_bytes, value_bytes, count)
+            elif key_bytes is not None and not self._ignore_keys:
+                partition = self._hasher.partition(key_bytes, count)
+            else:
+                sticky = True
+                partition = state.sticky.choose(count)
+        if not 0 <= partition < count:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no partition {partition} of {topic!r}; it has {count} partitions.",
+            )
+        queue = state.queues[partition]
+        was_empty = not queue.queue
+        when = self._clock.now_ms() if timestamp is None else timestamp
+        loop = self._loop or self._ensure_running()
+        future, full = accumulator.append(queue, key_bytes, value_bytes, when, headers, loop.time())
+        if sticky:
+            state.sticky.on_appended(size, count, batch_closed=full)
+        if full or was_empty:
+            self._sender.wake()
+        if on_delivery is not None or self._interceptors:
+            self._watch(future, on_delivery)
+        return future
+
+    async def send_arrow(
+        self,
+        topic: str,
+        table: pa.Table | pa.RecordBatch,
+        *,
+        value: str | None = "value",
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+        deadline: float | None = None,
+    ) -> list[RecordMetadata]:
+        """Write whole columns: `value`, `key`, ... name the columns. Waits for the acknowledgement of all.
+
+        Rows go to the partition of their `partition` column, else of the murmur2 of their key, else to one partition
+        per call. Gives the metadata of the first record of every batch written.
+        """
+        from barnabas.client.columns import encode_columns
+
+        limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
+        while not self._knows(topic):
+            await self._learn(topic, limit)
+        state = self._topic_state(topic)
+        assert state is not None
+        plan = encode_columns(
+            table,
+            value=value,
+            key=key,
+            partition=partition,
+            timestamp=timestamp,
+            headers=headers,
+            partitions=state.count,
+            default_partition=state.sticky.choose(state.count),
+            now_ms=self._clock.now_ms(),
+            batch_bytes=min(self._record_bytes_max, max(self._accumulator.batch_size, COLUMNAR_BATCH_BYTES)),
+            codec=self._accumulator.codec,
+            level=self._accumulator.level,
+        )
+        loop = self._ensure_running()
+        batches = []
+        for index, encoded in plan:
+            while self._accumulator.unfinished and not self._accumulator.has_room(len(encoded)):
+                self._sender.wake()
+                await self._wait_for_room(limit)
+            batches.append(self._accumulator.append_encoded(state.queues[index], encoded, loop.time()))
+            self._sender.wake()
+        return [await RecordFuture(batch, 0, -1, None, None) for batch in batches]
+
+    async def flush(self, timeout_ms: float | None = None) -> None:
+        """Send what is queued without lingering, and wait until all of it is acknowledged or has failed."""
+        self._ensure_running()
+        open_batches = [b for q in self._accumulator.queues.values() for b in (*q.in_flight, *q.queue)]
+        if not open_batches:
+            return
+        left = len(open_batches)
+        done = asyncio.get_running_loop().create_future()
+
+        def count_down() -> None:
+            nonlocal left
+            left -= 1
+            if not left and not done.done():
+                done.set_result(None)
+
+        self._sender.flushing += 1
+        self._sender.wake()
+        try:
+            for batch in open_batches:
+                batch.watch(count_down)
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+                await done
+        finally:
+            self._sender.flushing -= 1
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic."""
+        view = await self.cluster.topic(topic, allow_auto_create=True)
+        return [partition.topic_partition for partition in view.partitions]
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Flush, then close. What is not acknowledged in `timeout_ms` fails."""
+        if self._closed:
+            return
+        try:
+            if self._runner is not None and not self._runner.done():
+                await self.flush(timeout_ms)
+        except TimeoutError:
+            pass  # the caller said how long to wait; the rest fails below
+        finally:
+            self._closed = True
+            self._accumulator.abandon(ClientClosedError("This producer"))
+            self._on_progress()
+            if self._runner is not None:
+                self._sender.stop()
+                await self._runner
+            if self._owns_cluster:
+                await self.cluster.close()
+
+    # -- pieces ----------------------------------------------------------------------------------------------------
+
+    def _ensure_running(self) -> asyncio.AbstractEventLoop:
+        if self._runner is None:
+            self._loop = asyncio.get_running_loop()
+            # the producer is the root of this task: close() stops it and awaits it, and so sees its failure
+            self._runner = self._loop.create_task(self._sender.run(), name="barnabas-producer-sender")
+        assert self._loop is not None
+        return self._loop
+
+    def _knows(self, topic: str) -> bool:
+        view = self.cluster.metadata.topics.get(topic)
+        return view is not None and bool(view.partitions)
+
+    async def _learn(self, topic: str, deadline: float) -> None:
+        await self.cluster.topic(topic, deadline=deadline, allow_auto_create=True)
+
+    def _topic_state(self, topic: str) -> _TopicState | None:
+        metadata = self.cluster.metadata
+        view = metadata.topics.get(topic)
+        if view is None or not view.partitions:
+            return None
+        state = self._topics.get(topic)
+        if state is None or state.count != len(view.partitions):
+            queues = [self._accumulator.queue(p.topic_partition) for p in view.partitions]
+            sticky = state.sticky if state else StickyPartitioner(self._accumulator.batch_size, self.cluster.rng)
+            state = self._topics[topic] = _TopicState(queues, sticky, metadata.version)
+        state.version = metadata.version
+        self._update_load(state)
+        return state
+
+    def _update_load(self, state: _TopicState) -> None:
+        """KIP-794: partitions whose brokers lag have longer queues, and get fewer keyless records."""
+        view = self.cluster.metadata.topics[state.queues[0].partition.topic]
+        brokers = self.cluster.metadata.brokers
+        state.sticky.update_load(
+            {
+                p.partition: len(state.queues[p.partition].queue) if self._adaptive else 0
+                for p in view.partitions
+                if p.leader in brokers
+            }
+        )
+
+    async def _wait_for_room(self, deadline: float) -> None:
+        self._ensure_running()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting_for_room.append(waiter)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await waiter
+        except TimeoutError:
+            raise BufferFullError(
+                f"buffer.memory ({self._accumulator.buffer_memory} bytes) stayed full for max.block.ms"
+                f" ({self._max_block_ms}): records are sent faster than the brokers take them. Slow down, raise"
+                " buffer.memory, or look at the brokers."
+            ) from None
+
+    def _on_progress(self) -> None:
+        if self._adaptive:
+            for state in self._topics.values():
+                if state.sticky.produced_bytes and self._knows(state.queues[0].partition.topic):
+                    self._update_load(state)
+        waiting, self._waiting_for_room = self._waiting_for_room, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _intercept(self, record: ProducerRecord) -> tuple[str, Any, Any, int | None, int | None, Headers]:
+        for interceptor in self._interceptors:
+            record = interceptor.on_send(record)
+        return record.topic, record.value, record.key, record.partition, record.timestamp, record.headers
+
+    def _watch(self, future: RecordFuture, on_delivery: DeliveryCallback | None) -> None:
+        def settled(settled_future: RecordFuture) -> None:
+            error = settled_future.exception()
+            metadata = None if error is not None else settled_future.result()
+            for interceptor in self._interceptors:
+                interceptor.on_acknowledgement(metadata, error)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
+
+        future.add_done_callback(settled)
+
+
+COLUMNAR_BATCH_BYTES = 1_000_000
+"""Columns come in bulk already, so their batches are larger than `batch.size`."""
+
+
+def _sender_options(settings: Settings, config: Mapping[str, object], keywords: Mapping[str, object]) -> SenderOptions:
+    """Settings that depend on one another, with Kafka's rules for them (ProducerConfig.postProcessAndValidate)."""
+
+    def given(name: str) -> bool:
+        return name in config or name.replace(".", "_") in keywords
+
+    acks = -1 if settings["acks"] in ("all", "-1") else int(settings["acks"])
+    idempotent = bool(settings["enable.idempotence"])
+    in_flight: int = settings["max.in.flight.requests.per.connection"]
+    explicit = given("enable.idempotence")
+    if idempotent and (acks != -1 or settings["retries"] == 0 or in_flight > 5):
+        if explicit:
+            raise ConfigError(
+                "enable.idempotence needs acks=all, retries above 0 and max.in.flight.requests.per.connection of at"
+                " most 5. Change those, or set enable.idempotence=false."
+            )
+        idempotent = False
+    needed = settings["linger.ms"] + settings["request.timeout.ms"]
+    if settings["delivery.timeout.ms"] < needed and given("delivery.timeout.ms"):
+        raise ConfigError(
+            f"delivery.timeout.ms ({settings['delivery.timeout.ms']}) must be at least linger.ms + request.timeout.ms"
+            f" ({needed})."
+        )
+    return SenderOptions(
+        acks=acks,
+        idempotent=idempotent,
+        retries=cast("int", settings["retries"]),
+        in_flight_max=in_flight,
+        request_bytes_max=settings["max.request.size"],
+        request_timeout_ms=settings["request.timeout.ms"],
+        transactional_id=settings["transactional.id"],
+        transaction_timeout_ms=settings["transaction.timeout.ms"],
+    )
