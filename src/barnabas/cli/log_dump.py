@@ -19,13 +19,12 @@ _TXN_ENTRY = struct.Struct(">hqqqq")
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show. `decode_value` turns a record's value into text (metadata and offsets logs have their own)."""
+    """What to show. `decode` turns a record of one of the cluster's own topics into text (see `decoders`)."""
 
     records: bool = False
     payload: bool = False
     max_bytes: int = 1 << 62
-    decode_key: Callable[[bytes], str] | None = None
-    decode_value: Callable[[bytes], str] | None = None
+    decode: Callable[[Record], str] | None = None
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
@@ -132,11 +131,11 @@ def record_line(header: BatchHeader, record: Record, options: DumpOptions) -> st
         )
         kind = struct.unpack_from(">h", key, 2)[0]
         return line + f" controlType: {kinds[kind] if 0 <= kind < len(kinds) else kind}"
+    if options.decode:
+        return line + options.decode(record)
     if options.payload:
-        if key is not None:
-            line += f" key: {options.decode_key(key) if options.decode_key else _text(key)}"
-        if value is not None:
-            line += f" payload: {options.decode_value(value) if options.decode_value else _text(value)}"
+        line += "" if key is None else f" key: {_text(key)}"
+        line += "" if value is None else f" payload: {_text(value)}"
     return line
 
 

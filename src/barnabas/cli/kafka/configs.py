@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_list, split_pairs
@@ -127,8 +126,6 @@ async def alter(admin: AsyncAdmin, kind: str, name: str, options: argparse.Names
 
     added: dict[str, object] = {}
     if options.add_config_file:
-        if not Path(options.add_config_file).exists():
-            parser.error(f"{options.add_config_file}: no such file")
         added.update(read_properties(options.add_config_file))
     if options.add_config:
         added.update(split_pairs(split_list(options.add_config), parser))

@@ -28,7 +28,7 @@ def main() -> None:
         emit(f"Received log directory information from brokers {','.join(str(b) for b in sorted(found))}")
         described = []
         for broker in sorted(found):
-            dirs = []
+            dirs: list[dict[str, object]] = []
             for path, log_dir in found[broker].items():
                 if isinstance(log_dir, KafkaError):
                     dirs.append({"partitions": [], "error": str(log_dir), "logDir": path})

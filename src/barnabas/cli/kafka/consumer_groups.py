@@ -1,0 +1,221 @@
+"""Shell: `kafka-consumer-groups`: --list, --describe, --delete, --reset-offsets, --delete-offsets."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from barnabas.cli.group_offsets import ResetTarget, describe_lag, plan_reset, select_partitions
+from barnabas.cli.kafka.arguments import Parser, client_settings, emit
+from barnabas.cli.output import EXIT_FAILED
+from barnabas.cli.session import run_admin
+from barnabas.core.errors import KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+    from barnabas.client.values import GroupDescription
+
+
+def build_parser() -> Parser:
+    parser = Parser("kafka-consumer-groups", "List, describe, delete or reset consumer groups.")
+    actions = parser.add_mutually_exclusive_group(required=True)
+    for action in ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex"):
+        actions.add_argument(f"--{action}", action="store_true" if action != "validate-regex" else "store")
+    parser.add_argument("--group", action="append", default=[])
+    parser.add_argument("--all-groups", action="store_true")
+    parser.add_argument("--topic", action="append", default=[], help="TOPIC or TOPIC:0,1")
+    parser.add_argument("--all-topics", action="store_true")
+    parser.add_argument("--timeout", type=int, default=30_000)
+    parser.add_argument("--state", nargs="?", const="", help="with --list: show or filter by state; with --describe")
+    parser.add_argument("--type", nargs="?", const="")
+    parser.add_argument("--members", action="store_true")
+    parser.add_argument("--offsets", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--execute", action="store_true")
+    parser.add_argument("--export", action="store_true")
+    targets = parser.add_mutually_exclusive_group()
+    targets.add_argument("--to-earliest", action="store_true")
+    targets.add_argument("--to-latest", action="store_true")
+    targets.add_argument("--to-current", action="store_true")
+    targets.add_argument("--to-offset", type=int)
+    targets.add_argument("--to-datetime")
+    targets.add_argument("--by-duration")
+    targets.add_argument("--shift-by", type=int)
+    targets.add_argument("--from-file")
+    return parser
+
+
+def main() -> None:
+    parser = build_parser()
+    options = parser.parse_args()
+    if not options.list and not options.group and not options.all_groups:
+        parser.error("--group or --all-groups is required")
+
+    async def command(admin: AsyncAdmin) -> None:
+        if options.list:
+            await list_groups(admin, options)
+            return
+        groups = options.group or [g.group_id for g in await admin.list_groups()]
+        if options.describe:
+            await describe(admin, groups, options)
+        elif options.delete:
+            await delete(admin, groups)
+        elif options.delete_offsets:
+            await delete_offsets(admin, groups[0], options.topic)
+        else:
+            await reset(admin, groups, options, _target(options, parser))
+
+    run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+async def list_groups(admin: AsyncAdmin, options: argparse.Namespace) -> None:
+    states = options.state.split(",") if options.state else ()
+    types = options.type.split(",") if options.type else ()
+    rows = []
+    for group in await admin.list_groups(states=states, types=types):
+        row = [group.group_id]
+        row += [group.type.capitalize()] if options.type is not None else []
+        row += [group.state.value] if options.state is not None else []
+        rows.append(row)
+    if options.state is None and options.type is None:
+        for row in rows:
+            emit(row[0])
+        return
+    heading = ["GROUP"] + (["TYPE"] if options.type is not None else [])
+    _columns([heading + (["STATE"] if options.state is not None else []), *rows])
+
+
+async def describe(admin: AsyncAdmin, groups: list[str], options: argparse.Namespace) -> None:
+    described = await admin.describe_groups(groups)
+    for name in groups:
+        group = described[name]
+        if isinstance(group, KafkaError):
+            raise KafkaError(group.code, f"Consumer group '{name}': {group}")
+        emit("")
+        if options.state is not None:
+            coordinator = await _address(admin, group.coordinator)
+            row = [
+                name,
+                f"{coordinator} ({group.coordinator})",
+                group.assignor,
+                group.state.value,
+                str(len(group.members)),
+            ]
+            _columns([["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"], row])
+        elif options.members:
+            _members(group, verbose=options.verbose)
+        else:
+            if not group.members:
+                emit(f"Consumer group '{name}' has no active members.\n")
+            await _offsets(admin, group)
+
+
+async def _address(admin: AsyncAdmin, broker_id: int) -> str:
+    for broker in (await admin.describe_cluster()).brokers:
+        if broker.broker_id == broker_id:
+            return f"{broker.host}:{broker.port}"
+    return "-"
+
+
+def _members(group: GroupDescription, *, verbose: bool) -> None:
+    rows = [["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"] + (["ASSIGNMENT"] if verbose else [])]
+    for m in group.members:
+        row = [group.group_id, m.member_id, _host(m.client_host), m.client_id, str(len(m.assignment))]
+        rows.append(row + ([_grouped(m.assignment)] if verbose else []))
+    _columns(rows)
+
+
+def _grouped(partitions: Any) -> str:
+    topics: dict[str, list[int]] = {}
+    for p in sorted(partitions):
+        topics.setdefault(p.topic, []).append(p.partition)
+    return ", ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in topics.items()) or "-"
+
+
+async def _offsets(admin: AsyncAdmin, group: GroupDescription) -> None:
+    columns = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    rows = [[*columns, "CONSUMER-ID", "HOST", "CLIENT-ID"]]
+    for o in await describe_lag(admin, group):
+        cells = [group.group_id, o["topic"], o["partition"], o["committed"], o["end"], o["lag"], o["member"]]
+        cells += [_host(o["host"]), o["client"]]
+        rows.append(["-" if cell is None else str(cell) for cell in cells])
+    _columns(rows)
+
+
+def _host(host: str | None) -> str:
+    """Java shows an address with a slash before it, and scripts look for that."""
+    return "-" if host is None else host if host.startswith("/") else f"/{host}"
+
+
+async def delete(admin: AsyncAdmin, groups: list[str]) -> None:
+    errors = {g: e for g, e in (await admin.delete_groups(groups)).items() if e is not None}
+    done = [g for g in groups if g not in errors]
+    if done:
+        listed = ", ".join(f"'{g}'" for g in done)
+        emit(f"Deletion of requested consumer groups ({listed}) was successful.")
+    for group, error in errors.items():
+        emit(f"Error: Deletion of some consumer groups failed:\n* Group '{group}' could not be deleted due to: {error}")
+    if errors:
+        raise SystemExit(EXIT_FAILED)
+
+
+async def delete_offsets(admin: AsyncAdmin, group: str, topics: list[str]) -> None:
+    partitions = await select_partitions(admin, group, topics)
+    rows = [["TOPIC", "PARTITION", "STATUS"]]
+    answers = await admin.delete_group_offsets(group, partitions)
+    rows += [[p.topic, str(p.partition), "Successful" if e is None else f"Error: {e}"] for p, e in answers.items()]
+    _columns(rows)
+    if any(answers.values()):
+        raise SystemExit(EXIT_FAILED)
+
+
+def _target(options: argparse.Namespace, parser: Parser) -> ResetTarget:
+    named = {"to_earliest": "earliest", "to_latest": "latest", "to_current": "current"}
+    try:
+        for flag, kind in named.items():
+            if getattr(options, flag):
+                return ResetTarget(kind)
+        if options.to_offset is not None:
+            return ResetTarget("offset", options.to_offset)
+        if options.shift_by is not None:
+            return ResetTarget("shift", options.shift_by)
+        if options.to_datetime or options.by_duration:
+            return ResetTarget.parse(options.to_datetime or options.by_duration)
+        if options.from_file:
+            return ResetTarget.from_file(options.from_file)
+    except ValueError as error:
+        parser.error(str(error))
+    if not options.export:
+        parser.error(
+            "--reset-offsets needs one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, "
+            "--by-duration, --shift-by, --from-file"
+        )
+    return ResetTarget("current")
+
+
+async def reset(admin: AsyncAdmin, groups: list[str], options: argparse.Namespace, target: ResetTarget) -> None:
+    if not options.topic and not options.all_topics and target.kind != "file":
+        raise ValueError("--reset-offsets needs --topic, --all-topics or --from-file")
+    rows = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
+    for group in groups:
+        plan = await plan_reset(admin, group, options.topic, target)
+        if options.export:
+            for row in plan:
+                emit(f"{row.partition.topic},{row.partition.partition},{row.new}")
+            continue
+        if options.execute:
+            answers = await admin.alter_group_offsets(group, {row.partition: row.new for row in plan})
+            for partition, error in answers.items():
+                if error is not None:
+                    raise KafkaError(error.code, f"{partition}: {error}")
+        rows += [[group, r.partition.topic, str(r.partition.partition), str(r.new)] for r in plan]
+    if not options.export:
+        _columns(rows)
+
+
+def _columns(rows: list[list[str]]) -> None:
+    """Left-aligned columns, each as wide as its widest cell."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        emit(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
