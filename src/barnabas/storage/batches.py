@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, read_header
-from barnabas.storage.fs import File
 
 _CHUNK: Final = 8192
 
 
-def walk_headers(file: File, position: int, end: int, chunk: int = _CHUNK) -> Iterator[tuple[int, BatchHeader]]:
+class ReadableFile(Protocol):
+    """The reading half of `fs.File`."""
+
+    def read_at(self, position: int, length: int) -> bytes: ...
+
+
+def walk_headers(file: ReadableFile, position: int, end: int, chunk: int = _CHUNK) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch that begins at or after `position` and ends at or before `end`.
 
     Small batches share one read; over big ones it hops. CRCs are not checked. Raises CorruptBatchError.

@@ -35,7 +35,9 @@ def decode_lines(data: bytes, what: str) -> list[str]:
         version, count, *lines = data.decode().split("\n")
         expected = int(count)
     except (UnicodeDecodeError, ValueError):
-        raise CorruptFileError(f"{what} is not a checkpoint file: expected a version, a count and that many lines") from None
+        raise CorruptFileError(
+            f"{what} is not a checkpoint file: expected a version, a count and that many lines"
+        ) from None
     if version.strip() != str(_VERSION):
         raise CorruptFileError(f"{what} has version {version!r}; only version {_VERSION} is known")
     if lines and not lines[-1]:
@@ -68,6 +70,6 @@ def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
         return {}
 
 
-def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Atomically and durably."""
-    replace_file(fs, path, encode_offsets(offsets))
+def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int], *, durable: bool = True) -> None:
+    """Atomically; `durable=False` leaves the sync to the operating system (an older file is as good after a crash)."""
+    replace_file(fs, path, encode_offsets(offsets), durable=durable)

@@ -1,50 +1,82 @@
-"""Machine: one partition's log: segments, indexes, epochs, producer state. It is given its disk and the time.
+"""Machine: one partition's log: its segments, leader epochs and producers, and the offsets that bound it.
 
-(Being built; the signatures are the contract.)
+    log_start_offset <= recovery_point <= log_end_offset       (the recovery point may also lie below the start)
+    ^ oldest record     ^ durable below     ^ next to be written
+
+It is given its disk and the time, and is used from one thread, the event loop. Appends are one `writev` into the page
+cache, done when they return: that fixes their order. Whatever may wait for the device is a job: `plan_read`, `flush_job`.
+The high watermark belongs to replication, which passes it in where it matters.
+
+This file appends, rolls and answers questions; `reading.py` reads, `flushing.py` syncs and closes, `reshaping.py`
+truncates, deletes and replaces, `retention.py` decides what is too old, `recovery.py` opens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.hashing import murmur2
 from barnabas.core.ids import TopicPartition
-from barnabas.records.validate import Origin
+from barnabas.records.errors import RecordRefusedError
+from barnabas.records.validate import Origin, Validated, ValidationRules, validate_and_assign, validate_replicated
+from barnabas.storage import flushing, names, reading, reshaping, retention
 from barnabas.storage.config import LogConfig
-from barnabas.storage.fs import FileSystem
-from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset, ReadResult, RecoveryReport, TimestampOffset
-
-
-class FlushJob:
-    """An fsync that is due. `run()` belongs in an executor; `finish()` back on the loop, after it returned.
-
-    If `run` raised, call `failed(error)` instead: the log marks itself failed and reports its directory.
-    """
-
-    up_to: int
-
-    def run(self) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def failed(self, error: BaseException) -> None: ...
+from barnabas.storage.epochs import EpochEntry
+from barnabas.storage.errors import DiskFullError, LogFailedError, StorageError
+from barnabas.storage.flushing import FlushJob
+from barnabas.storage.fs import FileSystem, replace_file
+from barnabas.storage.markers import markers_of
+from barnabas.storage.producer_state import ProducerAppend
+from barnabas.storage.recovery import LoadRequest, load
+from barnabas.storage.segment import Segment
+from barnabas.storage.segments import WarmSegments
+from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset, TimestampOffset
 
 
 class Log:
-    """Synchronous; used from one thread (the event loop). Only `ReadPlan.run` and `FlushJob.run` may go to an executor."""
+    """Open one with `Log.open`; a `LogDir` does that for a whole data directory."""
 
-    topic_partition: TopicPartition
-    topic_id: UUID | None
-    path: str
-    config: LogConfig
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    """Everything below is on the platter."""
-    size_bytes: int
-    recovery: RecoveryReport
-    failed: bool
+    def __init__(
+        self,
+        request: LoadRequest,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        on_failure: Callable[[StorageError], None] | None,
+        warm: WarmSegments | None,
+    ) -> None:
+        loaded = load(request)
+        self.fs: FileSystem = request.fs
+        self.path = request.path
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = request.config
+        self.segments = loaded.segments
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.snapshots = loaded.snapshots
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        """Everything below is durable."""
+        self.recovery = loaded.report
+        self.failure: StorageError | None = None
+        """Why this log serves nothing any more, or None."""
+        self.warm = warm or WarmSegments()
+        self.pending_deletes: list[tuple[int, list[str]]] = []
+        """(time in ms, paths): files already renamed to `.deleted` that may go at that time."""
+        self.last_flush_ms = request.now_ms
+        self._on_failure = on_failure
+        self.flushing: FlushJob | None = None
+        self.seen_ms = request.now_ms
+        """The latest time this log was told."""
+        self.named = False
+        """Whether the entry of this directory in its parent is known to be durable."""
+        self._rules: dict[Origin, ValidationRules] = {}
+        self.save_epochs()
 
     @classmethod
     def open(
@@ -60,48 +92,327 @@ class Log:
         log_start_offset: int = 0,
         topic_id: UUID | None = None,
         producer_expiration_ms: int = 86_400_000,
-        on_failure: Callable[[BaseException], None] | None = None,
-    ) -> Log: ...
+        on_failure: Callable[[StorageError], None] | None = None,
+        warm: WarmSegments | None = None,
+    ) -> Log:
+        """Open the directory `path`, which must exist, and repair it unless `clean_shutdown` vouches for it.
+
+        Raises StorageError only if the disk fails; what was repaired is in `recovery`.
+        """
+        request = LoadRequest(
+            fs,
+            path,
+            config,
+            str(topic_partition),
+            now_ms,
+            clean=clean_shutdown,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            producer_expiration_ms=producer_expiration_ms,
+        )
+        return cls(request, topic_partition, topic_id, on_failure, warm)
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    # --- failure
+
+    @property
+    def failed(self) -> bool:
+        return self.failure is not None
+
+    def check_usable(self) -> None:
+        if self.failure is not None:
+            raise LogFailedError(f"the log of {self.topic_partition} is offline since: {self.failure}")
+
+    def fail(self, error: StorageError) -> None:
+        """Serve nothing any more, and report it (once)."""
+        if self.failure is None:
+            self.failure = error
+            if self._on_failure is not None:
+                self._on_failure(error)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """A full disk refuses the operation; any other failure of the disk ends the log."""
+        self.check_usable()
+        try:
+            yield
+        except DiskFullError:
+            raise
+        except StorageError as e:
+            self.fail(e)
+            raise
+
+    # --- appending
 
     def append_as_leader(
         self, buf: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
-    ) -> AppendInfo: ...
-    def append_as_follower(self, buf: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None: ...
+    ) -> AppendInfo:
+        """Validate batches, give them the next offsets and the epoch, write them.
 
-    def read(
-        self, offset: int, max_bytes: int, *, upper_offset: int | None = None, min_one_batch: bool = True
-    ) -> ReadResult: ...
-    def plan_read(
-        self, offset: int, max_bytes: int, *, upper_offset: int | None = None, min_one_batch: bool = True
-    ) -> Callable[[], ReadResult]: ...
+        Raises RecordRefusedError and CorruptBatchError (the batch is at fault), KafkaError
+        (OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED),
+        StorageError. After any of them the log is as it was.
+        """
+        self.check_usable()
+        rules = self._rules.get(origin)
+        if rules is None:
+            rules = self._rules[origin] = self.config.validation_rules(self.topic_partition.topic, origin)
+        checked = validate_and_assign(
+            buf, rules, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
+        )
+        batches = checked.batches
+        if checked.size > self.config.segment_size:
+            raise RecordRefusedError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{checked.size} bytes do not fit a segment of {self.topic_partition} ({self.config.segment_size} bytes)",
+            )
+        prepared = None
+        if any(b.producer_id >= 0 for b in batches):
+            if origin is Origin.CLIENT:
+                known = self.producers.duplicate_of(batches[0])
+                if known is not None:
+                    start = self.log_start_offset
+                    return AppendInfo(known.first_offset, known.last_offset, known.timestamp, start, duplicate=True)
+            prepared = self.producers.prepare(batches, markers_of(buf, batches), origin)
+        rolled = self._write(checked, prepared, now_ms)
+        return AppendInfo(
+            checked.first_offset,
+            checked.last_offset,
+            checked.log_append_time_ms,
+            self.log_start_offset,
+            checked.size,
+            last_leader_epoch=leader_epoch,
+            rolled=rolled,
+        )
 
-    def last_stable_offset(self, high_watermark: int) -> int: ...
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]: ...
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None: ...
-    def offset_of_max_timestamp(self) -> TimestampOffset | None: ...
+    def append_as_follower(self, buf: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
+        """Write batches as a leader sent them, offsets and epochs included; a partial last one is left out.
+
+        None if there is no whole batch. With `leader_epoch`, batches of a later epoch are left out too: the
+        response of an older fetch must not bring them in (KAFKA-18723). Raises CorruptBatchError, StorageError,
+        and KafkaError(OFFSET_OUT_OF_RANGE) for batches that overlap the log.
+        """
+        self.check_usable()
+        checked = validate_replicated(buf, expected_offset=self.log_end_offset)
+        if leader_epoch is not None:
+            later = next((i for i, b in enumerate(checked.batches) if b.partition_leader_epoch > leader_epoch), None)
+            if later is not None:
+                kept = sum(b.size for b in checked.batches[:later])
+                checked = validate_replicated(memoryview(buf)[:kept], expected_offset=self.log_end_offset)
+        batches = checked.batches
+        if not batches:
+            return None
+        prepared = None
+        if any(b.producer_id >= 0 for b in batches):
+            prepared = self.producers.prepare(batches, markers_of(buf, batches), None)
+        rolled = self._write(checked, prepared, now_ms)
+        return AppendInfo(
+            batches[0].base_offset,
+            checked.last_offset,
+            -1,
+            self.log_start_offset,
+            checked.size,
+            last_leader_epoch=batches[-1].partition_leader_epoch,
+            rolled=rolled,
+        )
+
+    def _write(self, checked: Validated, prepared: ProducerAppend | None, now_ms: int) -> bool:
+        """All or nothing. Whether a new segment was begun."""
+        batches = checked.batches
+        active = self.segments.active
+        rolled = False
+        try:
+            if not active.ready:
+                active.prepare_append()
+            if self._must_roll(active, checked, now_ms):
+                active = self._roll(batches[0].base_offset, now_ms)
+                rolled = True
+            active.append(checked.parts, batches, checked.size)
+        except DiskFullError:
+            raise
+        except StorageError as e:
+            self.fail(e)
+            raise
+        self.log_end_offset = end = checked.last_offset + 1
+        for txn in self.producers.commit(prepared, end):
+            active.txn_index.append(txn)
+        latest = self.epochs.latest
+        if latest is None or latest.epoch != batches[-1].partition_leader_epoch:
+            for header in batches:
+                if header.partition_leader_epoch >= 0:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self.save_epochs()
+        return rolled
+
+    def _must_roll(self, active: Segment, checked: Validated, now_ms: int) -> bool:
+        config = self.config
+        size = active.size
+        if size > config.segment_size - checked.size or not active.takes_offset(checked.last_offset):
+            return True
+        if size:
+            first = active.first_timestamp
+            waited = checked.max_timestamp - first if first is not None and first >= 0 else now_ms - active.created_ms
+            if waited > config.segment_ms - active.jitter_ms:
+                return True
+        return active.indexes_full(config.segment_index_bytes)
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty. The old one is then due to be flushed."""
+        with self.guarded():
+            active = self.segments.active
+            if active.size > 0:
+                if not active.ready:
+                    active.prepare_append()
+                self._roll(self.log_end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        base_offset = max(base_offset, self.log_end_offset)
+        active = self.segments.active
+        active.seal()
+        self.producers.end_offset = base_offset
+        self.snapshots.take(self.producers)
+        segment = self.new_segment(base_offset, now_ms)
+        self.segments.add(segment)
+        return segment
+
+    def new_segment(self, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
+        """An empty segment of this log's settings, not yet part of it."""
+        jitter_max = self.config.segment_jitter_ms
+        # Spread over partitions without asking for chance, so that a replayed simulation rolls at the same moments.
+        spread = murmur2(f"{self.topic_partition}@{base_offset}".encode()) % jitter_max if jitter_max > 0 else 0
+        return Segment.create(
+            self.fs,
+            self.path,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            created_ms=now_ms,
+            jitter_ms=min(spread, self.config.segment_ms),
+            suffix=suffix,
+        )
+
+    # --- questions
 
     @property
-    def latest_epoch(self) -> int | None: ...
-    def epoch_end_offset(self, epoch: int) -> EpochEndOffset: ...
-    def epoch_for_offset(self, offset: int) -> int | None: ...
-    def assign_epoch(self, epoch: int, start_offset: int) -> None: ...
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
 
-    def truncate_to(self, offset: int) -> bool: ...
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None: ...
-    def advance_log_start(self, offset: int) -> bool: ...
-    def delete_records(self, before_offset: int, high_watermark: int, *, now_ms: int) -> int: ...
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where read_committed readers may read."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(unstable, high_watermark)
 
-    def roll(self, now_ms: int) -> None: ...
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int: ...
-    def delete_pending_files(self, now_ms: int) -> int: ...
-    def expire_producers(self, now_ms: int) -> int: ...
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in [start, end)."""
+        with self.guarded():
+            found: list[AbortedTxn] = []
+            for segment in self.segments.starting_from(start_offset):
+                some, complete = segment.txn_index.collect(start_offset, end_offset)
+                found += some
+                if complete:
+                    break
+            return found
 
-    def unflushed_messages(self) -> int: ...
-    def flush_due(self, now_ms: int) -> bool: ...
-    def flush_job(self) -> FlushJob | None: ...
-    def flush(self, now_ms: int) -> None: ...
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is not older than `timestamp`, or None."""
+        with self.guarded():
+            for segment in list(self.segments):
+                if segment.max_timestamp >= timestamp:
+                    found = segment.offset_for_timestamp(timestamp, self.log_start_offset)
+                    if found is not None:
+                        return found
+            return None
 
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool: ...
-    def update_config(self, config: LogConfig) -> None: ...
-    def replace_segments(self, new: Sequence[object], old: Sequence[object], *, now_ms: int) -> None: ...
-    def close(self, *, clean: bool = True) -> None: ...
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp, or None for an empty log (KIP-734)."""
+        with self.guarded():
+            largest = max(self.segments, key=lambda s: (s.max_timestamp, -s.base_offset))
+            return largest.offset_of_max_timestamp()
+
+    @property
+    def latest_epoch(self) -> int | None:
+        latest = self.epochs.latest
+        return None if latest is None else latest.epoch
+
+    def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
+        """For OffsetForLeaderEpoch and fetch divergence (KIP-320)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        return self.epochs.epoch_for_offset(offset)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader's epoch begins at `start_offset`."""
+        if self.epochs.assign(epoch, start_offset):
+            self.save_epochs()
+
+    @property
+    def epoch_entries(self) -> tuple[EpochEntry, ...]:
+        return self.epochs.entries
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        return self.producers.has_ongoing_transaction(producer_id, producer_epoch)
+
+    def save_epochs(self) -> None:
+        """Write the epoch file without a sync; a flush makes it durable, and recovery can do without it."""
+        if self.epochs.changed:
+            try:
+                path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
+                replace_file(self.fs, path, self.epochs.encode(), durable=False)
+                self.epochs.changed = False
+            except DiskFullError:
+                pass  # stays changed; the next flush tries again
+            except StorageError as e:
+                self.fail(e)
+
+    # --- flushing
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether a flush job is worth asking for."""
+        self.seen_ms = now_ms
+        return (
+            self.failure is None
+            and self.flushing is None
+            and (self.recovery_point < self.segments.active.base_offset or self.fsync_due(now_ms))
+        )
+
+    def fsync_due(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms demand that the active segment be synced."""
+        unflushed = self.log_end_offset - self.recovery_point
+        return unflushed >= self.config.flush_messages or (
+            unflushed > 0 and now_ms - self.last_flush_ms >= self.config.flush_ms
+        )
+
+    # --- the rest of what a log does: each in the module that explains it
+
+    read = reading.read
+    plan_read = reading.plan_read
+    flush_job = flushing.flush_job
+    flush = flushing.flush
+    on_flushed = flushing.on_flushed
+    lower_recovery_point = flushing.lower_recovery_point
+    close = flushing.close
+    truncate_to = reshaping.truncate_to
+    truncate_fully_and_start_at = reshaping.truncate_fully_and_start_at
+    advance_log_start = reshaping.advance_log_start
+    delete_records = reshaping.delete_records
+    drop_segment = reshaping.drop_segment
+    replace_segments = reshaping.replace_segments
+    delete_pending_files = reshaping.delete_pending_files
+    delete_old_segments = retention.delete_old_segments
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers idle for producer.id.expiration.ms; how many."""
+        return self.producers.expire(now_ms)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Obey new settings from the next operation on."""
+        self.config = config
+        self._rules = {}
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes

@@ -95,13 +95,12 @@ class SnapshotFiles:
         self.offsets.append(offset)
         return path
 
-    def load_newest(self, state: ProducerState, log_start_offset: int, now_ms: int) -> bool:
-        """Reset `state` to the newest readable snapshot; to nothing at the log's start if there is none.
+    def load_newest(self, state: ProducerState, log_start_offset: int, up_to: int, now_ms: int) -> bool:
+        """Reset `state` to the newest readable snapshot not above `up_to`; to nothing at the log's start without one.
 
         A corrupt snapshot (a crash can tear it) is deleted and the one before it tried. False: there was none.
         """
-        while self.offsets:
-            offset = self.offsets[-1]
+        for offset in reversed([o for o in self.offsets if log_start_offset < o <= up_to]):
             try:
                 entries = decode_snapshot(read_file(self._fs, self.path(offset)), self.path(offset))
             except (CorruptSnapshotError, FileMissingError):

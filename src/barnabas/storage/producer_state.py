@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE
 from barnabas.records.batch import BatchHeader
+from barnabas.records.control import EndTxn
 from barnabas.records.validate import Origin
 from barnabas.storage.values import AbortedTxn
 
 BATCHES_KEPT: Final = 5
 _INT32_MAX: Final = (1 << 31) - 1
-_TRUSTED: Final = (Origin.REPLICATION, Origin.RAFT_LEADER)
 
 
 class KnownBatch(NamedTuple):
@@ -39,13 +39,6 @@ class KnownBatch(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
-
-
-class TxnMarker(NamedTuple):
-    """What an end-of-transaction marker (a control batch) says."""
-
-    commit: bool
-    coordinator_epoch: int
 
 
 class CompletedTxn(NamedTuple):
@@ -153,10 +146,11 @@ class ProducerState:
         return entry.duplicate(header.producer_epoch, header.base_sequence, header.last_sequence)
 
     def prepare(
-        self, batches: Sequence[BatchHeader], markers: dict[int, TxnMarker], origin: Origin
+        self, batches: Sequence[BatchHeader], markers: dict[int, EndTxn], origin: Origin | None
     ) -> ProducerAppend | None:
         """Check batches, offsets assigned, against the state. `markers`: those of control batches, by base offset.
 
+        `origin` None stands for a leader or an earlier life, which have checked already: nothing is refused.
         None if no batch has a producer id. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
         """
@@ -180,13 +174,13 @@ class ProducerState:
         return append
 
     def _prepare_data(
-        self, entry: ProducerEntry, header: BatchHeader, origin: Origin, append: ProducerAppend
+        self, entry: ProducerEntry, header: BatchHeader, origin: Origin | None, append: ProducerAppend
     ) -> None:
         self._check_epoch(entry, header, origin)
         if origin is Origin.CLIENT:
             self._check_sequence(entry, header)
         transactional = header.is_transactional
-        if entry.txn_first_offset >= 0 and not transactional and origin not in _TRUSTED:
+        if entry.txn_first_offset >= 0 and not transactional and origin is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {entry.producer_id} wrote outside its open transaction (since offset "
@@ -200,10 +194,15 @@ class ProducerState:
             append.started.append((header.base_offset, entry.producer_id))
 
     def _prepare_marker(
-        self, entry: ProducerEntry, header: BatchHeader, marker: TxnMarker, origin: Origin, append: ProducerAppend
+        self,
+        entry: ProducerEntry,
+        header: BatchHeader,
+        marker: EndTxn,
+        origin: Origin | None,
+        append: ProducerAppend,
     ) -> None:
         self._check_epoch(entry, header, origin)
-        if entry.coordinator_epoch > marker.coordinator_epoch and origin not in _TRUSTED:
+        if entry.coordinator_epoch > marker.coordinator_epoch and origin is not None:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"a marker for producer {entry.producer_id} on {self.partition} carries coordinator epoch "
@@ -218,8 +217,8 @@ class ProducerState:
         entry.txn_first_offset = -1
         entry.last_timestamp = header.max_timestamp
 
-    def _check_epoch(self, entry: ProducerEntry, header: BatchHeader, origin: Origin) -> None:
-        if header.producer_epoch < entry.epoch and origin not in _TRUSTED:
+    def _check_epoch(self, entry: ProducerEntry, header: BatchHeader, origin: Origin | None) -> None:
+        if header.producer_epoch < entry.epoch and origin is not None:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {entry.producer_id} has epoch {header.producer_epoch} at offset {header.base_offset} of "

@@ -19,7 +19,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.records.batch import BatchHeader, check_crc, iter_records
 from barnabas.records.errors import CorruptBatchError
 from barnabas.storage import names
-from barnabas.storage.batches import walk_headers
+from barnabas.storage.batches import ReadableFile, walk_headers
 from barnabas.storage.errors import CorruptIndexError, DiskIoError, FileMissingError, StorageError
 from barnabas.storage.fs import Access, File, FileSystem, read_file
 from barnabas.storage.indexes import OffsetIndex, SparseIndex, TimeIndex
@@ -162,8 +162,14 @@ class Segment:
         return file
 
     @property
-    def warm(self) -> bool:
-        return self._file is not None
+    def ready(self) -> bool:
+        """Whether it can be appended to without further preparation."""
+        return self._writable and self._offset_index is not None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the offset index is in memory."""
+        return self._offset_index is not None
 
     def cool(self) -> None:
         """Let go of the descriptor, and of indexes that are on disk; both come back when needed."""
@@ -285,11 +291,8 @@ class Segment:
         file could not be restored.
         """
         file = self._file
-        if file is None or not self._offset_index:
-            self._prepare_append()
-            file = self.file(Access.WRITE)
-        position = self.size
-        assert self._size == position >= 0
+        assert file is not None and self._writable, "prepare_append first"
+        position = self._size
         try:
             file.write_at(position, parts)
         except StorageError:
@@ -307,8 +310,8 @@ class Segment:
         except StorageError as e:
             raise DiskIoError(f"cannot remove a half-written batch from {file.path}: {e}") from e
 
-    def _prepare_append(self) -> None:
-        """Have writable file and indexes at hand before the first append to a segment met on disk."""
+    def prepare_append(self) -> None:
+        """Have a writable file and the indexes at hand: needed once, for a segment met on disk."""
         self.file(Access.WRITE)
         try:
             _ = self.offset_index, self.time_index, self.max_timestamp
@@ -345,11 +348,12 @@ class Segment:
         """Whether the distance to the base fits an index entry."""
         return 0 <= offset - self.base_offset <= _INT32_MAX
 
-    def seal(self) -> None:
-        """No more appends: the largest timestamp becomes the last time index entry, as readers of closed segments expect."""
+    def seal(self) -> list[str]:
+        """No more appends: the largest timestamp becomes the last time index entry. The index files written."""
         if self._time_index is not None and self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-        self.write_indexes()
+        self._tail_offsets, self._tail_positions, self._tail_floor = [], [], None
+        return self.write_indexes()
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that holds `offset` and all after it; the bytes dropped."""
@@ -398,8 +402,11 @@ class Segment:
                 break
         return self._first_timestamp
 
-    def find(self, offset: int) -> Found | None:
-        """The first batch whose last offset is not below `offset`, or None if the segment ends before."""
+    def find(self, offset: int, file: ReadableFile | None = None) -> Found | None:
+        """The first batch whose last offset is not below `offset`, or None if the segment ends before.
+
+        For a sealed segment safe in any thread, given its open `file`.
+        """
         floor = self._tail_floor
         if floor is not None and offset >= floor:
             offsets, positions = self._tail_offsets, self._tail_positions
@@ -409,7 +416,7 @@ class Segment:
             position = positions[slot]
             end = positions[slot + 1] if slot + 1 < len(positions) else self._size
             return Found(position, end - position)
-        for position, header in walk_headers(self.file(), self.lookup(offset), self.size):
+        for position, header in walk_headers(file or self.file(), self.lookup(offset), self.size):
             if header.last_offset >= offset:
                 return Found(position, header.size)
         return None
@@ -422,11 +429,12 @@ class Segment:
             return 0  # slower and still right; opening the log rebuilds the index
 
     def next_offset(self) -> int:
-        """The offset after the last batch (read from disk)."""
-        following = self.base_offset
-        start = self.offset_index.last_position
-        for _, header in walk_headers(self.file(), start, self.size):
-            following = header.next_offset
+        """The offset after the last batch, read from disk. Raises CorruptBatchError if bytes follow that batch."""
+        following, end = self.base_offset, self.offset_index.last_position
+        for position, header in walk_headers(self.file(), end, self.size):
+            following, end = header.next_offset, position + header.size
+        if end != self.size:
+            raise CorruptBatchError(f"{self.file_path(names.LOG)} ends inside a batch, at byte {end} of {self.size}")
         return following
 
     def offset_for_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:

@@ -1,0 +1,30 @@
+"""Codec: the end-of-transaction markers in control batches, as far as the log must understand them (KIP-98)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.core.buffers import Buffer
+from barnabas.records.batch import BatchHeader, iter_batches, iter_records
+from barnabas.records.control import EndTxn, parse_control
+
+
+def read_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndTxn | None:
+    """The marker in the control batch at `pos`; None if it is of another kind, or compaction has emptied it."""
+    for record in iter_records(buf, pos, header):
+        value = parse_control(record)
+        return value if isinstance(value, EndTxn) else None
+    return None
+
+
+def markers_of(buf: Buffer, batches: Sequence[BatchHeader]) -> dict[int, EndTxn]:
+    """The markers among `batches`, by the offsets they have been given; `buf` holds the same batches in this order."""
+    if not any(header.is_control for header in batches):
+        return {}
+    markers = {}
+    for (position, original), stored in zip(iter_batches(buf), batches, strict=False):
+        if stored.is_control and stored.producer_id >= 0:
+            marker = read_marker(buf, position, original)
+            if marker is not None:
+                markers[stored.base_offset] = marker
+    return markers
