@@ -1,0 +1,76 @@
+"""Machine: DeleteTopics, by name or by id (`ControllerApis.deleteTopics`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.core.decision import Decision
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_TOPIC_ID
+from barnabas.metadata.controller.answers import Refusal, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.settings import DecideContext
+from barnabas.metadata.image import ClusterImage, TopicImage
+from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.topics_records import RemoveTopicRecord
+from barnabas.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+
+def decide_delete_topics(
+    image: ClusterImage, request: DeleteTopicsRequest, ctx: DecideContext
+) -> Decision[MetadataRecord, DeleteTopicsResponse]:
+    """A RemoveTopicRecord for each topic that exists. Version 6 moved the names into `topics`, beside ids."""
+    wanted = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
+    find = _finder(image, wanted)
+    records: list[MetadataRecord] = []
+    results = []
+    gone: set[object] = set()
+    for state in wanted:
+        try:
+            if not ctx.settings.delete_topic_enable:
+                code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+                raise Refusal(code)
+            topic = find(state)
+            if topic.topic_id in gone:
+                raise invalid_request("The provided topic name maps to an ID that was already supplied.")
+        except KafkaError as error:
+            results.append(
+                DeletableTopicResult(
+                    name=state.name, topic_id=state.topic_id, error_code=error.code, error_message=message_of(error)
+                )
+            )
+            continue
+        gone.add(topic.topic_id)
+        records.append(RemoveTopicRecord(topic_id=topic.topic_id))
+        results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+    return Decision(DeleteTopicsResponse(responses=results), records)
+
+
+def _finder(image: ClusterImage, wanted: list[DeleteTopicState]) -> Callable[[DeleteTopicState], TopicImage]:
+    names = duplicates(state.name for state in wanted if state.name is not None)
+    ids = duplicates(state.topic_id for state in wanted if state.topic_id != NO_TOPIC_ID)
+
+    def find(state: DeleteTopicState) -> TopicImage:
+        if state.name is None:
+            if state.topic_id == NO_TOPIC_ID:
+                raise invalid_request("Neither topic name nor id were specified.")
+            if state.topic_id in ids:
+                raise invalid_request("Duplicate topic id.")
+            topic = image.topics.get_by_id(state.topic_id)
+            if topic is None:
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+            return topic
+        if state.topic_id != NO_TOPIC_ID:
+            raise invalid_request("You may not specify both topic name and topic id.")
+        if state.name in names:
+            raise invalid_request("Duplicate topic name.")
+        topic = image.topics.get(state.name)
+        if topic is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+
+    return find
