@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,10 +13,10 @@ from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
+from barnabas.replication.flushing import Flusher
 from barnabas.replication.partitions import Partitions
 
 if TYPE_CHECKING:
-    from barnabas.broker.describe import ConfigDescriber
     from barnabas.coordination.group.service import GroupCoordinator
 
 
@@ -45,5 +47,9 @@ class Services:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
-    configs: ConfigDescriber
+    flusher: Flusher
+    disk: Executor
+    """Where reads go that would wait for the device."""
+    static_config: Mapping[str, str]
+    """What the user set in server.properties or on the command line, as text."""
     settings: BrokerSettings = field(default_factory=BrokerSettings)

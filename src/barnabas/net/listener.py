@@ -34,6 +34,7 @@ class Listener:
         *,
         quota: ConnectionQuota | None = None,
         budget: RequestBudget | None = None,
+        sock: socket.socket | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.handler = handler
@@ -50,6 +51,7 @@ class Listener:
             "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
         )
         self._connections: set[Connection] = set()
+        self._sock = sock
         self._server: asyncio.Server | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._parked: set[asyncio.Task[None]] = set()
@@ -58,7 +60,7 @@ class Listener:
 
     async def bind(self) -> Endpoint:
         """Take the port (raises OSError when it is in use); gives the endpoint with the port that was found."""
-        sock = _listening_socket(self.endpoint)
+        sock = self._sock or listening_socket(self.endpoint)
         self._loop = asyncio.get_running_loop()
         self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, start_serving=False)
         self.endpoint = self.endpoint.with_port(sock.getsockname()[1])
@@ -139,8 +141,8 @@ class Listener:
             connection.close("the broker is shutting down", expected=True)
 
 
-def _listening_socket(endpoint: Endpoint) -> socket.socket:
-    """A bound socket with SO_REUSEADDR; an empty host means every interface."""
+def listening_socket(endpoint: Endpoint) -> socket.socket:
+    """A socket that listens, but is not accepted from yet; an empty host means every interface. Raises OSError."""
     infos = socket.getaddrinfo(
         endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

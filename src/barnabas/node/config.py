@@ -1,29 +1,22 @@
 """Value: a node's static configuration: server.properties, then `-c key=value`, then what a single broker needs.
 
-Names, types and defaults are Kafka's (`metadata.configs`). Where Kafka's default cannot work on a cluster of one, the value
-in `SINGLE_NODE_DEFAULTS` stands in for it; anything the user sets wins.
+Names, types and defaults are Kafka's (`metadata.configs`). Where Kafka's default cannot work on a cluster of one (three
+replicas of the internal topics), `development_defaults` stands in for it; anything the user sets wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.properties import parse_properties
+from barnabas.metadata.config_view import development_defaults
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
 from barnabas.net.endpoint import Endpoint, EndpointError, parse_endpoints, parse_protocol_map
 
-SINGLE_NODE_DEFAULTS: Final[Mapping[str, str]] = {
-    "process.roles": "broker,controller",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-}
 DEFAULT_NODE_ID: Final = 1
 DEFAULT_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"
 SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
@@ -43,7 +36,6 @@ class NodeConfig:
     """None: not said; take it from meta.properties, or the default."""
     metadata_fsync: bool = True
     """False only where nobody would miss the data (embedded brokers in a temporary directory)."""
-    embedded: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -78,7 +70,7 @@ def build_config(
     metadata_fsync: bool = True,
 ) -> NodeConfig:
     """Check everything and make the typed config. Raises ConfigError (with what to do) for whatever cannot work."""
-    texts = {**SINGLE_NODE_DEFAULTS, **given}
+    texts = {"process.roles": "broker,controller", **development_defaults(given, 1)}
     if data_dir is not None:
         texts["log.dirs"] = data_dir
     if listener is not None:

@@ -34,7 +34,7 @@ from barnabas.node.quorum_state import FILE_NAME, QuorumState, parse_quorum_stat
 from barnabas.node.snapshots import latest_snapshot, load_snapshot, store_snapshot
 from barnabas.records.batch import iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.control import LeaderChange, build_control_batch
+from barnabas.records.control import NO_DIRECTORY, LeaderChange, build_control_batch
 from barnabas.records.validate import Origin
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import StorageError
@@ -54,13 +54,12 @@ class SingleVoterLog:
     """Open it, register listeners, `lead`, then propose. `run` owns the task that makes proposals durable."""
 
     def __init__(
-        self, fs: FileSystem, directory: str, *, node_id: int, cluster_id: str, clock: Clock, executor: Executor,
-        fsync: bool = True,
+        self, fs: FileSystem, directory: str, *, node_id: int, clock: Clock, executor: Executor,
+        fsync: bool = True, clean_shutdown: bool = False,
     ) -> None:  # fmt: skip
         self._fs = fs
         self._path = f"{directory}/{_TP}"
         self._node_id = node_id
-        self._cluster_id = cluster_id
         self._clock = clock
         self._executor = executor
         self._fsync = fsync
@@ -78,6 +77,7 @@ class SingleVoterLog:
             topic_partition=_TP,
             topic_id=METADATA_TOPIC_ID,
             now_ms=clock.now_ms(),
+            clean_shutdown=clean_shutdown,
         )
         self._state = self._read_state()
 
@@ -111,7 +111,7 @@ class SingleVoterLog:
         self.leader_epoch = epoch
         now_ms = self._clock.now_ms()
         self._log.assign_epoch(epoch, self._log.log_end_offset)
-        voter = (self._node_id, METADATA_TOPIC_ID)
+        voter = (self._node_id, NO_DIRECTORY)
         change = LeaderChange(self._node_id, voters=(voter,), granting_voters=(voter,))
         self._append(build_control_batch(change, timestamp=now_ms), now_ms)
         for listener in self._listeners:
@@ -210,7 +210,7 @@ class SingleVoterLog:
                     future.set_result(batch.last_offset)
 
     async def _sync(self) -> None:
-        job = self._log.flush_job()
+        job = self._log.flush_job(self._clock.now_ms(), everything=True)
         if job is None:
             return
         try:
@@ -234,7 +234,7 @@ class SingleVoterLog:
             if not future.done():
                 future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down."))
         self._pending.clear()
-        self._log.close(clean=clean)
+        self._log.close(self._clock.now_ms(), clean=clean)
 
     # ---- inside
 

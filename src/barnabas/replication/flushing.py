@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Executor
 
+from barnabas.core.clock import Clock
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
 from barnabas.telemetry import get_logger
@@ -19,8 +20,9 @@ log = get_logger("barnabas.replication")
 class Flusher:
     """Runs flush jobs. `run` owns the tasks."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, clock: Clock) -> None:
         self._executor = executor
+        self._clock = clock
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -31,25 +33,24 @@ class Flusher:
     async def flushed(self, target: Log, offset: int) -> None:
         """Until everything below `offset` is on the platter. Raises StorageError when the disk refuses."""
         while target.recovery_point < offset:
-            if target.failed:
-                raise StorageError("The log failed while it was being flushed.")
-            await asyncio.shield(self._start(target))
+            target.check_usable()
+            await asyncio.shield(self._start(target, everything=True))
 
     def request(self, target: Log) -> None:
-        """Flush soon; nobody waits (a segment was rolled, or `flush.ms` has passed)."""
-        if not target.failed:
-            self._start(target)
+        """Flush soon what is due; nobody waits (a segment was rolled, or `flush.ms` has passed)."""
+        if target.failure is None:
+            self._start(target, everything=False)
 
-    def _start(self, target: Log) -> asyncio.Task[None]:
+    def _start(self, target: Log, *, everything: bool) -> asyncio.Task[None]:
         running = self._running.get(id(target))
         if running is None:
             assert self._tasks is not None, "run() must own the flusher's tasks"
-            running = self._running[id(target)] = self._tasks.create_task(self._flush(target))
+            running = self._running[id(target)] = self._tasks.create_task(self._flush(target, everything=everything))
         return running
 
-    async def _flush(self, target: Log) -> None:
+    async def _flush(self, target: Log, *, everything: bool) -> None:
         try:
-            job = target.flush_job()
+            job = target.flush_job(self._clock.now_ms(), everything=everything)
             if job is None:
                 return
             try:

@@ -24,7 +24,9 @@ from barnabas.replication.rules.leader import (
     high_watermark,
     refuse_append,
 )
+from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
+from barnabas.storage.reading import ReadPlan
 from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset, TimestampOffset
 
 
@@ -55,6 +57,11 @@ class PartitionRead(NamedTuple):
     log_start_offset: int
     aborted: list[AbortedTxn] | None = None
     diverging: EpochEndOffset | None = None
+    pending: ReadPlan | None = None
+    """Set when the bytes are not in memory: run it in an executor, then `with_data`."""
+
+    def with_data(self, data: Buffer) -> PartitionRead:
+        return self._replace(data=data, pending=None)
 
 
 _NO_DATA = b""
@@ -158,6 +165,12 @@ class Partition:
             self._advance(info.size)
         return info
 
+    @property
+    def must_flush(self) -> bool:
+        """flush.messages asks for an fsync before what was appended is acknowledged."""
+        log = self.log
+        return log is not None and log.unflushed_messages >= log.config.flush_messages
+
     async def wait_committed(self, offset: int, deadline: float) -> ErrorCode:
         """Until everything below `offset` is committed: NONE, or why it cannot be said (time-out, leadership lost)."""
         answer = self.try_committed(offset)
@@ -233,13 +246,18 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"Offset {fetch_offset} of {self.name} is not within {start} and {log.log_end_offset}.",
             )
-        if fetch_offset >= upper or max_bytes <= 0 and not min_one_batch:
-            aborted: list[AbortedTxn] | None = [] if isolation == Isolation.READ_COMMITTED else None
-            return PartitionRead(_NO_DATA, watermark, stable, start, aborted)
-        result = log.read(fetch_offset, max_bytes, upper_offset=upper, min_one_batch=min_one_batch)
-        aborted = None
-        if isolation == Isolation.READ_COMMITTED:
-            aborted = log.aborted_transactions(fetch_offset, upper) if result.data else []
+        if fetch_offset >= upper or (max_bytes <= 0 and not min_one_batch):
+            nothing: list[AbortedTxn] | None = [] if isolation == Isolation.READ_COMMITTED else None
+            return PartitionRead(_NO_DATA, watermark, stable, start, nothing)
+        plan = log.plan_read(fetch_offset, max_bytes, upper_offset=upper, min_one_batch=min_one_batch)
+        try:
+            result = plan.try_run()
+            aborted = log.aborted_transactions(fetch_offset, upper) if isolation == Isolation.READ_COMMITTED else None
+        except StorageError as error:
+            log.fail(error)
+            raise
+        if result is None:
+            return PartitionRead(_NO_DATA, watermark, stable, start, aborted, pending=plan)
         return PartitionRead(result.data, watermark, stable, start, aborted)
 
     def _diverging(self, log: Log, fetch_offset: int, last_fetched_epoch: int) -> EpochEndOffset | None:

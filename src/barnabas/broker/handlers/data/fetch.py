@@ -18,9 +18,12 @@ from typing import NamedTuple
 from barnabas.broker.fetch_sessions import Outcome, PartitionKey, Wanted
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
+from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.parking import ReadWatch, wait_readable
-from barnabas.replication.partition import Isolation
+from barnabas.replication.partition import Isolation, Partition
+from barnabas.storage.errors import StorageError
+from barnabas.storage.reading import ReadPlan
 from barnabas.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -62,14 +65,14 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
         return FetchResponse(error_code=context)
     wanted = context.wanted
     limit = min(request.max_bytes, services.settings.fetch_max_bytes)
-    done = _read_all(services, wanted, limit, request.isolation_level)
+    done = await _read_all(services, wanted, limit, request.isolation_level)
     min_bytes = min(request.min_bytes, limit)
     if done.size < min_bytes and not done.ready and request.max_wait_ms > 0 and wanted:
         deadline = ctx.deadline(request.max_wait_ms)
         loop = asyncio.get_running_loop()
         while done.size < min_bytes and not done.ready and loop.time() < deadline:
             await wait_readable(done.watches, min_bytes - done.size, deadline)
-            done = _read_all(services, wanted, limit, request.isolation_level)
+            done = await _read_all(services, wanted, limit, request.isolation_level)
     return _respond(services, ctx, context.finish(_outcomes(wanted, done.answers), services.clock.now_ms()), wanted, done)
 
 
@@ -92,7 +95,9 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> list[PartitionKey]:
     ]
 
 
-def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]], limit: int, isolation: int) -> _Pass:
+async def _read_all(
+    services: Services, wanted: list[tuple[PartitionKey, Wanted]], limit: int, isolation: int
+) -> _Pass:
     """Read every partition, in order, until the limit is used up; what comes after it gets no bytes, but a watermark."""
     partitions = services.partitions
     answers: list[PartitionData] = []
@@ -114,6 +119,8 @@ def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]], lim
                 current_leader_epoch=want.current_leader_epoch,
                 last_fetched_epoch=want.last_fetched_epoch,
             )
+            if result.pending is not None:  # not in the page cache: the loop must not wait for the disk
+                result = result.with_data(await _read_from_disk(services, partition, result.pending))
         except KafkaError as error:
             ready = True
             answers.append(_failed(services, name, index, error.code))
@@ -140,6 +147,16 @@ def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]], lim
         size += len(result.data)
         answers.append(answer)
     return _Pass(answers, size, ready, watches)
+
+
+async def _read_from_disk(services: Services, partition: Partition, plan: ReadPlan) -> Buffer:
+    log = partition.log
+    try:
+        return (await asyncio.get_running_loop().run_in_executor(services.disk, plan.run)).data
+    except StorageError as error:
+        if log is not None:
+            log.fail(error)
+        raise
 
 
 def _failed(services: Services, name: str | None, index: int, code: ErrorCode) -> PartitionData:

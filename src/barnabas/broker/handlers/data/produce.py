@@ -18,6 +18,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.records.errors import RecordRefusedError
 from barnabas.replication.partition import Partition
+from barnabas.storage.errors import StorageError
 from barnabas.storage.values import AppendInfo
 from barnabas.telemetry import get_logger
 from barnabas.wire.messages.produce import (
@@ -58,6 +59,9 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     if acks == 0:
         _hang_up_on_error(response)
         return None
+    for answer, partition, info in waiting:
+        if partition.must_flush:
+            await _flush(services, answer, partition, info)
     if acks == -1 and waiting:
         deadline = ctx.deadline(request.timeout_ms)
         for answer, partition, info in waiting:
@@ -117,6 +121,18 @@ def _produce(
     )
     waiting.append((answer, partition, info))
     return answer
+
+
+async def _flush(
+    services: Services, answer: PartitionProduceResponse, partition: Partition, info: AppendInfo
+) -> None:
+    """flush.messages: no acknowledgement before the fsync."""
+    try:
+        if partition.log is not None:
+            await services.flusher.flushed(partition.log, info.next_offset)
+    except StorageError as error:
+        answer.error_code = error.code
+        answer.base_offset = INVALID_OFFSET
 
 
 def _hang_up_on_error(response: ProduceResponse) -> None:

@@ -1,0 +1,98 @@
+"""Value: from configs by name to the typed settings that each room takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.broker.services import BrokerSettings
+from barnabas.coordination.group.config import GroupCoordinatorConfig, MigrationPolicy
+from barnabas.core.config import ConfigError
+from barnabas.metadata.config_view import ConfigView
+from barnabas.metadata.controller.settings import ControllerSettings
+from barnabas.net.limits import NetLimits
+from barnabas.node.config import NodeConfig
+from barnabas.replication.upkeep import UpkeepIntervals
+
+
+def broker_settings(view: ConfigView) -> BrokerSettings:
+    """What handlers obey; made anew when a dynamic broker config changes."""
+
+    def value(name: str) -> Any:
+        return view.broker_value(name).value
+
+    return BrokerSettings(
+        auto_create_topics_enable=value("auto.create.topics.enable"),
+        num_partitions=value("num.partitions"),
+        default_replication_factor=value("default.replication.factor"),
+        fetch_max_bytes=value("fetch.max.bytes"),
+        max_request_partition_size_limit=value("max.request.partition.size.limit"),
+        offsets_topic_num_partitions=value("offsets.topic.num.partitions"),
+        offsets_topic_replication_factor=value("offsets.topic.replication.factor"),
+        offsets_topic_segment_bytes=value("offsets.topic.segment.bytes"),
+    )
+
+
+def controller_settings(config: NodeConfig, node_id: int) -> ControllerSettings:
+    return ControllerSettings(
+        node_id=node_id,  # type: ignore[arg-type]  # BrokerId is an int
+        static_config=config.given,
+        default_replication_factor=config["default.replication.factor"],
+        num_partitions=config["num.partitions"],
+        delete_topic_enable=config["delete.topic.enable"],
+        session_timeout_ms=config["broker.session.timeout.ms"],
+    )
+
+
+def net_limits(config: NodeConfig) -> NetLimits:
+    return NetLimits(
+        request_bytes_max=config["socket.request.max.bytes"],
+        queued_requests_max=config["queued.max.requests"],
+        queued_bytes_max=config["queued.max.request.bytes"],
+        idle_ms_max=config["connections.max.idle.ms"],
+        connections_max=config["max.connections"],
+        connections_per_ip_max=config["max.connections.per.ip"],
+        connections_per_ip_overrides=_overrides(config["max.connections.per.ip.overrides"] or ""),
+    )
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """`host:count,host:count`"""
+    overrides: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = part.rpartition(":")
+        if not colon or not count.isdigit():
+            raise ConfigError(f"max.connections.per.ip.overrides: {part!r} is not host:count")
+        overrides[host] = int(count)
+    return overrides
+
+
+def group_config(config: NodeConfig) -> GroupCoordinatorConfig:
+    return GroupCoordinatorConfig(
+        group_min_session_timeout_ms=config["group.min.session.timeout.ms"],
+        group_max_session_timeout_ms=config["group.max.session.timeout.ms"],
+        group_initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
+        group_max_size=config["group.max.size"],
+        group_consumer_session_timeout_ms=config["group.consumer.session.timeout.ms"],
+        group_consumer_min_session_timeout_ms=config["group.consumer.min.session.timeout.ms"],
+        group_consumer_max_session_timeout_ms=config["group.consumer.max.session.timeout.ms"],
+        group_consumer_heartbeat_interval_ms=config["group.consumer.heartbeat.interval.ms"],
+        group_consumer_min_heartbeat_interval_ms=config["group.consumer.min.heartbeat.interval.ms"],
+        group_consumer_max_heartbeat_interval_ms=config["group.consumer.max.heartbeat.interval.ms"],
+        group_consumer_max_size=config["group.consumer.max.size"],
+        group_consumer_assignors=tuple(config["group.consumer.assignors"]),
+        group_consumer_migration_policy=MigrationPolicy(config["group.consumer.migration.policy"].lower()),
+        offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
+        offsets_retention_minutes=config["offsets.retention.minutes"],
+        offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
+    )
+
+
+def upkeep_intervals(config: NodeConfig) -> UpkeepIntervals:
+    return UpkeepIntervals(
+        initial_delay_ms=config["log.initial.task.delay.ms"],
+        retention_ms=config["log.retention.check.interval.ms"],
+        watermark_ms=config["replica.high.watermark.checkpoint.interval.ms"],
+        recovery_point_ms=config["log.flush.offset.checkpoint.interval.ms"],
+        log_start_ms=config["log.flush.start.offset.checkpoint.interval.ms"],
+        producer_expiry_ms=config["producer.id.expiration.check.interval.ms"],
+    )
