@@ -44,7 +44,7 @@ NO_TIMESTAMP: Final = -1
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _LENGTH_TO_MAGIC: Final = Struct(">iib")
 CRC_START: Final = 21
-_CODEC_MASK: Final = 0x07
+CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
@@ -144,10 +144,10 @@ class Record(NamedTuple):
 def codec_of(attributes: int) -> Codec:
     """The codec that a batch's attributes name. Raises CorruptBatchError for ids 5 to 7."""
     try:
-        return Codec(attributes & _CODEC_MASK)
+        return Codec(attributes & CODEC_MASK)
     except ValueError:
         raise CorruptBatchError(
-            f"compression codec {attributes & _CODEC_MASK} does not exist; the batch's attributes are damaged"
+            f"compression codec {attributes & CODEC_MASK} does not exist; the batch's attributes are damaged"
         ) from None
 
 

@@ -14,6 +14,7 @@ from crc32c import crc32c
 
 from barnabas.core.buffers import Buffer
 from barnabas.records.batch import (
+    CODEC_MASK,
     CONTROL_FLAG,
     CRC_START,
     DELETE_HORIZON_FLAG,
@@ -198,16 +199,18 @@ def rebuild_batch(
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         encoded.append(encode_record(offset - header.base_offset, timestamp - base_timestamp, key, value, headers))
-    attributes = header.attributes & ~0x07 | (target if encoded else Codec.NONE)
-    if horizon is not None:
-        attributes |= DELETE_HORIZON_FLAG
     rebuilt = header._replace(
-        attributes=attributes,
+        attributes=attributes_with(header, target if encoded else Codec.NONE, horizon is not None),
         base_timestamp=header.base_timestamp if base_timestamp is None else base_timestamp,
         max_timestamp=header.max_timestamp if by_append_time else max_timestamp,
         record_count=len(encoded),
     )
     return seal(rebuilt, _payload(encoded, target, level) if encoded else b"")
+
+
+def attributes_with(header: BatchHeader, codec: Codec, has_delete_horizon: bool) -> int:
+    """The attributes of `header` under another codec, with the delete horizon's flag set if there is one."""
+    return header.attributes & ~CODEC_MASK | codec | (DELETE_HORIZON_FLAG if has_delete_horizon else 0)
 
 
 class BatchBuilder:

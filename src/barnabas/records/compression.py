@@ -68,7 +68,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
             return _compress_xerial(data)
         case Codec.LZ4:
             lz4 = cramjam.lz4.Compressor(level=_lz4_level(level), content_checksum=False, block_linked=False)
-            lz4.compress(data)
+            lz4.compress(bytes(data))
             return bytes(lz4.finish())
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=_ZSTD_DEFAULT_LEVEL if level is None else level))

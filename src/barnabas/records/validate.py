@@ -17,6 +17,7 @@ from crc32c import crc32c
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
 from barnabas.records.batch import (
+    CODEC_MASK,
     CRC_START,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
@@ -230,7 +231,7 @@ def _assign(
     records: Buffer = memoryview(buf)[pos + HEADER_SIZE : pos + header.size]
     # control batches stay as they were written: their readers look at them without decompressing
     if target is not codec and not header.is_control:
-        attributes = attributes & ~0x07 | target
+        attributes = attributes & ~CODEC_MASK | target
         records = compress(target, payload, rules.compression_level)
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)
     if length + LOG_OVERHEAD > rules.max_message_bytes and rules.origin is not Origin.RAFT_LEADER:

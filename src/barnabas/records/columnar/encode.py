@@ -72,7 +72,7 @@ def encode_from_arrow(
     headers: Any = None,
     rows: Any = None,
     default_timestamp_ms: int = NO_TIMESTAMP,
-    options: EncodeOptions = EncodeOptions(),  # noqa: B008 - frozen
+    options: EncodeOptions = EncodeOptions(),
 ) -> list[EncodedBatch]:
     """Batches of these columns' rows, in order; `rows` picks and orders them without copying the columns.
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from barnabas.records.columnar._jit import BYTES, I32, I64, MUTABLE_BYTES, OUT_I32, OUT_I64, kernel, np, scalar
+from typing import Any
 
+from barnabas.records.columnar._jit import (
+    BYTES,
+    I32,
+    I64,
+    MUTABLE_BYTES,
+    OUT_I32,
+    OUT_I64,
+    copy_bytes,
+    kernel,
+    np,
+    scalar,
+)
+
+_COLUMN = (BYTES, I64, I32)
 RECORD_BYTES_MAX = (1 << 31) - 1
 
 
 @kernel()
-def varint_size(value):  # type: ignore[no-untyped-def]
+def varint_size(value: Any) -> Any:
     """Bytes of the zigzag varint of an int64."""
     raw = (value << 1) ^ (value >> 63)
     size = np.int64(1)
@@ -19,7 +33,7 @@ def varint_size(value):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def put_varint(out, at, value):  # type: ignore[no-untyped-def]
+def put_varint(out: Any, at: Any, value: Any) -> Any:
     """Writes a zigzag varint, returns the position after it. The caller has made sure of the room."""
     raw = (value << 1) ^ (value >> 63)
     while raw & ~np.int64(0x7F):
@@ -31,16 +45,17 @@ def put_varint(out, at, value):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def put_field(out, at, data, start, length):  # type: ignore[no-untyped-def]
+def put_field(out: Any, at: Any, data: Any, start: Any, length: Any) -> Any:
     """Writes a nullable byte string with its length."""
     at = put_varint(out, at, length)
-    for k in range(length):
-        out[at + k] = data[start + k]
-    return at + max(length, np.int64(0))
+    if length > 0:
+        copy_bytes(out, at, data, start, length)
+        at += length
+    return at
 
 
 @kernel()
-def body_size(offset_delta, timestamp_delta, key_len, value_len, headers_len):  # type: ignore[no-untyped-def]
+def body_size(offset_delta: Any, timestamp_delta: Any, key_len: Any, value_len: Any, headers_len: Any) -> Any:
     """Bytes of a record without its length prefix; headers of length 0 take the one byte of their count."""
     size = np.int64(1) + varint_size(timestamp_delta) + varint_size(offset_delta)
     size += varint_size(key_len) + max(key_len, np.int64(0))
@@ -49,7 +64,15 @@ def body_size(offset_delta, timestamp_delta, key_len, value_len, headers_len):  
 
 
 @kernel((I32, I32, I32, I64, scalar, scalar, OUT_I64))
-def plan(key_len, value_len, headers_len, timestamps, records_bytes_max, records_max, first_rows):  # type: ignore[no-untyped-def]
+def plan(
+    key_len: Any,
+    value_len: Any,
+    headers_len: Any,
+    timestamps: Any,
+    records_bytes_max: Any,
+    records_max: Any,
+    first_rows: Any,
+) -> Any:
     """Cuts rows into batches of at most so many bytes of records; a record that is larger gets one of its own.
 
     Returns the number of batches; `first_rows` has where each begins.
@@ -73,8 +96,10 @@ def plan(key_len, value_len, headers_len, timestamps, records_bytes_max, records
 
 
 @kernel((I64, I64, I32, I32, I32, OUT_I64))
-def sizes(offset_deltas, timestamp_deltas, key_len, value_len, headers_len, bodies):  # type: ignore[no-untyped-def]
-    """Fills in each record's body size; returns the bytes of all records with their prefixes, -1 if one is too large."""
+def sizes(
+    offset_deltas: Any, timestamp_deltas: Any, key_len: Any, value_len: Any, headers_len: Any, bodies: Any
+) -> Any:
+    """Fills in each record's body size; returns the bytes of all records with prefixes, -1 if one is too large."""
     total = np.int64(0)
     for i in range(bodies.shape[0]):
         body = body_size(
@@ -91,12 +116,26 @@ def sizes(offset_deltas, timestamp_deltas, key_len, value_len, headers_len, bodi
     return total
 
 
-@kernel((MUTABLE_BYTES, scalar, scalar, scalar, I64, I64, I64) + (BYTES, I64, I32, BYTES, I64, I32, BYTES, I64, I32))
-def write(  # type: ignore[no-untyped-def]
-    out, at, low, high, bodies, offset_deltas, timestamp_deltas,
-    key_data, key_at, key_len, value_data, value_at, value_len, headers_data, headers_at, headers_len,
-):  # fmt: skip
-    """Writes records `low` to `high` from position `at` on; returns where they end, or -1 if a bound would be broken."""
+@kernel((MUTABLE_BYTES, scalar, scalar, scalar, I64, I64, I64, *_COLUMN, *_COLUMN, *_COLUMN))
+def write(
+    out: Any,
+    at: Any,
+    low: Any,
+    high: Any,
+    bodies: Any,
+    offset_deltas: Any,
+    timestamp_deltas: Any,
+    key_data: Any,
+    key_at: Any,
+    key_len: Any,
+    value_data: Any,
+    value_at: Any,
+    value_len: Any,
+    headers_data: Any,
+    headers_at: Any,
+    headers_len: Any,
+) -> Any:
+    """Writes records `low` to `high` from position `at` on; returns where they end, -1 on a broken bound."""
     for i in range(low, high):
         key, value, headers = np.int64(key_len[i]), np.int64(value_len[i]), np.int64(headers_len[i])
         if bodies[i] + 5 > out.shape[0] - at and bodies[i] + varint_size(bodies[i]) > out.shape[0] - at:
@@ -114,8 +153,7 @@ def write(  # type: ignore[no-untyped-def]
         at = put_field(out, at, key_data, key_at[i], key)
         at = put_field(out, at, value_data, value_at[i], value)
         if headers > 0:
-            for k in range(headers):
-                out[at + k] = headers_data[headers_at[i] + k]
+            copy_bytes(out, at, headers_data, headers_at[i], headers)
             at += headers
         else:
             out[at] = 0
@@ -124,7 +162,7 @@ def write(  # type: ignore[no-untyped-def]
 
 
 @kernel((I64, I32, I32, OUT_I64, OUT_I32))
-def header_sizes(list_offsets, key_len, value_len, out_at, out_len):  # type: ignore[no-untyped-def]
+def header_sizes(list_offsets: Any, key_len: Any, value_len: Any, out_at: Any, out_len: Any) -> Any:
     """Where each row's encoded headers will lie; returns their bytes, -1 for a null key. Rows without headers get 0."""
     total = np.int64(0)
     for i in range(out_at.shape[0]):
@@ -144,7 +182,17 @@ def header_sizes(list_offsets, key_len, value_len, out_at, out_len):  # type: ig
 
 
 @kernel((I64, BYTES, I64, I32, BYTES, I64, I32, I64, MUTABLE_BYTES))
-def write_headers(list_offsets, key_data, key_at, key_len, value_data, value_at, value_len, out_at, out):  # type: ignore[no-untyped-def]
+def write_headers(
+    list_offsets: Any,
+    key_data: Any,
+    key_at: Any,
+    key_len: Any,
+    value_data: Any,
+    value_at: Any,
+    value_len: Any,
+    out_at: Any,
+    out: Any,
+) -> Any:
     """Writes each row's headers, the count in front, to where `header_sizes` put them. Returns -1 on a broken bound."""
     for i in range(out_at.shape[0]):
         low, high = list_offsets[i], list_offsets[i + 1]

@@ -6,7 +6,20 @@ Varints are decoded in int64 (numba would turn a mix of int64 and uint64 into a 
 
 from __future__ import annotations
 
-from barnabas.records.columnar._jit import BYTES, I32, I64, MUTABLE_BYTES, OUT_I32, OUT_I64, kernel, np, scalar
+from typing import Any
+
+from barnabas.records.columnar._jit import (
+    BYTES,
+    I32,
+    I64,
+    MUTABLE_BYTES,
+    OUT_I32,
+    OUT_I64,
+    copy_bytes,
+    kernel,
+    np,
+    scalar,
+)
 
 OK = 0
 BAD_LENGTH = 1
@@ -26,11 +39,21 @@ REASONS = {
 }
 
 
+# offsets, timestamps, segment_of, key (at, len), value (at, len), headers (at, len)
+_SCAN_OUT = (OUT_I64, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32)
+
+
 @kernel()
-def read_varint(data, at, end):  # type: ignore[no-untyped-def]
+def read_varint(data: Any, at: Any, end: Any) -> Any:
     """A zigzag int32 and the position after it; position -1 when it does not end before `end`."""
-    raw = np.int64(0)
-    shift = 0
+    if at >= end:
+        return np.int64(0), np.int64(-1)
+    raw = np.int64(data[at])
+    at += 1
+    if raw < 0x80:  # by far the most common
+        return (raw >> 1) ^ -(raw & 1), at
+    raw &= 0x7F
+    shift = 7
     while shift <= 28:
         if at >= end:
             return np.int64(0), np.int64(-1)
@@ -45,10 +68,16 @@ def read_varint(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def read_varlong(data, at, end):  # type: ignore[no-untyped-def]
+def read_varlong(data: Any, at: Any, end: Any) -> Any:
     """A zigzag int64 and the position after it; position -1 when it does not end before `end`."""
-    raw = np.int64(0)
-    shift = 0
+    if at >= end:
+        return np.int64(0), np.int64(-1)
+    raw = np.int64(data[at])
+    at += 1
+    if raw < 0x80:  # by far the most common
+        return (raw >> 1) ^ -(raw & 1), at
+    raw &= 0x7F
+    shift = 7
     while shift <= 63:
         if at >= end:
             return np.int64(0), np.int64(-1)
@@ -62,7 +91,7 @@ def read_varlong(data, at, end):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def skip_headers(data, at, end):  # type: ignore[no-untyped-def]
+def skip_headers(data: Any, at: Any, end: Any) -> Any:
     """The position after the headers that start at `at`, or -1 when they do not fit before `end`."""
     count, at = read_varint(data, at, end)
     if at < 0 or count < 0 or count > end - at:
@@ -79,14 +108,24 @@ def skip_headers(data, at, end):  # type: ignore[no-untyped-def]
     return at
 
 
-@kernel(
-    (BYTES, I64, I64, scalar, scalar, scalar)
-    + (OUT_I64, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32)
-)
-def scan(  # type: ignore[no-untyped-def]
-    data, segments, append_times, width, first_offset, end_offset,
-    offsets, timestamps, segment_of, key_at, key_len, value_at, value_len, headers_at, headers_len,
-):  # fmt: skip
+@kernel((BYTES, I64, I64, scalar, scalar, scalar, *_SCAN_OUT))
+def scan(
+    data: Any,
+    segments: Any,
+    append_times: Any,
+    width: Any,
+    first_offset: Any,
+    end_offset: Any,
+    offsets: Any,
+    timestamps: Any,
+    segment_of: Any,
+    key_at: Any,
+    key_len: Any,
+    value_at: Any,
+    value_len: Any,
+    headers_at: Any,
+    headers_len: Any,
+) -> Any:
     """Finds every record of the segments whose offset lies in [first_offset, end_offset).
 
     `segments` is a table of `width` = 6 columns, row by row: start, end, record count, base offset, last offset delta,
@@ -130,7 +169,10 @@ def scan(  # type: ignore[no-untyped-def]
             if value_length > 0:
                 at += value_length
             headers = at
-            at = skip_headers(data, at, stop)
+            if at < stop and data[at] == 0:
+                at += 1
+            else:
+                at = skip_headers(data, at, stop)
             if at < 0:
                 return row, BAD_HEADERS, s
             if at != stop:
@@ -156,7 +198,7 @@ def scan(  # type: ignore[no-untyped-def]
 
 
 @kernel((BYTES, I64, I32, OUT_I64, MUTABLE_BYTES, MUTABLE_BYTES))
-def gather(data, positions, lengths, out_offsets, out, validity):  # type: ignore[no-untyped-def]
+def gather(data: Any, positions: Any, lengths: Any, out_offsets: Any, out: Any, validity: Any) -> Any:
     """Copies byte strings together: Arrow's offsets, data and validity bitmap. Returns the nulls, or -1 for damage."""
     nulls = np.int64(0)
     write = np.int64(0)
@@ -169,8 +211,7 @@ def gather(data, positions, lengths, out_offsets, out, validity):  # type: ignor
             start = positions[i]
             if start < 0 or length > data.shape[0] - start or length > out.shape[0] - write:
                 return np.int64(-1)
-            for k in range(length):
-                out[write + k] = data[start + k]
+            copy_bytes(out, write, data, start, length)
             write += length
             validity[i >> 3] |= np.uint8(1 << (i & 7))
         out_offsets[i + 1] = write
@@ -178,7 +219,7 @@ def gather(data, positions, lengths, out_offsets, out, validity):  # type: ignor
 
 
 @kernel((BYTES, I64, I32))
-def count_headers(data, headers_at, headers_len):  # type: ignore[no-untyped-def]
+def count_headers(data: Any, headers_at: Any, headers_len: Any) -> Any:
     """How many headers these records have together, or -1 for damage."""
     total = np.int64(0)
     for i in range(headers_at.shape[0]):
@@ -193,8 +234,17 @@ def count_headers(data, headers_at, headers_len):  # type: ignore[no-untyped-def
 
 
 @kernel((BYTES, I64, I32, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32))
-def find_headers(data, headers_at, headers_len, list_offsets, key_at, key_len, value_at, value_len):  # type: ignore[no-untyped-def]
-    """Where each header's key and value lie; `list_offsets` are Arrow's. Returns the headers found, or -1 for damage."""
+def find_headers(
+    data: Any,
+    headers_at: Any,
+    headers_len: Any,
+    list_offsets: Any,
+    key_at: Any,
+    key_len: Any,
+    value_at: Any,
+    value_len: Any,
+) -> Any:
+    """Where each header's key and value lie; `list_offsets` are Arrow's. Returns the headers found, -1 for damage."""
     found = np.int64(0)
     list_offsets[0] = 0
     for i in range(headers_at.shape[0]):

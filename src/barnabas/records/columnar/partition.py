@@ -9,7 +9,7 @@ from barnabas.records.columnar.byte_column import ByteColumn, from_arrow
 
 
 @kernel((BYTES, I64, I32, scalar, OUT_I32))
-def murmur2_partitions(data, positions, lengths, partitions, out):  # type: ignore[no-untyped-def]
+def murmur2_partitions(data: Any, positions: Any, lengths: Any, partitions: Any, out: Any) -> Any:
     """Each key's partition, -1 for a null key. Returns -1 if a key lies outside the data."""
     mask = np.int64(0xFFFFFFFF)
     m = np.int64(0x5BD1E995)

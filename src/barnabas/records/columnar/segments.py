@@ -80,6 +80,14 @@ class _Group:
         self.bytes = 0
         self.rows = 0
 
+    def add_batch(self, buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int) -> None:
+        if not self.compressed:
+            self.add(pos + HEADER_SIZE, header.size - HEADER_SIZE, header)
+            return
+        payload = bytes(records_payload(buf, pos, header, limit_bytes))
+        self.add(self.bytes, len(payload), header)
+        self.pieces.append(payload)
+
     def add(self, start: int, size: int, header: BatchHeader) -> None:
         count = header.record_count
         if count < 0 or count * RECORD_BYTES_MIN > size:
@@ -144,6 +152,13 @@ class _AbortedFilter:
         return header.is_transactional
 
 
+def batch_table(buf: Buffer, pos: int, header: BatchHeader, wanted: Selection) -> RecordTable:
+    """The wanted records of one batch, of any kind. Raises CorruptBatchError; the CRC is not checked."""
+    group = _Group(buf, header.codec is not Codec.NONE)
+    group.add_batch(buf, pos, header, wanted.limit_bytes)
+    return group.table(wanted)
+
+
 def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[RecordTable]:
     """The wanted records of consecutive buffers of batches, a bounded number of bytes at a time.
 
@@ -168,11 +183,6 @@ def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[Record
                 if group is not None:
                     yield group.table(wanted)
                 group = _Group(buf, compressed)
-            if compressed:
-                payload = bytes(records_payload(buf, pos, header, wanted.limit_bytes))
-                group.add(group.bytes, len(payload), header)
-                group.pieces.append(payload)
-            else:
-                group.add(pos + HEADER_SIZE, header.size - HEADER_SIZE, header)
+            group.add_batch(buf, pos, header, wanted.limit_bytes)
         if group is not None:
             yield group.table(wanted)
