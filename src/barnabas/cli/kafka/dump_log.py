@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from barnabas.cli import decoders
 from barnabas.cli.kafka.arguments import Parser, emit
 from barnabas.cli.log_dump import DumpOptions, dump_file
 from barnabas.cli.output import fail
+from barnabas.records.batch import Record
 
 
 def main() -> None:
@@ -21,11 +24,11 @@ def main() -> None:
     parser.add_argument("--cluster-metadata-decoder", action="store_true")
     parser.add_argument("--offsets-decoder", action="store_true")
     options = parser.parse_args()
-    decode = None
+    decode: Callable[[Record], str] | None = None
     if options.cluster_metadata_decoder:
-        from barnabas.cli.decoders import metadata_record as decode
+        decode = decoders.metadata_record
     elif options.offsets_decoder:
-        from barnabas.cli.decoders import offsets_record as decode
+        decode = decoders.offsets_record
     dump = DumpOptions(
         records=options.deep_iteration or options.print_data_log or decode is not None,
         payload=options.print_data_log,

@@ -1,0 +1,47 @@
+"""Shell: `kafka-console-producer`: each line of standard input becomes a record."""
+
+from __future__ import annotations
+
+from barnabas.cli.kafka.arguments import Parser, client_settings, split_pairs
+from barnabas.cli.line_format import LineReader
+from barnabas.cli.producing import produce_lines, stdin
+from barnabas.cli.session import read_properties, run
+
+_FLAGS = {
+    "timeout": "linger.ms",
+    "request_timeout_ms": "request.timeout.ms",
+    "message_send_max_retries": "retries",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "batch_size": "batch.size",
+    "max_partition_memory_bytes": "batch.size",
+    "max_memory_bytes": "buffer.memory",
+    "max_block_ms": "max.block.ms",
+    "request_required_acks": "acks",
+    "compression_codec": "compression.type",
+}
+
+
+def main() -> None:
+    parser = Parser("kafka-console-producer", "Write lines of standard input to a topic.")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--sync", action="store_true", help="accepted; every record is waited for at the end")
+    parser.add_argument("--compression-codec", nargs="?", const="gzip")
+    parser.add_argument("--reader-property", "--property", action="append", dest="reader_property")
+    parser.add_argument("--reader-config", help="a .properties file of reader properties")
+    parser.add_argument("--producer-property", "--command-property", action="append", dest="producer_property")
+    parser.add_argument("--producer.config", "--producer-config", dest="producer_config")
+    for flag in _FLAGS:
+        if flag != "compression_codec":
+            parser.add_argument(f"--{flag.replace('_', '-')}")
+    options = parser.parse_args()
+    properties = {name: str(value) for name, value in read_properties(options.reader_config).items()}
+    properties.update(split_pairs(options.reader_property, parser))
+    try:
+        reader = LineReader.from_properties(properties)
+    except ValueError as error:
+        parser.error(str(error))
+    settings: dict[str, object] = {"bootstrap.servers": options.bootstrap_server}
+    settings |= client_settings(options) | read_properties(options.producer_config)
+    settings |= {name: getattr(options, flag) for flag, name in _FLAGS.items() if getattr(options, flag) is not None}
+    settings |= split_pairs(options.producer_property, parser)
+    run(lambda: produce_lines(settings, options.topic, stdin(), reader))

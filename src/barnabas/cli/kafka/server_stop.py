@@ -1,0 +1,34 @@
+"""Shell: `kafka-server-stop`: a clean shutdown (SIGTERM) of the servers that this user runs on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from barnabas.cli.kafka.arguments import Parser, emit
+from barnabas.cli.output import fail
+
+
+def main() -> None:
+    Parser("kafka-server-stop", "Stop the servers of this user on this machine.", bootstrap=False).parse_args()
+    found = [pid for pid in _servers() if pid != os.getpid()]
+    if not found:
+        fail("No kafka server to stop")
+    for pid in found:
+        os.kill(pid, signal.SIGTERM)
+        emit(f"stopping {pid}")
+
+
+def _servers() -> list[int]:
+    """Processes of this user whose command is `barnabas serve` (Linux: /proc)."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            mine = folder.stat().st_uid == os.getuid()
+        except OSError:
+            continue
+        if mine and b"serve" in words and any(w.endswith((b"barnabas", b"kafka-server-start")) for w in words):
+            found.append(int(folder.name))
+    return found

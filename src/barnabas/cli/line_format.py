@@ -1,0 +1,164 @@
+"""Codec: records as lines of text: how the console tools read them and print them, with Kafka's property names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineReader:
+    """How a line becomes headers, key and value (LineMessageReader): `headers<TAB>key<TAB>value`."""
+
+    parse_key: bool = False
+    key_separator: str = "\t"
+    parse_headers: bool = False
+    headers_delimiter: str = "\t"
+    headers_separator: str = ","
+    headers_key_separator: str = ":"
+    null_marker: str | None = None
+    ignore_error: bool = False
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> LineReader:
+        """By Kafka's names: parse.key, key.separator, ... Raises ValueError for a name that is not known."""
+        return cls(**_fields(properties, _READER))
+
+    def parse(self, line: bytes, number: int = 0) -> tuple[bytes | None, bytes | None, Headers]:
+        """Key, value and headers. Raises ValueError, naming the line, where a separator is missing."""
+        headers: Headers = ()
+        key: bytes | None = None
+        rest = line
+        if self.parse_headers:
+            text, rest = self._cut(rest, self.headers_delimiter, "headers.delimiter", number)
+            headers = self._headers(text or b"", number)
+        if self.parse_key:
+            key, rest = self._cut(rest, self.key_separator, "key.separator", number)
+        return self._null(key), self._null(rest), headers
+
+    def _cut(self, line: bytes, separator: str, name: str, number: int) -> tuple[bytes | None, bytes]:
+        head, found, tail = line.partition(separator.encode())
+        if not found:
+            if self.ignore_error:
+                return None, line
+            raise ValueError(f"line {number}: no {name} {separator!r} in {line[:60].decode('utf-8', 'replace')!r}")
+        return head, tail
+
+    def _headers(self, text: bytes, number: int) -> Headers:
+        if self.null_marker is not None and text == self.null_marker.encode():
+            return ()
+        headers = []
+        for part in text.split(self.headers_separator.encode()):
+            name, found, value = part.partition(self.headers_key_separator.encode())
+            if not found and not self.ignore_error:
+                raise ValueError(f"line {number}: header {part.decode('utf-8', 'replace')!r} is not name:value")
+            headers.append((name.decode("utf-8", "replace"), self._null(value)))
+        return tuple(headers)
+
+    def _null(self, data: bytes | None) -> bytes | None:
+        return None if self.null_marker is not None and data == self.null_marker.encode() else data
+
+
+@dataclass(frozen=True, slots=True)
+class LinePrinter:
+    """How a record becomes a line (DefaultMessageFormatter); the parts stand in Kafka's order."""
+
+    print_timestamp: bool = False
+    print_partition: bool = False
+    print_offset: bool = False
+    print_delivery: bool = False
+    print_epoch: bool = False
+    print_headers: bool = False
+    print_key: bool = False
+    print_value: bool = True
+    key_separator: str = "\t"
+    line_separator: str = "\n"
+    headers_separator: str = ","
+    null_literal: str = "null"
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> LinePrinter:
+        return cls(**_fields(properties, _PRINTER))
+
+    def format(self, record: Any) -> bytes:
+        parts = []
+        if self.print_timestamp:
+            kind = "LogAppendTime" if record.timestamp_type == 1 else "CreateTime"
+            parts.append(f"{kind}:{record.timestamp}".encode() if record.timestamp >= 0 else b"NO_TIMESTAMP")
+        if self.print_partition:
+            parts.append(f"Partition:{record.partition}".encode())
+        if self.print_offset:
+            parts.append(f"Offset:{record.offset}".encode())
+        if self.print_delivery:
+            parts.append(f"Delivery:{record.delivery_count or 'NOT_PRESENT'}".encode())
+        if self.print_epoch:
+            parts.append(f"Epoch:{record.leader_epoch}".encode())
+        if self.print_headers:
+            pairs = [f"{name}:".encode() + self._bytes(value) for name, value in record.headers]
+            parts.append(self.headers_separator.encode().join(pairs) or b"NO_HEADERS")
+        if self.print_key:
+            parts.append(self._bytes(record.key))
+        if self.print_value:
+            parts.append(self._bytes(record.value))
+        return self.key_separator.encode().join(parts) + self.line_separator.encode()
+
+    def _bytes(self, data: Any) -> bytes:
+        return self.null_literal.encode() if data is None else bytes(data)
+
+
+_READER: Final = {
+    "parse.key": "parse_key",
+    "key.separator": "key_separator",
+    "parse.headers": "parse_headers",
+    "headers.delimiter": "headers_delimiter",
+    "headers.separator": "headers_separator",
+    "headers.key.separator": "headers_key_separator",
+    "null.marker": "null_marker",
+    "ignore.error": "ignore_error",
+}
+_PRINTER: Final = {
+    "print.timestamp": "print_timestamp",
+    "print.partition": "print_partition",
+    "print.offset": "print_offset",
+    "print.delivery": "print_delivery",
+    "print.epoch": "print_epoch",
+    "print.headers": "print_headers",
+    "print.key": "print_key",
+    "print.value": "print_value",
+    "key.separator": "key_separator",
+    "line.separator": "line_separator",
+    "headers.separator": "headers_separator",
+    "null.literal": "null_literal",
+}
+
+
+def _fields(properties: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name not in names:
+            raise ValueError(f"{name!r} is not a property of this tool; it takes {', '.join(names)}")
+        flag = names[name].startswith(("parse_", "print_", "ignore_"))
+        fields[names[name]] = value.lower() == "true" if flag else value.encode().decode("unicode_escape")
+    return fields
+
+
+def record_json(record: Any) -> dict[str, Any]:
+    """A record as a JSON object; bytes that are not UTF-8 are shown with replacement characters."""
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "time": datetime.fromtimestamp(max(record.timestamp, 0) / 1000, UTC).isoformat(timespec="milliseconds"),
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": {name: _text(value) for name, value in record.headers},
+    }
+
+
+def _text(data: Any) -> str | None:
+    return None if data is None else bytes(data).decode("utf-8", "replace")

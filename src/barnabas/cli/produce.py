@@ -1,0 +1,70 @@
+"""Shell: `barnabas produce`: lines from standard input or a file become records."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnabas.cli.line_format import LineReader
+from barnabas.cli.options import Bootstrap, CommandConfig
+from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(help="The topic to write to.")],
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read this file instead of stdin.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-k", help=r"Lines are KEY<separator>VALUE, e.g. -k : or -k '\t'.")
+    ] = None,
+    headers: Annotated[bool, typer.Option("--headers", help="Lines begin with name:value,name:value<TAB>.")] = False,
+    null: Annotated[str | None, typer.Option("--null", help="This text means null (a tombstone, as value).")] = None,
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+    setting: Annotated[list[str] | None, typer.Option("--setting", "-X", help="Producer setting name=value.")] = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Write each line of standard input (or of a file) as a record.
+
+    Example: `echo 'k1:hello' | barnabas produce greetings --key-separator :`
+    """
+    reader = LineReader(
+        parse_key=key_separator is not None,
+        key_separator=(key_separator or "\t").encode().decode("unicode_escape"),
+        parse_headers=headers,
+        null_marker=null,
+    )
+    settings: dict[str, object] = {
+        "bootstrap.servers": bootstrap_server,
+        "compression.type": compression,
+        "acks": acks,
+        **read_properties(command_config),
+        **parse_settings(setting),
+    }
+    if file is not None and not file.is_file():
+        fail(f"{file}: no such file", EXIT_USAGE)
+    if file is None and sys.stdin.isatty():
+        note(f"one record a line to {topic}; end with Ctrl-D")
+    began = time.monotonic()
+    count, size = _run(settings, topic, file, reader)
+    seconds = max(time.monotonic() - began, 1e-9)
+    note(f"{count:,} record(s), {size_text(size)}, {count / seconds:,.0f} records/s")
+
+
+def _run(settings: dict[str, object], topic: str, file: Path | None, reader: LineReader) -> tuple[int, int]:
+    from barnabas.cli.producing import produce_lines, stdin
+
+    source = file.open("rb") if file else stdin()
+    with source:
+        if not sys.stderr.isatty():
+            return run(lambda: produce_lines(settings, topic, source, reader))
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            return run(lambda: produce_lines(settings, topic, source, reader, progress=progress))

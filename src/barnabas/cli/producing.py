@@ -1,0 +1,72 @@
+"""Shell: what `barnabas produce` and `kafka-console-producer` share: lines from a file become acknowledged records."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, BinaryIO
+
+from barnabas.cli.line_format import LineReader
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from barnabas.client.values import RecordMetadata
+
+_CHUNK = 1 << 16
+
+
+async def read_lines(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """Whole lines as they arrive, many at a time from a file, one at a time from a terminal."""
+    rest = b""
+    read = getattr(source, "read1", source.read)
+    while chunk := await asyncio.to_thread(read, _CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+async def produce_lines(
+    settings: Mapping[str, object],
+    topic: str,
+    source: BinaryIO,
+    reader: LineReader,
+    *,
+    progress: Progress | None = None,
+) -> tuple[int, int]:
+    """Sends every line and waits for the acknowledgements: how many lines, how many bytes.
+
+    Raises the first KafkaError of a record that the broker refused; the lines after it may or may not be written.
+    """
+    from barnabas.client.producer import AsyncProducer
+
+    failures: list[BaseException] = []
+
+    def on_delivery(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        if error is not None:
+            failures.append(error)
+
+    count = size = 0
+    task = progress.add_task(f"to {topic}", total=None) if progress else None
+    async with AsyncProducer(settings) as producer:
+        async for lines in read_lines(source):
+            for line in lines:
+                count += 1
+                size += len(line) + 1
+                key, value, headers = reader.parse(line, count)
+                await producer.send(topic, value, key=key, headers=headers, on_delivery=on_delivery)
+            if failures:
+                break
+            if progress and task is not None:
+                progress.update(task, completed=count, description=f"to {topic}: {count:,} records")
+        await producer.flush()
+    if failures:
+        raise failures[0]
+    return count, size
+
+
+def stdin() -> BinaryIO:
+    return sys.stdin.buffer
