@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class DefaultSource(DataSource):
+class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followed by mypy
     """`spark.read.format("barnabas")` and its three siblings."""
 
     @classmethod
@@ -28,27 +28,27 @@ class DefaultSource(DataSource):
         return "barnabas"
 
     def schema(self) -> str:
-        from barnabas.spark import source
+        from barnabas.spark.source import schema
 
-        return source.schema(self.options)
+        return schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from barnabas.spark import source
+        from barnabas.spark.source import batch_reader
 
-        return source.batch_reader(self.options, schema.names)
+        return batch_reader(self.options, schema.names)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from barnabas.spark import source
+        from barnabas.spark.source import stream_reader
 
-        return source.stream_reader(self.options, schema.names)
+        return stream_reader(self.options, schema.names)
 
     # Spark passes `overwrite` by keyword in some processes and by position in others: its name is part of the API.
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from barnabas.spark import sink
+        from barnabas.spark.sink import batch_writer
 
-        return sink.batch_writer(self.options, schema, overwrite)
+        return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from barnabas.spark import sink
+        from barnabas.spark.sink import stream_writer
 
-        return sink.stream_writer(self.options, schema, overwrite)
+        return stream_writer(self.options, schema, overwrite)

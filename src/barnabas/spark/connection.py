@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.cluster import Cluster
@@ -164,7 +164,7 @@ class LogClient:
     def fetch(self, wanted: OffsetRange, *, stall_timeout_ms: float) -> Iterator[FetchedBatches]:
         """The record batches of a range, as they lie in the log. The next fetch is under way while one is worked on."""
         reader = PartitionReader(self.cluster, self._fetch_limits, stall_timeout_ms=stall_timeout_ms)
-        ahead = _OneAhead(reader.batches([wanted]))
+        ahead = _OneAhead(cast("AsyncGenerator[FetchedBatches, None]", reader.batches([wanted])))
         try:
             while (arrived := self.run(ahead.next())) is not None:
                 yield arrived

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from barnabas.client.errors import OffsetOutOfRangeError
 from barnabas.client.fetching import next_position
 from barnabas.client.partition_reader import OffsetRange
+from barnabas.client.values import FetchedBatches
+from barnabas.records.columnar import DecodeOptions, iter_arrow
+from barnabas.records.columnar.segments import Selection
 from barnabas.spark.connection import connect
-from barnabas.spark.options import SourceOptions
-from barnabas.spark.planner import Range
+from barnabas.spark.options import OnDataLoss, SourceOptions
+from barnabas.spark.planner import Loss, LossKind, Range, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,18 +34,33 @@ def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: Range) 
         bounds = OffsetRange(wanted.tp, position, wanted.end)
         try:
             for batches in client.fetch(bounds, stall_timeout_ms=options.stall_timeout_ms):
-                yield from slices(decode(client, batches, bounds, columns))
+                yield from decode(batches, bounds, columns, check_crcs=bool(client.settings["check.crcs"]))
                 position = next_position(batches.buffer, position)
             return
         except OffsetOutOfRangeError as error:
-            position = skip_lost(error, Range(wanted.tp, position, wanted.end), options.on_data_loss)
+            position = step_over(error, Range(wanted.tp, position, wanted.end), options.on_data_loss)
 
 
-def slices(table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cuts a batch into pieces of a size that suits Spark."""
-    rows = table.num_rows
-    if rows == 0:
-        return
-    step = max(1, min(ROWS_PER_BATCH, BYTES_PER_BATCH * rows // max(1, table.nbytes)))
-    for start in range(0, rows, step):
-        yield table.slice(start, step)
+def decode(
+    batches: FetchedBatches, bounds: OffsetRange, columns: tuple[str, ...], *, check_crcs: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """The records in the range, without markers, and without aborted ones when the fetch was read_committed."""
+    tp = bounds.partition
+    selection = Selection(bounds.start, bounds.end, batches.aborted, check_crcs)
+    wanted = DecodeOptions(tp.topic, tp.partition, columns, selection, ROWS_PER_BATCH, BYTES_PER_BATCH)
+    return iter_arrow([batches.buffer], wanted)
+
+
+def step_over(error: OffsetOutOfRangeError, left: Range, on_data_loss: OnDataLoss) -> int:
+    """Where to read on after records vanished between planning and reading; `left.end` when nothing is left."""
+    if error.log_start_offset > left.start:
+        found = min(error.log_start_offset, left.end)
+        loss = Loss(left.tp, LossKind.AGED_OUT, left.start, found, found - left.start)
+    elif error.log_end_offset >= left.start:
+        raise error  # the log does hold it: a leader that is still catching up; Spark tries the task again
+    else:
+        found = left.end
+        loss = Loss(left.tp, LossKind.TRUNCATED, left.start, error.log_end_offset, left.size)
+    judge([loss], on_data_loss)
+    log.warning("data loss: %s", loss)
+    return found

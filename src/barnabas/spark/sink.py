@@ -1,0 +1,3 @@
+"""Shell: the writers that Spark calls."""
+
+from __future__ import annotations

@@ -1,0 +1,97 @@
+"""One Spark session and one broker for all tests here; a session takes five seconds to start."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.spark.connection import LogClient
+from barnabas.spark.java import ensure_java
+from barnabas.testing.process import BrokerProcess
+from tests.system.spark.broker import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_names = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    pytest.importorskip("pyspark")
+    ensure_java()
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", False)
+        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`BARNABAS_TEST_SERVERS` runs the same tests against another cluster."""
+    given = os.environ.get("BARNABAS_TEST_SERVERS")
+    if given:
+        yield given
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("spark") / "data") as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def topics(servers: str) -> Iterator[Topics]:
+    client = LogClient({"bootstrap.servers": servers})
+    yield Topics(servers, client)
+    client.close()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name of the test's own; the topic does not exist yet."""
+    return f"spark-{os.getpid()}-{next(_names)}"
+
+
+@pytest.fixture
+def options(servers: str, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": servers, "subscribe": topic}
+
+
+@pytest.fixture
+def run_now(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Callable[..., list[dict[str, object]]]:
+    """Runs a streaming query over the topic to its end; returns the progress reports. Rows go to `tmp_path/rows`."""
+
+    def run(**more: str) -> list[dict[str, object]]:
+        stream = spark.readStream.format("barnabas").options(**{**options, **more}).load()
+        query = (
+            stream.writeStream.format("parquet")
+            .option("path", str(tmp_path / "rows"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(60)
+        return [progress if isinstance(progress, dict) else progress.jsonValue for progress in query.recentProgress]
+
+    return run

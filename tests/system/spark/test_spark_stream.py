@@ -1,0 +1,150 @@
+"""Streams: micro-batches, restarts, what is lost and what only looks like it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from barnabas.core.ids import TopicPartition
+from tests.system.spark.broker import Topics, values
+
+Options = dict[str, str]
+RunNow = Callable[..., list[dict[str, Any]]]
+
+
+def rows(spark: SparkSession, tmp_path: Path) -> list[int]:
+    frame = spark.read.parquet(str(tmp_path / "rows"))
+    return sorted(int(bytes(row.value)) for row in frame.select("value").collect())
+
+
+def sizes(progress: list[dict[str, Any]]) -> list[int]:
+    return [report["numInputRows"] for report in progress if report["numInputRows"]]
+
+
+def test_limits_lag_and_the_consumer_group(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic, 2)
+    topics.produce(topic, [*values(70), *values(30, start=100, partition=1)])
+    progress = run_now(startingOffsets="earliest", maxOffsetsPerTrigger="40", groupId=topic)
+    assert rows(spark, tmp_path) == [*range(70), *range(100, 130)]
+    assert sizes(progress) == [40, 40, 20]
+    source = progress[-1]["sources"][0]
+    assert (
+        json.loads(source["endOffset"])
+        if isinstance(source["endOffset"], str)
+        else source["endOffset"] == {topic: {"0": 70, "1": 30}}
+    )
+    assert progress[0]["sources"][0]["latestOffset"] == {topic: {"0": 70, "1": 30}}
+    # The last micro-batch gets no commit() from Spark; the group knows of it all the same.
+    assert topics.group_offsets(topic) == {
+        TopicPartition(topic, 0): (70, ""),
+        TopicPartition(topic, 1): (30, ""),
+    }
+    topics.produce(topic, values(5, start=200))
+    assert sizes(run_now(startingOffsets="earliest", groupId=topic)) == [5]
+    assert rows(spark, tmp_path)[-5:] == [200, 201, 202, 203, 204]
+
+
+def test_bytes_per_micro_batch(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(10_000))
+    progress = run_now(startingOffsets="earliest", maxBytesPerTrigger="40k")
+    assert rows(spark, tmp_path) == list(range(10_000))
+    assert 3 <= len(sizes(progress)) <= 8
+
+
+def test_the_first_position_survives_a_crash_in_the_first_micro_batch(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(100))
+    run_now(startingOffsets="latest")
+    # As a driver leaves it that dies between planning and committing micro-batch 0:
+    for file in (tmp_path / "checkpoint" / "commits").iterdir():
+        file.unlink()
+    topics.produce(topic, values(38, start=100))
+    run_now(startingOffsets="latest")
+    assert rows(spark, tmp_path) == list(range(100, 138))
+
+
+def test_a_crash_in_any_other_micro_batch_reads_the_same_offsets_again(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(10))
+    run_now(startingOffsets="earliest")
+    commits = tmp_path / "checkpoint" / "commits"
+    newest = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
+    for file in (commits / str(newest), commits / f".{newest}.crc"):
+        file.unlink(missing_ok=True)
+    topics.produce(topic, values(5, start=10))
+    progress = run_now(startingOffsets="earliest")
+    assert sizes(progress) == [5] or sizes(progress) == [10, 5]
+    assert rows(spark, tmp_path) == list(range(15))  # the file sink knows micro-batches it has written
+
+
+def test_new_partitions_are_read_from_their_beginning(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    run_now(startingOffsets="latest")
+    topics.add_partitions(topic, 3)
+    topics.produce(topic, values(5, partition=2))
+    run_now(startingOffsets="latest")
+    assert rows(spark, tmp_path) == list(range(5))
+
+
+def test_markers_and_aborted_records_are_no_loss(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.transaction(topic, values(5), commit=False)
+    topics.transaction(topic, values(5, start=5), commit=True)
+    topics.transaction(topic, values(5, start=10), commit=False)
+    run_now(startingOffsets="earliest", maxOffsetsPerTrigger="4", **{"kafka.isolation.level": "read_committed"})
+    assert rows(spark, tmp_path) == [5, 6, 7, 8, 9]
+
+
+def test_lost_records_stop_the_query_or_are_skipped_or_are_counted(
+    spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(10))
+    run_now(startingOffsets="earliest")
+    topics.produce(topic, values(10, start=10))
+    topics.delete_before(topic, 0, 14)
+    with pytest.raises(Exception, match="offsets 10 to 13 were deleted before they were read"):
+        run_now(startingOffsets="earliest")
+    progress = run_now(startingOffsets="earliest", failOnDataLoss="report", groupId=topic)
+    assert rows(spark, tmp_path) == [*range(10), *range(14, 20)]
+    assert progress[-1]["sources"][0]["endOffset"] == {"$lost": {topic: {"0": 4}}, topic: {"0": 20}}
+    assert topics.group_offsets(topic) == {TopicPartition(topic, 0): (20, "lost=4")}
+
+
+def test_a_topic_made_anew(spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path) -> None:
+    topics.create(topic)
+    topics.produce(topic, values(10))
+    run_now(startingOffsets="earliest")
+    topics.delete(topic)
+    topics.create(topic)
+    topics.produce(topic, values(4, start=50))
+    with pytest.raises(Exception, match="the log ends at offset 4, before the query's position 10"):
+        run_now(startingOffsets="earliest")
+    run_now(startingOffsets="earliest", failOnDataLoss="false")
+    topics.produce(topic, values(2, start=60))
+    run_now(startingOffsets="earliest", failOnDataLoss="false")
+    assert rows(spark, tmp_path) == [*range(10), 60, 61]
+
+
+def test_options_are_refused_when_the_query_is_made(spark: SparkSession, options: Options) -> None:
+    stream = spark.readStream.format("barnabas").options(**options, endingOffsets="latest")
+    with pytest.raises(Exception, match="not valid in a streaming query"):
+        stream.load().writeStream.format("noop").start().awaitTermination(30)

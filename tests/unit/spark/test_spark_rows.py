@@ -1,0 +1,50 @@
+"""What may be written: decided from the columns, with complaints that say what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.spark.errors import SinkError
+from barnabas.spark.options import SinkOptions
+from barnabas.spark.rows import HEADERS_TYPE, RowLayout, row_layout
+
+TO_T = SinkOptions(client={}, topic="t")
+NO_TOPIC = SinkOptions(client={})
+
+
+def test_every_column() -> None:
+    columns = {"Key": "string", "value": "binary", "topic": "string", "partition": "int", "headers": HEADERS_TYPE}
+    assert row_layout(columns, NO_TOPIC) == RowLayout(None, has_key=True, has_partition=True, has_headers=True)
+
+
+def test_value_alone_is_enough_when_the_topic_is_an_option() -> None:
+    assert row_layout({"value": "varchar(20)"}, TO_T) == RowLayout("t", False, False, False)
+
+
+def test_the_option_overrides_the_column_whatever_its_type() -> None:
+    assert row_layout({"value": "string", "topic": "int"}, TO_T).topic == "t"
+
+
+def test_headers_can_be_left_out() -> None:
+    options = SinkOptions(client={}, topic="t", include_headers=False)
+    assert not row_layout({"value": "string", "headers": HEADERS_TYPE}, options).has_headers
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        ({"key": "string"}, TO_T, "required column 'value' not found"),
+        ({"value": "string"}, NO_TOPIC, "set the option topic"),
+        ({"value": "int"}, TO_T, "'value' has type int; it must be binary or string"),
+        ({"value": "string", "key": "bigint"}, TO_T, "'key' has type bigint"),
+        ({"value": "string", "topic": "binary"}, NO_TOPIC, "'topic' has type binary"),
+        ({"value": "string", "partition": "bigint"}, TO_T, "'partition' has type bigint; it must be int"),
+        ({"value": "string", "headers": "map<string,binary>"}, TO_T, "must be array<struct<key:string,value:binary>>"),
+        ({"value": "string", "carrier": "string"}, TO_T, "no place for column 'carrier'"),
+        ({"value": "string", "VALUE": "string"}, TO_T, "same name"),
+    ],
+)
+def test_complaints(columns: dict[str, str], options: SinkOptions, says: str) -> None:
+    with pytest.raises(SinkError) as refused:
+        row_layout(columns, options)
+    assert says in str(refused.value)
