@@ -1,11 +1,12 @@
 """Machine: records on their way to the brokers: batches per partition, within `buffer.memory`, in order.
 
-Each partition has a queue of batches. Appends go to the last one; the sender takes the first ones when they are full, have
-lingered, or somebody flushes. With idempotence a batch gets its sequence number when it is first taken, and keeps it.
+Each partition has a queue of batches. Appends go to the last one; the sender takes the first ones when they are full,
+have lingered, or somebody flushes. With idempotence a batch gets its sequence number when it is first taken, and keeps
+it.
 
-When a batch fails and is to be tried again, the partition *recovers*: nothing more is taken until every batch in flight has
-been answered, then what must be sent again goes out in the old order, one at a time, until one succeeds. That is what
-keeps the order through retries, whatever the brokers do in between.
+When a batch fails and is to be tried again, the partition *recovers*: nothing more is taken until every batch in flight
+has been answered, then what must be sent again goes out in the old order, one at a time, until one succeeds. That is
+what keeps the order through retries, whatever the brokers do in between.
 
     queued ──take──▶ in flight ──ack──▶ done
        ▲                │
@@ -232,12 +233,12 @@ class Accumulator:
         self.used_bytes += builder.bytes
         return RecordFuture(batch, 0, timestamp, key, value), closed or builder.is_full
 
-    def append_encoded(self, queue: PartitionQueue, encoded: bytes, now: float) -> ProducerBatch:
+    def append_encoded(self, queue: PartitionQueue, encoded: Buffer, count: int, now: float) -> ProducerBatch:
         """Add a whole batch that is encoded already (columns)."""
         if queue.queue:
             queue.queue[-1].is_closed = True
         batch = self._new_batch(queue, now, None)
-        batch.adopt_encoded(encoded)
+        batch.adopt_encoded(encoded, count)
         batch.charged = len(encoded)
         self.used_bytes += len(encoded)
         return batch

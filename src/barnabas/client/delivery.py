@@ -1,7 +1,7 @@
 """Value: one batch of a producer and the futures of its records.
 
-A `RecordFuture` is small on purpose: there is one per record. It knows its batch and its place in it; everything else is worked
-out when somebody asks. Awaiting many of them costs one asyncio future each, not awaiting costs nothing.
+A `RecordFuture` is small on purpose: there is one per record. It knows its batch and its place in it; everything else is
+worked out when somebody asks. Awaiting many of them costs one asyncio future each, not awaiting costs nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.client.values import RecordMetadata
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import NO_SEQUENCE, TopicPartition
-from barnabas.records.batch import CRC_START, TRANSACTIONAL_FLAG, iter_batches, iter_records, read_header
+from barnabas.records.batch import CRC_START, TRANSACTIONAL_FLAG, iter_batches, iter_records
 from barnabas.records.build import BatchBuilder, SimpleRecord, build_batch
 
 _CRC: Final = Struct(">I")
@@ -64,7 +64,7 @@ class ProducerBatch:
         self.attempts = 0
         self.charged = 0
         self.is_closed = False
-        self.encoded: bytearray | bytes = b""
+        self.encoded: Buffer = b""
         self.record_count = 0
         self.base_sequence = NO_SEQUENCE
         self.identity = (-1, -1)
@@ -81,10 +81,10 @@ class ProducerBatch:
     def last_sequence(self) -> int:
         return (self.base_sequence + self.record_count - 1) & 0x7FFFFFFF
 
-    def adopt_encoded(self, encoded: bytes) -> None:
+    def adopt_encoded(self, encoded: Buffer, count: int) -> None:
         """Take a batch that is encoded already; ids and sequence are stamped into it when it is sent."""
-        self.encoded = bytearray(encoded)
-        self.record_count = read_header(encoded).record_count
+        self.encoded = encoded if _is_writable(encoded) else bytearray(encoded)
+        self.record_count = count
         self.is_closed = True
 
     def seal_count(self) -> None:
@@ -97,7 +97,7 @@ class ProducerBatch:
         """Make the bytes that travel, with the producer's id, epoch and sequence in them."""
         self.is_closed = True
         producer_id, epoch = self.identity
-        if self.encoded:
+        if len(self.encoded):
             _stamp(self.encoded, producer_id, epoch, self.base_sequence, transactional)
         elif self.builder is not None:
             self.encoded = bytearray(
@@ -123,7 +123,7 @@ class ProducerBatch:
         middle = len(records) // 2
         for index, part in ((0, records[:middle]), (middle, records[middle:])):
             child = ProducerBatch(self.partition, None, self.ordinal, self.send_at, self.deadline)
-            child.adopt_encoded(build_batch(part, codec=header.codec))
+            child.adopt_encoded(build_batch(part, codec=header.codec), len(part))
             child.charged = self.charged * len(part) // len(records)
             child.attempts = self.attempts
             self.parts.append((index, child))
@@ -171,6 +171,10 @@ class ProducerBatch:
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         when = self._log_append_time if self._log_append_time >= 0 else timestamp
         return RecordMetadata(self.partition.topic, self.partition.partition, offset, when, key_size, value_size)
+
+
+def _is_writable(buffer: Buffer) -> bool:
+    return isinstance(buffer, bytearray) or (isinstance(buffer, memoryview) and not buffer.readonly)
 
 
 def _stamp(batch: Any, producer_id: int, epoch: int, sequence: int, transactional: bool) -> None:

@@ -43,15 +43,15 @@ async def ask_leaders(
         failed: dict[TopicPartition, KafkaError]
         try:
             groups, failed = await _group_by_leader(cluster, open_questions, deadline)
-        except KafkaError as error:
-            results.update(dict.fromkeys(open_questions, error))
+        except KafkaError as unreachable:
+            results.update(dict.fromkeys(open_questions, unreachable))
             break
 
         async def ask(broker_id: int, part: dict[TopicPartition, Q], failed: dict[TopicPartition, KafkaError]) -> None:
             try:
                 response = await cluster.send(broker_id, build(part), deadline=deadline)
-            except KafkaError as error:
-                failed.update(dict.fromkeys(part, error))
+            except KafkaError as lost:
+                failed.update(dict.fromkeys(part, lost))
                 return
             answered = set()
             for partition, code, answer in parse(response):

@@ -128,6 +128,7 @@ def fetched(partition: TopicPartition, position: int, data: PartitionData) -> Fe
     """The batches of one partition, or None when there are none."""
     if not data.records:
         return None
+    assert isinstance(data.records, (bytes, bytearray, memoryview))  # decoding never gives a sequence of buffers
     aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
     return FetchedBatches(
         partition,

@@ -6,6 +6,7 @@ What pipelines need to plan and to report progress; `AsyncAdmin` and the consume
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.coordinators import CoordinatorType
@@ -139,7 +140,8 @@ async def fetch_group_offsets(
         response: OffsetFetchResponse = await _ask_coordinator(cluster, group_id, request, limit)
         if response.groups:
             group = response.groups[0]
-            code, answered = group.error_code, [(t.name, t.partitions) for t in group.topics]
+            code = group.error_code
+            answered: list[tuple[str, Any]] = [(t.name, t.partitions) for t in group.topics]
         else:
             code, answered = response.error_code, [(t.name, t.partitions) for t in response.topics]
         _check_group(cluster, group_id, code, "Fetching the offsets")
@@ -242,14 +244,10 @@ _WHOLE_GROUP = frozenset(
 """Errors of a commit that are about the group, though the wire repeats them for each partition."""
 
 
-async def _ask_coordinator(
-    cluster: Cluster, group_id: str, request: object, deadline: float
-) -> OffsetFetchResponse | OffsetCommitResponse:
+async def _ask_coordinator(cluster: Cluster, group_id: str, request: object, deadline: float) -> Any:
     broker_id = await cluster.coordinators.find(CoordinatorType.GROUP, group_id, deadline=deadline)
     try:
-        response: OffsetFetchResponse | OffsetCommitResponse = await cluster.send(
-            broker_id, request, deadline=deadline, max_version=NAMES_NOT_IDS_VERSION
-        )
+        response = await cluster.send(broker_id, request, deadline=deadline, max_version=NAMES_NOT_IDS_VERSION)
     except KafkaError as error:
         cluster.coordinators.note_error(CoordinatorType.GROUP, group_id, error.code)
         raise

@@ -6,15 +6,15 @@
     async for partition, table in reader.arrow(ranges, columns=("value", "offset")):
         ...                                    # pyarrow.RecordBatch, only the offsets of the range
 
-A range may begin or end anywhere: inside a batch, in a hole that compaction left, on a transaction marker. The position moves
-by the last offset of each batch, and a range is done when the position has reached its end, or when the log holds nothing more
-up to there. The next fetch to a leader is on its way before the last one is handed over.
+A range may begin or end anywhere: inside a batch, in a hole that compaction left, on a transaction marker. The position
+moves by the last offset of each batch, and a range is done when the position has reached its end, or when the log holds
+nothing more up to there. The next fetch to a leader is on its way before the last one is handed over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,7 +93,7 @@ class PartitionReader:
         self.limits = limits
         self._stall_s = stall_timeout_ms / 1000.0
 
-    async def batches(self, ranges: Iterable[OffsetRange]) -> AsyncIterator[FetchedBatches]:
+    async def batches(self, ranges: Iterable[OffsetRange]) -> AsyncGenerator[FetchedBatches, None]:
         """Raw batches of all ranges, each partition in order, partitions interleaved as they arrive.
 
         A buffer may hold records outside the range (batches are never cut). Raises OffsetOutOfRangeError when a range
@@ -129,19 +129,22 @@ class PartitionReader:
         columns: Sequence[str] | None = None,
         include_headers: bool = False,
         check_crcs: bool = True,
-    ) -> AsyncIterator[tuple[TopicPartition, pa.RecordBatch]]:
+    ) -> AsyncGenerator[tuple[TopicPartition, pa.RecordBatch], None]:
         """The records of all ranges as Arrow, without control records, and without aborted ones under READ_COMMITTED."""
+        from barnabas.client.columns import decode_batches
+
         bounds = {r.partition: r for r in ranges}
         async for batches in self.batches(ranges):
-            table = decode_range(
+            wanted = bounds[batches.partition]
+            for table in decode_batches(
                 batches,
-                bounds[batches.partition],
+                wanted.start,
+                wanted.end,
                 isolation=self.limits.isolation,
                 columns=columns,
                 include_headers=include_headers,
                 check_crcs=check_crcs,
-            )
-            if table.num_rows:
+            ):
                 yield batches.partition, table
 
     # -- fetches ---------------------------------------------------------------------------------------------------
@@ -206,9 +209,9 @@ class PartitionReader:
         nothing = not any(data.records for _, data in answers)
         arrived: list[FetchedBatches] = []
         for partition, data in answers:
-            progress = fetch.ranges.get(partition)
-            if progress is None:
+            if partition not in fetch.ranges:
                 continue
+            progress = fetch.ranges[partition]
             code = error_code(data.error_code)
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise await self._out_of_range(progress)
@@ -283,16 +286,3 @@ class PartitionReader:
             answer = found[progress.partition]
             bounds.append(-1 if isinstance(answer, KafkaError) else answer.offset)
         return OffsetOutOfRangeError(progress.partition, progress.position, *bounds)
-
-
-def decode_range(
-    batches: FetchedBatches,
-    bounds: OffsetRange,
-    *,
-    isolation: IsolationLevel,
-    columns: Sequence[str] | None = None,
-    include_headers: bool = False,
-    check_crcs: bool = True,
-) -> pa.RecordBatch:
-    """The records of fetched batches that lie in a range, as Arrow. Pure; may run on another thread."""
-    raise NotImplementedError

@@ -1,7 +1,7 @@
 """Machine: which partition a record goes to: murmur2 of the key as in Java, or the sticky adaptive way of KIP-794.
 
-Without a key, records stay with one partition until a batch's worth of bytes has gone there, then move to another at random.
-With adaptive partitioning a partition is the likelier the shorter its queue is, so slow brokers get less.
+Without a key, records stay with one partition until a batch's worth of bytes has gone there, then move to another at
+random. With adaptive partitioning a partition is the likelier the shorter its queue is, so slow brokers get less.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Shell: the producer. Interceptors, serializers, partitioner, accumulator, sender: in that order a record passes through.
+"""Shell: the producer. A record passes interceptors, serializers, partitioner, accumulator and sender, in that order.
 
     async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
         await producer.send("orders", b"hello", key=b"k")              # queued: fire and forget
         metadata = await producer.send_and_wait("orders", b"hello")    # acknowledged
         future = await producer.send("orders", b"hello", on_delivery=lambda metadata, error: ...)
 
-`send` waits only for metadata and for `buffer.memory`. What it gives back is a `RecordFuture`; awaiting that waits for the
-broker. Records of one partition keep the order of the calls, through retries and changes of leader.
+`send` waits only for metadata and for `buffer.memory`. What it gives back is a `RecordFuture`; awaiting that waits for
+the broker. Records of one partition keep the order of the calls, through retries and changes of leader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitione
 from barnabas.client.sender import Sender, SenderOptions
 from barnabas.client.serialization import AnySerializer, as_encode
 from barnabas.client.values import Headers, RecordMetadata
-from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
@@ -200,9 +199,7 @@ class AsyncProducer:
             state = self._topic_state(topic)
             if state is None:
                 return None
-        key_bytes = key if key is None or type(key) is bytes else self._encode_key(topic, headers, key)
-        if type(key) is bytes and self._encode_key.__name__ != "plain_bytes":
-            key_bytes = self._encode_key(topic, headers, key)
+        key_bytes = None if key is None else self._encode_key(topic, headers, key)
         value_bytes = self._encode_value(topic, headers, value)
         accumulator = self._accumulator
         size = accumulator.size_upper_bound(key_bytes, value_bytes, headers)
@@ -259,7 +256,7 @@ class AsyncProducer:
         Rows go to the partition of their `partition` column, else of the murmur2 of their key, else to one partition
         per call. Gives the metadata of the first record of every batch written.
         """
-        from barnabas.client.columns import encode_columns
+        from barnabas.client.columns import ColumnNames, Placement, encode_columns
 
         limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
         while not self._knows(topic):
@@ -268,13 +265,8 @@ class AsyncProducer:
         assert state is not None
         plan = encode_columns(
             table,
-            value=value,
-            key=key,
-            partition=partition,
-            timestamp=timestamp,
-            headers=headers,
-            partitions=state.count,
-            default_partition=state.sticky.choose(state.count),
+            ColumnNames(value, key, partition, timestamp, headers),
+            Placement(state.count, state.sticky.choose(state.count), self._ignore_keys),
             now_ms=self._clock.now_ms(),
             batch_bytes=min(self._record_bytes_max, max(self._accumulator.batch_size, COLUMNAR_BATCH_BYTES)),
             codec=self._accumulator.codec,
@@ -282,11 +274,11 @@ class AsyncProducer:
         )
         loop = self._ensure_running()
         batches = []
-        for index, encoded in plan:
+        for index, encoded, count in plan:
             while self._accumulator.unfinished and not self._accumulator.has_room(len(encoded)):
                 self._sender.wake()
                 await self._wait_for_room(limit)
-            batches.append(self._accumulator.append_encoded(state.queues[index], encoded, loop.time()))
+            batches.append(self._accumulator.append_encoded(state.queues[index], encoded, count, loop.time()))
             self._sender.wake()
         return [await RecordFuture(batch, 0, -1, None, None) for batch in batches]
 

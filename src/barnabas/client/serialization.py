@@ -1,7 +1,7 @@
 """Codec: between the objects of a program and the bytes of a record.
 
-A serializer is a function from a value to bytes, or an object with `serialize(topic, headers, value)` when it needs to know
-where the record goes (schema registries do). Likewise a deserializer, with `deserialize(topic, headers, data)`.
+A serializer is a function from a value to bytes, or an object with `serialize(topic, headers, value)` when it needs to
+know where the record goes (schema registries do). Likewise a deserializer, with `deserialize(topic, headers, data)`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def as_encode(serializer: AnySerializer | None, part: str) -> Encode:
             return inner(topic, headers, value)
         except SerializationError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises is reported with its context
+        except Exception as error:
             raise SerializationError(f"The {part} serializer failed for topic {topic!r}: {error!r}") from error
 
     return encode
@@ -75,7 +75,7 @@ def as_decode(deserializer: AnyDeserializer | None, part: str) -> Decode | None:
             return inner(topic, headers, data)
         except SerializationError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises is reported with its context
+        except Exception as error:
             raise SerializationError(f"The {part} deserializer failed for topic {topic!r}: {error!r}") from error
 
     return decode

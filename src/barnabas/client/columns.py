@@ -1,0 +1,145 @@
+"""Codec: between fetched or produced batches and Arrow columns. Imported on first use: numba and pyarrow are heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from barnabas.client.values import FetchedBatches, IsolationLevel
+from barnabas.core.buffers import Buffer
+from barnabas.records.columnar import (
+    COLUMNS,
+    DecodeOptions,
+    EncodeOptions,
+    encode_from_arrow,
+    iter_arrow,
+    partitions_for_keys,
+    rows_by_partition,
+)
+from barnabas.records.columnar._jit import np, pa
+from barnabas.records.columnar.segments import Selection
+from barnabas.records.compression import Codec
+
+WITHOUT_HEADERS: Final = tuple(name for name in COLUMNS if name != "headers")
+ROWS_MAX: Final = 1_000_000
+BYTES_MAX: Final = 256 * 1024 * 1024
+
+
+def decode_batches(
+    batches: FetchedBatches,
+    start: int,
+    end: int,
+    *,
+    isolation: IsolationLevel,
+    columns: Sequence[str] | None = None,
+    include_headers: bool = False,
+    check_crcs: bool = True,
+    rows_max: int = ROWS_MAX,
+) -> Iterator[Any]:
+    """The records of fetched batches with offsets in [start, end), as RecordBatches.
+
+    Without `columns`: all of them, `headers` only with `include_headers`. Markers are never given; records of aborted
+    transactions are left out under READ_COMMITTED.
+    """
+    if columns is None:
+        columns = COLUMNS if include_headers else WITHOUT_HEADERS
+    aborted = batches.aborted if isolation is IsolationLevel.READ_COMMITTED else ()
+    selection = Selection(start, end, aborted, check_crcs)
+    partition = batches.partition
+    options = DecodeOptions(partition.topic, partition.partition, columns, selection, rows_max, BYTES_MAX)
+    return iter_arrow([batches.buffer], options)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNames:
+    """Which columns of a table are which parts of the records."""
+
+    value: str | None = "value"
+    key: str | None = None
+    partition: str | None = None
+    timestamp: str | None = None
+    headers: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where rows without a partition of their own go."""
+
+    partitions: int
+    default_partition: int
+    ignore_keys: bool = False
+
+
+def encode_columns(
+    table: Any,
+    names: ColumnNames,
+    placement: Placement,
+    *,
+    now_ms: int,
+    batch_bytes: int,
+    codec: Codec,
+    level: int | None,
+) -> list[tuple[int, Buffer, int]]:
+    """(partition, encoded batch, record count) for the rows of a Table or RecordBatch, in the order of the rows.
+
+    Raises KeyError for a column that is not there, TypeError for one of the wrong type, ValueError for a partition that
+    does not exist.
+    """
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    count = table.num_rows
+    if not count:
+        return []
+    key = None if names.key is None else _bytes_column(table[names.key])
+    values = pa.nulls(count, pa.binary()) if names.value is None else _bytes_column(table[names.value])
+    options = EncodeOptions(batch_bytes_max=batch_bytes, codec=codec, level=level)
+    columns = {
+        "value": values,
+        "key": key,
+        "timestamp": None if names.timestamp is None else table[names.timestamp],
+        "headers": None if names.headers is None else table[names.headers],
+    }
+    placed = _place(table, names, placement, key)
+    encoded: list[tuple[int, Buffer, int]] = []
+    if placed is None:
+        only = encode_from_arrow(**columns, default_timestamp_ms=now_ms, options=options)
+        return [(placement.default_partition, batch.data, batch.record_count) for batch in only]
+    for partition, rows in enumerate(rows_by_partition(placed, placement.partitions)):
+        if len(rows):
+            batches = encode_from_arrow(**columns, rows=rows, default_timestamp_ms=now_ms, options=options)
+            encoded += [(partition, batch.data, batch.record_count) for batch in batches]
+    return encoded
+
+
+def _place(table: Any, names: ColumnNames, placement: Placement, key: Any) -> Any:
+    """The partition of every row, or None when all go to the default one."""
+    count, default = placement.partitions, placement.default_partition
+    placed = None
+    if key is not None and not placement.ignore_keys:
+        placed = partitions_for_keys(key, count)
+        placed[placed < 0] = default
+    if names.partition is not None:
+        own = table[names.partition].cast(pa.int32()).fill_null(-1).to_numpy()
+        if own.size and (own.max() >= count or own.min() < -1):
+            wrong = int(own.max() if own.max() >= count else own.min())
+            raise ValueError(f"column {names.partition!r} names partition {wrong}; the topic has {count} partitions")
+        others = np.full(len(own), default, np.int32) if placed is None else placed
+        placed = np.where(own >= 0, own, others).astype(np.int32)
+    return placed
+
+
+def _bytes_column(column: Any) -> Any:
+    """A binary or string column as it is; dictionaries are unpacked. Anything else needs serializing first."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    known = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+    if pa.types.is_null(kind):
+        return column.cast(pa.binary())
+    if not any(is_kind(kind) for is_kind in known):
+        raise TypeError(
+            f"a column of {kind} cannot be a key or a value: cast or serialize it to binary or string first"
+        )
+    return column
