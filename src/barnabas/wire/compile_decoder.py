@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 from typing import cast
 
-from barnabas.wire.primitives import Fault, read_uvarint, skip_tags, uuid_of
+from barnabas.wire.primitives import SMALL_ARRAY, Fault, array_unpackers, read_uvarint, skip_tags, uuid_of
 from barnabas.wire.schema import Field, Struct
 from barnabas.wire.source import FIXED_FORMATS, Compiled, Source
 
@@ -170,7 +170,7 @@ class _Decoder:
         src = self.src
         null = f"null is not allowed in version {self.version}"
         if self._compact(field):
-            length = self.uvarint("n")
+            length = self.uvarint("n", STRING_BYTES_MAX + 1 if field.kind == "string" else None)
             src.line(f"{length} -= 1")
             if not self._nullable(field):
                 self.check(f"{length} < 0", null)
@@ -191,10 +191,6 @@ class _Decoder:
         if field.kind == "array":
             self.array(field, target, length)
             return
-        if field.kind == "string" and self._compact(field):
-            self.check(
-                f"{length} > {STRING_BYTES_MAX}", f"a string of {{{length}}} bytes; at most {STRING_BYTES_MAX} fit"
-            )
         stop = src.name("e")
         src.line(f"{stop} = pos + {length}")
         self.check(f"{stop} > end", f"a length of {{{length}}} bytes, but {{end - pos}} are left")
@@ -216,7 +212,11 @@ class _Decoder:
         )
         if isinstance(element, str) and element in FIXED_FORMATS and element != "uuid":
             code = FIXED_FORMATS[element]
-            src.line(f"{target} = list(unpack_from(f'>{{{length}}}{code}', buf, pos)) if {length} else []")
+            small = src.constant(f"unpack_{code}_array", array_unpackers(code))
+            with src.block(f"if {length} < {SMALL_ARRAY}:"):
+                src.line(f"{target} = [*{small}[{length}](buf, pos)]")
+            with src.block("else:"):
+                src.line(f"{target} = [*unpack_from(f'>{{{length}}}{code}', buf, pos)]")
             src.line(f"pos += {length} * {smallest}")
             return
         values, index = src.name("v"), src.name("i")
@@ -237,13 +237,16 @@ class _Decoder:
 
     # ---- bytes
 
-    def uvarint(self, prefix: str) -> str:
+    def uvarint(self, prefix: str, at_most: int | None = None) -> str:
         """Read a varint together with the fixed fields in front of it, on the guess that it has one byte."""
         name = self.src.name(prefix)
         self.formats += "B"
         self.targets.append(name)
         self.flush()
-        self.src.line(f"if {name} > 127: {name}, pos = read_uvarint(buf, pos - 1)")
+        with self.src.block(f"if {name} > 127:"):
+            self.src.line(f"{name}, pos = read_uvarint(buf, pos - 1)")
+            if at_most is not None:
+                self.check(f"{name} > {at_most}", f"a string of {{{name} - 1}} bytes; at most {at_most - 1} fit")
         return name
 
     def later(self, line: str) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from barnabas.core.buffers import Buffer
-from barnabas.wire.primitives import UVARINTS, Fault, uvarint
+from barnabas.wire.primitives import SMALL_ARRAY, UVARINTS, Fault, array_packers, uvarint
 from barnabas.wire.schema import Field, Struct
 from barnabas.wire.source import FIXED_FORMATS, Compiled, Source
 
@@ -209,7 +209,11 @@ class _Encoder:
         self.length(field, length)
         if isinstance(element, str) and element in FIXED_FORMATS and element != "uuid":
             code = FIXED_FORMATS[element]
-            src.line(f"if {values}: {self.write}(pack(f'>{{len({values})}}{code}', *{values}))")
+            small = src.constant(f"pack_{code}_array", array_packers(code))
+            with src.block(f"if len({values}) < {SMALL_ARRAY}:"):
+                src.line(f"{self.write}({small}[len({values})](*{values}))")
+            with src.block("else:"):
+                src.line(f"{self.write}(pack(f'>{{len({values})}}{code}', *{values}))")
             return
         item = src.name("o")
         with src.block(f"for {item} in {values}:"), src.at("[]"):

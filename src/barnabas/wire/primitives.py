@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Final
+import struct
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any, Final
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
 
 UVARINTS: Final = tuple(bytes((value,)) for value in range(128))
 """The varints of one byte, by value."""
+
+
+SMALL_ARRAY = 16
+"""Arrays of numbers shorter than this have a precompiled struct (replica lists, mostly)."""
 
 
 class Fault(Exception):  # noqa: N818 - internal; `wire.codec` turns it into a WireError that names the field
@@ -55,6 +61,24 @@ def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
             raise Fault(f"tagged field {tag} claims {size} bytes of the {end - pos} left")
         pos += size
     return pos
+
+
+@cache
+def array_structs(code: str) -> tuple[struct.Struct, ...]:
+    """The structs of 0, 1, 2, ... numbers with this format code."""
+    return tuple(struct.Struct(f">{count}{code}") for count in range(SMALL_ARRAY))
+
+
+@cache
+def array_packers(code: str) -> tuple[Callable[..., bytes], ...]:
+    """Their `pack`, by the number of elements."""
+    return tuple(each.pack for each in array_structs(code))
+
+
+@cache
+def array_unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """Their `unpack_from`, by the number of elements."""
+    return tuple(each.unpack_from for each in array_structs(code))
 
 
 @lru_cache(maxsize=4096)
