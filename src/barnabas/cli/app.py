@@ -1,0 +1,54 @@
+"""Shell: the `barnabas` command. Only the noun that is asked for is imported, so that `barnabas serve` starts at once."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+NOUNS = ("serve", "topics", "produce", "consume", "configs", "groups", "logs", "cluster")
+"""In the order in which help shows them; each is a module of this package, with an `app` or a function of its name."""
+
+HELP = """A Kafka-compatible commit log. Kafka's clients and tools work with it unchanged.
+
+`barnabas serve --data-dir data` starts a broker; the other commands talk to one, ours or Apache Kafka's.
+"""
+
+
+def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
+    """The command line with these nouns."""
+    import typer
+
+    from barnabas import __version__
+
+    app = typer.Typer(
+        name="barnabas", help=HELP, no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
+    )
+
+    @app.command("version")
+    def version() -> None:
+        """Show the version."""
+        typer.echo(f"barnabas {__version__}")
+
+    for noun in nouns:
+        module = import_module(f"barnabas.cli.{noun}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=noun)
+        else:
+            app.command(noun)(getattr(module, noun))
+    return app
+
+
+def main() -> None:
+    """The entry point. `barnabas NOUN ...` imports that noun alone."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if asked == "--version":
+        from barnabas import __version__
+
+        sys.stdout.write(f"barnabas {__version__}\n")
+        return
+    build_app((asked,) if asked in NOUNS else NOUNS)()
+
+
+if __name__ == "__main__":
+    main()
