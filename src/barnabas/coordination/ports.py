@@ -86,11 +86,6 @@ class TopicView:
 class TopicCatalog(Protocol):
     """The topics of the newest metadata image."""
 
-    @property
-    def version(self) -> int:
-        """Grows with every change of the metadata."""
-        ...
-
     def by_name(self, name: str) -> TopicView | None: ...
 
     def by_id(self, topic_id: TopicId) -> TopicView | None: ...

@@ -181,8 +181,6 @@ class MemoryWriter:
 class Catalog:
     """A `TopicCatalog` made of name -> number of partitions; ids count from 1."""
 
-    version = 1
-
     def __init__(self, **partitions: int) -> None:
         self.views = {
             name: TopicView(name, UUID(int=i), count) for i, (name, count) in enumerate(partitions.items(), start=1)
