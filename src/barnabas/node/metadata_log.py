@@ -210,7 +210,7 @@ class SingleVoterLog:
                     future.set_result(batch.last_offset)
 
     async def _sync(self) -> None:
-        job = self._log.flush_job(self._clock.now_ms(), everything=True)
+        job = self._log.flush_job(everything=True)
         if job is None:
             return
         try:
@@ -234,7 +234,7 @@ class SingleVoterLog:
             if not future.done():
                 future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "The node is shutting down."))
         self._pending.clear()
-        self._log.close(self._clock.now_ms(), clean=clean)
+        self._log.close(clean=clean)
 
     # ---- inside
 

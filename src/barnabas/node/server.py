@@ -79,6 +79,7 @@ class Node:
         self._dirs: list[LogDir] = []
         self._partitions: Partitions | None = None
         self._metadata: SingleVoterLog | None = None
+        self._broker_epoch = -1
 
     @property
     def bootstrap_servers(self) -> str:
@@ -182,7 +183,7 @@ class Node:
                 for subscriber in (services.partitions, feed, services.metadata, _SettingsFeed(self, services)):
                     publisher.subscribe(subscriber)
                 self.endpoints = self._advertised(sockets)
-                services.producer_ids.broker_epoch = await register_broker(
+                self._broker_epoch = services.producer_ids.broker_epoch = await register_broker(
                     driver, self.identity.node_id, self.identity.cluster_id, list(self.endpoints),
                     self.config["broker.rack"], self._dirs, self._rng,
                 )  # fmt: skip
@@ -193,7 +194,7 @@ class Node:
     ) -> tuple[Services, GroupCoordinator, Flusher]:
         config, node_id = self.config, self.identity.node_id
         partitions = self._partitions = Partitions(node_id, self._dirs, self.topic_config, self._clock, self._rng)
-        flusher = Flusher(self._disk, self._clock)
+        flusher = Flusher(self._disk)
         writer = ReplicatedWriter(partitions, self._disk)
         catalog = ImageCatalog(publisher.image)
         groups = GroupCoordinator(group_config(config), writer, catalog, self._clock, self._rng)
@@ -284,7 +285,6 @@ class Node:
 
     def _close(self, *, clean: bool) -> None:
         """Leave the disk so that the next start need not look at every log."""
-        now_ms = self._clock.now_ms()
         if self._partitions is not None:
             self._partitions.close()
             with contextlib.suppress(StorageError):
@@ -297,7 +297,7 @@ class Node:
                 log.error("the metadata log could not be closed cleanly", reason=str(error))
         for directory in self._dirs:
             try:
-                directory.close(now_ms, clean=clean)
+                directory.close(clean=clean, broker_epoch=self._broker_epoch)
             except StorageError as error:
                 log.error("log directory could not be closed cleanly", path=directory.path, reason=str(error))
 

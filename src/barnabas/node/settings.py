@@ -7,6 +7,7 @@ from typing import Any
 from barnabas.broker.services import BrokerSettings
 from barnabas.coordination.group.config import GroupCoordinatorConfig, MigrationPolicy
 from barnabas.core.config import ConfigError
+from barnabas.core.ids import BrokerId
 from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.controller.settings import ControllerSettings
 from barnabas.net.limits import NetLimits
@@ -34,7 +35,7 @@ def broker_settings(view: ConfigView) -> BrokerSettings:
 
 def controller_settings(config: NodeConfig, node_id: int) -> ControllerSettings:
     return ControllerSettings(
-        node_id=node_id,  # type: ignore[arg-type]  # BrokerId is an int
+        node_id=BrokerId(node_id),
         static_config=config.given,
         default_replication_factor=config["default.replication.factor"],
         num_partitions=config["num.partitions"],

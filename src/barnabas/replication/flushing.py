@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Executor
 
-from barnabas.core.clock import Clock
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
 from barnabas.telemetry import get_logger
@@ -20,9 +19,8 @@ log = get_logger("barnabas.replication")
 class Flusher:
     """Runs flush jobs. `run` owns the tasks."""
 
-    def __init__(self, executor: Executor, clock: Clock) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._clock = clock
         self._running: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -50,7 +48,7 @@ class Flusher:
 
     async def _flush(self, target: Log, *, everything: bool) -> None:
         try:
-            job = target.flush_job(self._clock.now_ms(), everything=everything)
+            job = target.flush_job(everything=everything)
             if job is None:
                 return
             try:

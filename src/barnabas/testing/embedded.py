@@ -1,0 +1,185 @@
+"""Shell: a whole broker inside this process: real sockets, real files, Kafka's wire; gone when the block ends.
+
+    with EmbeddedBroker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+It differs from `barnabas serve` only in settings: a temporary directory, any free port, internal topics with few partitions,
+no rebalance delay, and no fsync of metadata, because nobody will miss it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.node.server import Node
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "log.initial.task.delay.ms": "500",
+}
+"""What an embedded broker sets; the caller's settings win."""
+START_TIMEOUT_S: Final = 30.0
+
+
+class EmbeddedBrokerError(BarnabasError):
+    """The broker did not start, or did not stop."""
+
+
+class AsyncEmbeddedBroker:
+    """The broker on the running loop: `async with AsyncEmbeddedBroker() as broker: ...`."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        data_dir: str | None = None,
+        listener: str = "PLAINTEXT://127.0.0.1:0",
+    ) -> None:
+        self._config = {**SETTINGS, **(config or {})}
+        self._listener = listener
+        self._temporary = data_dir is None
+        self.data_dir = data_dir or tempfile.mkdtemp(prefix="barnabas-")
+        self.bootstrap_servers = ""
+        """`host:port`, once it has started."""
+        self.node: Node | None = None
+        self._run: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when clients may connect. Raises what prevented the start."""
+        from barnabas.node.config import build_config
+        from barnabas.node.server import Node
+
+        config = build_config(
+            self._config, data_dir=self.data_dir, listener=self._listener, metadata_fsync=not self._temporary
+        )
+        ready = asyncio.get_running_loop().create_future()
+        node = self.node = Node(config)
+        self._run = asyncio.create_task(node.run(lambda _: ready.set_result(None)), name="embedded broker")
+        await asyncio.wait((self._run, ready), return_when=asyncio.FIRST_COMPLETED)
+        if self._run.done():
+            await self._run
+            raise EmbeddedBrokerError("The embedded broker ended while it was starting.")
+        self.bootstrap_servers = node.bootstrap_servers
+
+    async def stop(self) -> None:
+        """A clean shutdown; a temporary data directory is removed."""
+        node, run = self.node, self._run
+        self.node = self._run = None
+        try:
+            if node is not None and run is not None:
+                node.stop()
+                await run
+        finally:
+            if self._temporary:
+                shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    async def __aenter__(self) -> AsyncEmbeddedBroker:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+class EmbeddedBroker:
+    """The broker on a loop and a thread of its own, for synchronous tests and clients of any kind.
+
+    `config` are broker settings by Kafka's names. With `data_dir` the data stays when it stops, and a second one can open it.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        data_dir: str | None = None,
+        listener: str = "PLAINTEXT://127.0.0.1:0",
+    ) -> None:
+        self._inner = AsyncEmbeddedBroker(config, data_dir=data_dir, listener=listener)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return self._inner.bootstrap_servers
+
+    @property
+    def data_dir(self) -> str:
+        return self._inner.data_dir
+
+    def start(self) -> EmbeddedBroker:
+        """Returns when clients may connect. Raises what prevented the start."""
+        if self._thread is not None:
+            raise EmbeddedBrokerError("This embedded broker is running already; make another one.")
+        self._thread = threading.Thread(target=self._main, name="barnabas-embedded", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(START_TIMEOUT_S):
+            raise EmbeddedBrokerError(f"The embedded broker was not ready within {START_TIMEOUT_S:.0f} s.")
+        if self._failure is not None:
+            self._thread.join()
+            self._thread = None
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """A clean shutdown. Harmless when it is not running."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._loop is None or self._stop is None:
+            return
+        self._loop.call_soon_threadsafe(self._stop.set)
+        thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> EmbeddedBroker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _main(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                runner.run(self._live())
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that started or stops us
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with self._inner:
+            self._ready.set()
+            await self._stop.wait()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
