@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.records import MetadataRecord
+    from barnabas.metadata.record_base import MetadataRecord
 
 
 @dataclass(frozen=True, slots=True)

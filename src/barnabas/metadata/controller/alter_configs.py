@@ -21,7 +21,7 @@ from barnabas.metadata.config_rules import (
 )
 from barnabas.metadata.config_view import ConfigView, default_of
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
-from barnabas.metadata.controller.answers import Refusal, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_names import name_problem
 from barnabas.metadata.image import ClusterImage
@@ -170,7 +170,7 @@ def _edit_list(resource: ConfigResource, config: incremental.AlterableConfig, cu
     table = _TABLES.get(ResourceType(resource.type)) if resource.type in list(ResourceType) else None
     key = table.get(config.name) if table is not None else None
     if key is None or key.type is not ConfigType.LIST:
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.INVALID_CONFIG,
             f"Can't {operation.name} to key {config.name} because its type is not LIST.",
         )
@@ -195,7 +195,7 @@ def _check(image: ClusterImage, resource: ConfigResource, configs: Mapping[str, 
                 raise invalid_request("Default topic resources are not allowed.")
             problem = name_problem(resource.name)
             if problem is not None:
-                raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+                raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
             check_topic_configs(configs, view)
         case ResourceType.BROKER:
             if resource.name:
@@ -215,9 +215,9 @@ def _check(image: ClusterImage, resource: ConfigResource, configs: Mapping[str, 
 
 def _check_exists(image: ClusterImage, resource: ConfigResource) -> None:
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     if resource.type == ResourceType.BROKER and resource.name and _broker_id(resource.name) not in image.brokers:
-        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {resource.name} found.")
+        raise RefusedError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {resource.name} found.")
 
 
 def _broker_id(name: str) -> int:

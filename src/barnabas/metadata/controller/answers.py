@@ -10,17 +10,12 @@ from barnabas.core.errors import ErrorCode, KafkaError
 K = TypeVar("K", bound=Hashable)
 
 
-class Refusal(KafkaError):
+class RefusedError(KafkaError):
     """One topic, resource or partition cannot have what it asks for; the others of the request may."""
 
 
 def message_of(error: KafkaError) -> str:
     return str(error)
-
-
-def refuse_all(error: KafkaError, keys: Iterable[K]) -> dict[K, KafkaError]:
-    """The same refusal for everything in a request."""
-    return dict.fromkeys(keys, error)
 
 
 def duplicates(keys: Iterable[K]) -> set[K]:
@@ -32,5 +27,5 @@ def duplicates(keys: Iterable[K]) -> set[K]:
     return twice
 
 
-def invalid_request(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REQUEST, message)
+def invalid_request(message: str) -> RefusedError:
+    return RefusedError(ErrorCode.INVALID_REQUEST, message)

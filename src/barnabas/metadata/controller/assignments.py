@@ -9,14 +9,14 @@ from barnabas.assign.placement import UsableBroker, place_replicas
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicId
 from barnabas.core.rng import Rng
-from barnabas.metadata.controller.answers import Refusal
+from barnabas.metadata.controller.answers import RefusedError
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.topics_image import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from barnabas.metadata.topics_records import PartitionRecord
 
 
 def check_manual_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
-    """Raises Refusal INVALID_REPLICA_ASSIGNMENT unless these are distinct registered brokers, `expected` in number."""
+    """Raises RefusedError INVALID_REPLICA_ASSIGNMENT unless these are distinct registered brokers, `expected` in number."""
     if not replicas:
         raise _bad("The manual partition assignment includes an empty replica list.")
     previous: int | None = None
@@ -39,7 +39,7 @@ def active_replicas(image: ClusterImage, replicas: Sequence[int]) -> list[int]:
 
 
 def in_sync_of_manual(image: ClusterImage, replicas: Sequence[int], index: int) -> list[int]:
-    """The first ISR of a partition assigned by hand. Raises Refusal when none of its brokers is usable."""
+    """The first ISR of a partition assigned by hand. Raises RefusedError when none of its brokers is usable."""
     in_sync = active_replicas(image, replicas)
     if not in_sync:
         raise _bad(
@@ -65,7 +65,7 @@ def place(
     placed = place_replicas(brokers, partitions, replication_factor, rng, existing=existing)
     for replicas in placed:
         if not active_replicas(image, replicas):
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
             )
     return placed
@@ -97,5 +97,5 @@ def default_directory(image: ClusterImage, broker_id: int) -> UUID:
     return usable[0] if len(usable) == 1 else UNASSIGNED_DIRECTORY
 
 
-def _bad(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+def _bad(message: str) -> RefusedError:
+    return RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

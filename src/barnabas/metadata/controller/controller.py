@@ -7,23 +7,63 @@ Decisions live in the modules beside this one, one per subject, as plain functio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.metadata.controller.alter_configs import decide_alter_configs, decide_incremental_alter_configs
+from barnabas.metadata.controller.alter_partition import decide_alter_partition
+from barnabas.metadata.controller.brokers import (
+    decide_heartbeat,
+    decide_register_broker,
+    decide_unregister_broker,
+)
+from barnabas.metadata.controller.create_partitions import decide_create_partitions
+from barnabas.metadata.controller.create_topics import decide_create_topics
+from barnabas.metadata.controller.delete_topics import decide_delete_topics
+from barnabas.metadata.controller.partitions import decide_elect_leaders
+from barnabas.metadata.controller.producer_ids import decide_allocate_producer_ids
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.metadata.controller.update_features import decide_update_features
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.records import MetadataRecord
+from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.record_base import MetadataRecord
+from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.wire.messages.alter_configs import AlterConfigsRequest
+from barnabas.wire.messages.alter_partition import AlterPartitionRequest
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest
+from barnabas.wire.messages.create_partitions import CreatePartitionsRequest
+from barnabas.wire.messages.create_topics import CreateTopicsRequest
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.wire.messages.elect_leaders import ElectLeadersRequest
+from barnabas.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.wire.messages.update_features import UpdateFeaturesRequest
 from barnabas.wire.schema import Message
 
 Decide = Callable[[ClusterImage, Any, DecideContext], Decision[MetadataRecord, Any]]
+
+_HANDLED: Final[Mapping[type[Message], Decide]] = {
+    CreateTopicsRequest: decide_create_topics,
+    DeleteTopicsRequest: decide_delete_topics,
+    CreatePartitionsRequest: decide_create_partitions,
+    IncrementalAlterConfigsRequest: decide_incremental_alter_configs,
+    AlterConfigsRequest: decide_alter_configs,
+    AllocateProducerIdsRequest: decide_allocate_producer_ids,
+    UpdateFeaturesRequest: decide_update_features,
+    ElectLeadersRequest: decide_elect_leaders,
+    AlterPartitionRequest: decide_alter_partition,
+    BrokerRegistrationRequest: decide_register_broker,
+    BrokerHeartbeatRequest: decide_heartbeat,
+    UnregisterBrokerRequest: decide_unregister_broker,
+}
 
 
 class Controller:
     """`decide` reads; `apply` is the only thing that changes `image`."""
 
-    HANDLED: Mapping[type[Message], Decide] = {}
+    HANDLED: ClassVar[Mapping[type[Message], Decide]] = _HANDLED
 
     def __init__(self, settings: ControllerSettings, image: ClusterImage | None = None) -> None:
         self.settings = settings
@@ -37,8 +77,12 @@ class Controller:
         return decide(image, request, ctx)
 
     def apply(self, image: ClusterImage, records: Sequence[MetadataRecord]) -> None:
-        """Make `image` with `records` replayed onto it the state of the next decision."""
+        """Make `image` with `records` replayed onto it the state of the next decision.
+
+        Its offset runs ahead of the log by a guess: control records of the log may take offsets in between.
+        """
         delta = ClusterDelta(image)
         for record in records:
             delta.apply(record)
-        self.image = delta.finish(image.provenance)
+        last = image.provenance
+        self.image = delta.finish(Provenance(last.offset + len(records), last.epoch, last.timestamp_ms))

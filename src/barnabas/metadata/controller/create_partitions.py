@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.metadata.controller.answers import Refusal, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
 from barnabas.metadata.controller.assignments import (
     active_replicas,
     check_manual_replicas,
@@ -38,7 +38,7 @@ def decide_create_partitions(
                 raise invalid_request("Duplicate topic name.")
             made = _grow(image, topic, ctx)
             if len(records) + len(made) > MAX_PARTITIONS_PER_BATCH:
-                raise Refusal(
+                raise RefusedError(
                     ErrorCode.POLICY_VIOLATION,
                     f"A request may add at most {MAX_PARTITIONS_PER_BATCH} partitions; use several requests.",
                 )
@@ -56,18 +56,18 @@ def decide_create_partitions(
 def _grow(image: ClusterImage, wanted: CreatePartitionsTopic, ctx: DecideContext) -> list[MetadataRecord]:
     topic = image.topics.get(wanted.name)
     if topic is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(topic.partitions)
     if wanted.count == present:
-        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        raise RefusedError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
     if wanted.count < present:
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {wanted.name} currently has {present} partition(s); {wanted.count} would not be an increase.",
         )
     additional = wanted.count - present
     if additional > MAX_PARTITIONS_PER_BATCH:
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.POLICY_VIOLATION,
             f"A request may add at most {MAX_PARTITIONS_PER_BATCH} partitions; use several requests.",
         )
@@ -75,7 +75,7 @@ def _grow(image: ClusterImage, wanted: CreatePartitionsTopic, ctx: DecideContext
     records: list[MetadataRecord] = []
     if wanted.assignments is not None:
         if len(wanted.assignments) != additional:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)} "
                 "assignment(s) were specified.",
@@ -89,7 +89,7 @@ def _grow(image: ClusterImage, wanted: CreatePartitionsTopic, ctx: DecideContext
     try:
         placed = place(image, additional, factor, ctx.rng, existing)
     except KafkaError as error:
-        raise Refusal(error.code, f"Unable to replicate the partition {factor} time(s): {error}") from error
+        raise RefusedError(error.code, f"Unable to replicate the partition {factor} time(s): {error}") from error
     for index, replicas in enumerate(placed, start=present):
         records.append(new_partition(image, topic.topic_id, index, replicas, active_replicas(image, replicas)))
     return records

@@ -17,7 +17,7 @@ from barnabas.core.rng import random_uuid
 from barnabas.metadata.config_rules import check_topic_configs
 from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.configs.tables import TOPIC_CONFIGS
-from barnabas.metadata.controller.answers import Refusal, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
 from barnabas.metadata.controller.assignments import (
     active_replicas,
     check_manual_replicas,
@@ -27,7 +27,6 @@ from barnabas.metadata.controller.assignments import (
 )
 from barnabas.metadata.controller.settings import MAX_PARTITIONS_PER_BATCH, DecideContext
 from barnabas.metadata.controller.topic_names import (
-    colliding_topic,
     collision_key,
     has_collision_characters,
     name_problem,
@@ -57,7 +56,7 @@ def decide_create_topics(
     """Records of every topic that can be made; none with `validate_only`."""
     twice = duplicates(topic.name for topic in request.topics)
     excess = _excess(request, ctx)
-    new_names: dict[str, str] = {}  # collision key -> name, of the topics this request makes
+    names = _Names(image)
     records: list[MetadataRecord] = []
     results: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
@@ -68,7 +67,7 @@ def decide_create_topics(
                 raise invalid_request("Duplicate topic name.")
             if excess is not None:
                 raise excess
-            _check_name(image, topic.name, new_names)
+            names.check(topic.name)
             made, result = _create(image, topic, ctx)
         except KafkaError as error:
             results[topic.name] = CreatableTopicResult(
@@ -77,8 +76,7 @@ def decide_create_topics(
             continue
         records += made
         results[topic.name] = result
-        if has_collision_characters(topic.name):
-            new_names[collision_key(topic.name)] = topic.name
+        names.take(topic.name)
     response = CreateTopicsResponse(topics=list(results.values()))
     return Decision(response, () if request.validate_only else records)
 
@@ -109,24 +107,45 @@ def _create(
     )
 
 
-def _check_name(image: ClusterImage, name: str, new_names: dict[str, str]) -> None:
-    problem = name_problem(name)
-    if problem is not None:
-        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    if name == METADATA_TOPIC:
-        raise invalid_request(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-    if name in image.topics:
-        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if has_collision_characters(name):
-        other = new_names.get(collision_key(name)) or colliding_topic(name, image.topics.by_name)
-        if other is not None:
-            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+class _Names:
+    """The names that are taken: by topics of the image, and by those this request makes."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._by_key: dict[str, str] | None = None
+
+    def check(self, name: str) -> None:
+        """Raises RefusedError for a name that no new topic can have."""
+        problem = name_problem(name)
+        if problem is not None:
+            raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        if name == METADATA_TOPIC:
+            raise invalid_request(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        if name in self._image.topics:
+            raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if has_collision_characters(name):
+            other = self._colliding().get(collision_key(name))
+            if other is not None:
+                raise RefusedError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+                )
+
+    def take(self, name: str) -> None:
+        if has_collision_characters(name):
+            self._colliding()[collision_key(name)] = name
+
+    def _colliding(self) -> dict[str, str]:
+        """Collision key -> name, made once per request and only if a name needs it."""
+        if self._by_key is None:
+            names = self._image.topics.by_name
+            self._by_key = {collision_key(name): name for name in names if has_collision_characters(name)}
+        return self._by_key
 
 
 def _configs(topic: CreatableTopic) -> dict[str, str]:
     missing = [config.name for config in topic.configs if config.value is None]
     if missing:
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(sorted(missing))}"
         )
     return {config.name: config.value for config in topic.configs if config.value is not None}
@@ -142,7 +161,7 @@ def _manual(image: ClusterImage, topic: CreatableTopic) -> list[_Partition]:
     for assignment in topic.assignments:
         index = assignment.partition_index
         if index in found:
-            raise Refusal(
+            raise RefusedError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
@@ -151,7 +170,7 @@ def _manual(image: ClusterImage, topic: CreatableTopic) -> list[_Partition]:
         in_sync = in_sync_of_manual(image, assignment.broker_ids, index)
         found[index] = _Partition(assignment.broker_ids, in_sync)
     if sorted(found) != list(range(len(found))):
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
     return [found[index] for index in range(len(found))]
@@ -159,12 +178,12 @@ def _manual(image: ClusterImage, topic: CreatableTopic) -> list[_Partition]:
 
 def _placed(image: ClusterImage, topic: CreatableTopic, ctx: DecideContext) -> list[_Partition]:
     if topic.replication_factor < -1 or topic.replication_factor == 0:
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if topic.num_partitions < -1 or topic.num_partitions == 0:
-        raise Refusal(
+        raise RefusedError(
             ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1 to use the default value."
         )
     count = _count(topic, ctx)
@@ -172,7 +191,7 @@ def _placed(image: ClusterImage, topic: CreatableTopic, ctx: DecideContext) -> l
     try:
         placed = place(image, count, factor, ctx.rng)
     except KafkaError as error:
-        raise Refusal(error.code, f"Unable to replicate the partition {factor} time(s): {error}") from error
+        raise RefusedError(error.code, f"Unable to replicate the partition {factor} time(s): {error}") from error
     return [_Partition(replicas, active_replicas(image, replicas)) for replicas in placed]
 
 
@@ -182,14 +201,15 @@ def _count(topic: CreatableTopic, ctx: DecideContext) -> int:
     return ctx.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _excess(request: CreateTopicsRequest, ctx: DecideContext) -> Refusal | None:
+def _excess(request: CreateTopicsRequest, ctx: DecideContext) -> RefusedError | None:
     """The refusal of a request that makes more partitions than one batch of records should hold."""
     total = sum(max(0, _count(topic, ctx)) for topic in request.topics)
     if total <= MAX_PARTITIONS_PER_BATCH:
         return None
-    return Refusal(
+    return RefusedError(
         ErrorCode.POLICY_VIOLATION,
-        f"Excessively large number of partitions per request: {total}; create at most {MAX_PARTITIONS_PER_BATCH} at once.",
+        f"Excessively large number of partitions per request: {total}. "
+        f"Create at most {MAX_PARTITIONS_PER_BATCH} at once.",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_TOPIC_ID
-from barnabas.metadata.controller.answers import Refusal, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.image import ClusterImage, TopicImage
 from barnabas.metadata.record_base import MetadataRecord
@@ -33,7 +33,7 @@ def decide_delete_topics(
         try:
             if not ctx.settings.delete_topic_enable:
                 code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-                raise Refusal(code)
+                raise RefusedError(code)
             topic = find(state)
             if topic.topic_id in gone:
                 raise invalid_request("The provided topic name maps to an ID that was already supplied.")
@@ -62,7 +62,7 @@ def _finder(image: ClusterImage, wanted: list[DeleteTopicState]) -> Callable[[De
                 raise invalid_request("Duplicate topic id.")
             topic = image.topics.get_by_id(state.topic_id)
             if topic is None:
-                raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+                raise RefusedError(ErrorCode.UNKNOWN_TOPIC_ID)
             return topic
         if state.topic_id != NO_TOPIC_ID:
             raise invalid_request("You may not specify both topic name and topic id.")
@@ -70,7 +70,7 @@ def _finder(image: ClusterImage, wanted: list[DeleteTopicState]) -> Callable[[De
             raise invalid_request("Duplicate topic name.")
         topic = image.topics.get(state.name)
         if topic is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
     return find

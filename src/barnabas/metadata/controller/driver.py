@@ -23,7 +23,7 @@ from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.ports import MetadataLog
-from barnabas.metadata.records import MetadataRecord
+from barnabas.metadata.record_base import MetadataRecord
 from barnabas.wire.schema import Message
 
 ResponseT = TypeVar("ResponseT")

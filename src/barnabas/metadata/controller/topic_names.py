@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 NAME_LENGTH_MAX: Final = 249
@@ -30,11 +29,3 @@ def has_collision_characters(name: str) -> bool:
 def collision_key(name: str) -> str:
     """Two names with the same key collide: metrics replace the dots of a topic name by underscores."""
     return name.replace(".", "_")
-
-
-def colliding_topic(name: str, others: Iterable[str]) -> str | None:
-    """A topic among `others` whose name collides with `name` without being equal to it."""
-    if not has_collision_characters(name):
-        return None
-    key = collision_key(name)
-    return next((other for other in others if other != name and collision_key(other) == key), None)

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.metadata.controller.answers import Refusal, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.features import (
     DEPENDENCIES,
@@ -55,7 +55,7 @@ def decide_update_features(
 
 
 def _check(image: ClusterImage, update: FeatureUpdateKey, wanted: dict[str, int], ctx: DecideContext) -> bool:
-    """Raises Refusal when the update may not be made; the answer says whether it changes anything."""
+    """Raises RefusedError when the update may not be made; the answer says whether it changes anything."""
     feature, level = update.feature, update.max_version_level
     upgrade_type = update.upgrade_type
     if ctx.version == 0:  # v0 had one flag, and meant by it what is an unsafe downgrade now
@@ -125,5 +125,7 @@ def _check_metadata_downgrade(present: int, level: int, upgrade_type: int) -> No
         raise _invalid(METADATA_VERSION, level, "Unsafe metadata downgrade is not supported in this version.")
 
 
-def _invalid(feature: str, level: int, message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {feature}. {message}")
+def _invalid(feature: str, level: int, message: str) -> RefusedError:
+    return RefusedError(
+        ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {feature}. {message}"
+    )

@@ -1,0 +1,106 @@
+"""Machine: AlterPartition, by which a leader changes who is in sync (KIP-497, `ReplicationControlManager`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.core.decision import Decision
+from barnabas.core.errors import ErrorCode
+from barnabas.metadata.controller.settings import DecideContext
+from barnabas.metadata.image import ClusterImage, PartitionImage
+from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.topics_image import LeaderRecoveryState
+from barnabas.metadata.topics_records import PartitionChangeRecord
+from barnabas.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionData,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
+
+
+def decide_alter_partition(
+    image: ClusterImage, request: AlterPartitionRequest, ctx: DecideContext
+) -> Decision[MetadataRecord, AlterPartitionResponse]:
+    """Each partition on its own; a leader whose view is old is told so and asks again."""
+    sender = image.brokers.get(request.broker_id)
+    if sender is None or sender.epoch != request.broker_epoch:
+        return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    records: list[MetadataRecord] = []
+    topics = []
+    for data in request.topics:
+        topic = image.topics.get_by_id(data.topic_id)
+        outcomes = []
+        for wanted in data.partitions:
+            index = wanted.partition_index
+            partition = None if topic is None else topic.partition(index)
+            if partition is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                outcomes.append(PartitionDataResponse(partition_index=index, error_code=code))
+                continue
+            isr = _new_isr(wanted)
+            code = _problem(image, partition, wanted, request.broker_id, isr)
+            if code is not ErrorCode.NONE:
+                outcomes.append(PartitionDataResponse(partition_index=index, error_code=code))
+                continue
+            changed = _change(partition, wanted, isr)
+            if changed is not None:
+                changed.topic_id = data.topic_id
+                records.append(changed)
+            outcomes.append(
+                PartitionDataResponse(
+                    partition_index=index,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    isr=list(isr),
+                    leader_recovery_state=wanted.leader_recovery_state,
+                    partition_epoch=partition.partition_epoch + (changed is not None),
+                )
+            )
+        topics.append(TopicDataResponse(topic_id=data.topic_id, partitions=outcomes))
+    return Decision(AlterPartitionResponse(topics=topics), records)
+
+
+def _new_isr(wanted: PartitionData) -> Mapping[int, int]:
+    """Broker -> broker epoch, -1 where the leader did not say."""
+    if wanted.new_isr_with_epochs:
+        return {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}
+    return dict.fromkeys(wanted.new_isr, -1)
+
+
+def _problem(
+    image: ClusterImage, partition: PartitionImage, wanted: PartitionData, sender: int, isr: Mapping[int, int]
+) -> ErrorCode:
+    """In Kafka's order (`validateAlterPartitionData`)."""
+    if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER  # the sender knows more than this controller: it is not the newest one
+    if wanted.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if wanted.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    given = len(wanted.new_isr_with_epochs) or len(wanted.new_isr)
+    if not isr or given != len(isr) or any(broker not in partition.replicas for broker in isr):
+        return ErrorCode.INVALID_REQUEST
+    if partition.leader not in isr:
+        return ErrorCode.INVALID_REQUEST
+    recovering = wanted.leader_recovery_state == LeaderRecoveryState.RECOVERING
+    if recovering and (len(isr) > 1 or partition.leader_recovery_state == LeaderRecoveryState.RECOVERED):
+        return ErrorCode.INVALID_REQUEST
+    for broker_id, epoch in isr.items():
+        broker = image.brokers.get(broker_id)
+        if broker is None or not broker.is_active or epoch not in (-1, broker.epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _change(partition: PartitionImage, wanted: PartitionData, isr: Mapping[int, int]) -> PartitionChangeRecord | None:
+    record = PartitionChangeRecord(partition_id=wanted.partition_index)
+    if tuple(isr) != partition.isr:
+        record.isr = list(isr)
+    if wanted.leader_recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = wanted.leader_recovery_state
+    changed = record.isr is not None or record.leader_recovery_state != -1
+    return record if changed else None
