@@ -1,4 +1,4 @@
-"""Shell: the `barnabas` command: finds the noun, imports only its file, and runs it.
+"""Shell: the `barnabas` command. Only the noun asked for is imported, so that `barnabas serve` starts at once."""
 
 Only what is needed is imported: `barnabas serve` does not load the client, `barnabas topics` does not load the broker.
 """
