@@ -16,7 +16,7 @@ from barnabas.metadata.topics_records import PartitionRecord
 
 
 def check_manual_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
-    """Raises RefusedError INVALID_REPLICA_ASSIGNMENT unless these are distinct registered brokers, `expected` in number."""
+    """Raises RefusedError unless these are distinct registered brokers, `expected` in number."""
     if not replicas:
         raise _bad("The manual partition assignment includes an empty replica list.")
     previous: int | None = None

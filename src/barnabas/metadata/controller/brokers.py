@@ -1,8 +1,8 @@
 """Machine: brokers that register, beat, are fenced and leave (`ClusterControlManager`, `BrokerHeartbeatManager`).
 
 A broker registers fenced. Its first heartbeat that shows it has read the metadata log up to its registration unfences
-it: from then on it leads partitions and clients hear of it. When its heartbeats stop, `decide_fence_broker` fences it; who
-counts the time is not this machine's business.
+it: from then on it leads partitions and clients hear of it. When its heartbeats stop, `decide_fence_broker` fences it;
+counting the time is the shell's business, which tells by `DecideContext.live_brokers` whose session is valid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def decide_register_broker(
 ) -> Decision[MetadataRecord, BrokerRegistrationResponse]:
     """Register a starting broker under a new epoch, or confirm the registration it has."""
     present = image.brokers.get(request.broker_id)
-    problem = _registration_problem(image, request, present)
+    problem = _registration_problem(image, request, present, ctx.live_brokers)
     if problem is not ErrorCode.NONE:
         return Decision(BrokerRegistrationResponse(error_code=problem))
     records: list[MetadataRecord] = []
@@ -119,14 +119,16 @@ def decide_unregister_broker(
 
 
 def _registration_problem(
-    image: ClusterImage, request: BrokerRegistrationRequest, present: BrokerImage | None
+    image: ClusterImage,
+    request: BrokerRegistrationRequest,
+    present: BrokerImage | None,
+    live_brokers: frozenset[int],
 ) -> ErrorCode:
     if image.cluster_id and request.cluster_id != image.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    if present is not None and present.incarnation_id != request.incarnation_id and not present.fenced:
-        # A clean restart says with which epoch it was registered before (KIP-1073); anything else is a second broker.
-        if request.previous_broker_epoch != present.epoch:
-            return ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    restarted = present is not None and present.incarnation_id != request.incarnation_id
+    if restarted and request.broker_id in live_brokers:
+        return ErrorCode.DUPLICATE_BROKER_REGISTRATION  # the one that is registered still sends heartbeats
     if len(set(request.log_dirs)) != len(request.log_dirs):
         return ErrorCode.INVALID_REGISTRATION
     supported = {feature.name: feature for feature in request.features}

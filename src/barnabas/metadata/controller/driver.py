@@ -43,12 +43,14 @@ class ControllerDriver:
         *,
         clock: Clock,
         rng: Rng,
+        live_brokers: Callable[[], frozenset[int]] = frozenset,
     ) -> None:
         self._controller = controller
         self._log = log
         self._committed = committed
         self._clock = clock
         self._rng = rng
+        self._live_brokers = live_brokers
         self._inflight: set[asyncio.Future[int]] = set()
         self._generation = 0
 
@@ -84,7 +86,11 @@ class ControllerDriver:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The metadata log is not keeping up; retry later.")
         image = self._image_now()
         ctx = DecideContext(
-            now_ms=self._clock.now_ms(), rng=self._rng, settings=self._controller.settings, version=version
+            now_ms=self._clock.now_ms(),
+            rng=self._rng,
+            settings=self._controller.settings,
+            version=version,
+            live_brokers=self._live_brokers(),
         )
         decision = decide(image, ctx)
         if decision.records:

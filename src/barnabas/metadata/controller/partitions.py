@@ -59,7 +59,7 @@ def leadership_change(
 
 
 def records_without_broker(image: ClusterImage, broker_id: int) -> list[MetadataRecord]:
-    """What happens to partitions when a broker is fenced or leaves: out of every ISR it is not alone in, new leaders."""
+    """When a broker is fenced or leaves: out of every ISR it is not alone in, and new leaders for what it led."""
 
     def usable(broker: int) -> bool:
         return broker != broker_id and image.brokers.is_active(broker)
@@ -78,7 +78,7 @@ def records_without_broker(image: ClusterImage, broker_id: int) -> list[Metadata
 
 
 def records_with_broker(image: ClusterImage, broker_id: int) -> list[MetadataRecord]:
-    """What happens when a broker becomes usable: it leads the leaderless partitions it is in sync with."""
+    """When a broker becomes usable: it leads the leaderless partitions it is in sync with."""
 
     def usable(broker: int) -> bool:
         return broker == broker_id or image.brokers.is_active(broker)

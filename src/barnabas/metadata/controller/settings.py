@@ -31,3 +31,5 @@ class DecideContext:
     rng: Rng
     settings: ControllerSettings
     version: int = 0
+    live_brokers: frozenset[int] = frozenset()
+    """Brokers that have sent heartbeats within `session_timeout_ms`, to this controller."""
