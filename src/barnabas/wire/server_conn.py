@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from barnabas.core.buffers import Buffer
 from barnabas.wire.apis import APIS, ApiKey, response_header_version
-from barnabas.wire.codec import decode, encode, encode_frame
+from barnabas.wire.codec import decode_prefix, encode, encode_frame
 from barnabas.wire.frames import FrameReader
 from barnabas.wire.headers import RequestHeader, ResponseHeader, read_request_header
 from barnabas.wire.schema import Message
@@ -47,8 +47,12 @@ class Request:
         return memoryview(self.frame)[self.body_offset :]
 
     def decode(self) -> Message:
-        """The message. Its records are views of the frame. Raises VersionError or WireError."""
-        return decode(APIS[self.key].request, self.version, self.frame, self.body_offset)
+        """The message. Its records are views of the frame. Raises VersionError or WireError.
+
+        Bytes after the message are passed over, as Kafka's brokers do: librdkafka 2.16 leaves three of them behind a
+        Metadata request for all topics.
+        """
+        return decode_prefix(APIS[self.key].request, self.version, self.frame, self.body_offset)[0]
 
     def answer(self, response: Message, version: int | None = None) -> list[Buffer]:
         """The frame of a response, in pieces. `version` only where it differs from the request's (KIP-511)."""
