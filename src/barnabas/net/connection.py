@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from barnabas.net.eager import Finished, start
 from barnabas.net.limits import NetLimits, RequestBudget
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
     # ---- transport callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's is one by behaviour, not by class
         self._transport = transport
         self.last_active = self._owner.now()
         self._peer = self._owner.admit(self, transport)

@@ -20,6 +20,10 @@ from barnabas.net.endpoint import Endpoint, EndpointError, parse_endpoints, pars
 DEFAULT_NODE_ID: Final = 1
 DEFAULT_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"
 SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
+_COMBINED_ROLES: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+}
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 
 
@@ -70,7 +74,7 @@ def build_config(
     metadata_fsync: bool = True,
 ) -> NodeConfig:
     """Check everything and make the typed config. Raises ConfigError (with what to do) for whatever cannot work."""
-    texts = {"process.roles": "broker,controller", **development_defaults(given, 1)}
+    texts = {**_COMBINED_ROLES, **development_defaults(given, 1)}
     if data_dir is not None:
         texts["log.dirs"] = data_dir
     if listener is not None:
