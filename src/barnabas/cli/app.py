@@ -1,62 +1,53 @@
-"""Shell: the `barnabas` command. Only the noun asked for is imported, so that `barnabas serve` starts at once."""
-
-Only what is needed is imported: `barnabas serve` does not load the client, `barnabas topics` does not load the broker.
-"""
+"""Shell: the `barnabas` command. Only the noun that is asked for is imported, so that `barnabas serve` starts at once."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Final
+from typing import Any
 
-import typer
+NOUNS = ("serve", "topics", "produce", "consume", "configs", "groups", "logs", "cluster")
+"""In the order in which help shows them; each is a module of this package, with an `app` or a function of its name."""
 
-NOUNS: Final = ("serve", "topics", "produce", "consume", "configs", "logs", "groups", "cluster")
-"""Each is a module of this package with an `app`; the order is that of the help."""
+HELP = """A Kafka-compatible commit log. Kafka's clients and tools work with it unchanged.
+
+`barnabas serve --data-dir data` starts a broker; the other commands talk to one, ours or Apache Kafka's.
+"""
 
 
-def build(argv: Sequence[str]) -> typer.Typer:
-    """The command-line application, with the noun that `argv` names, or with all of them (for help)."""
+def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
+    """The command line with these nouns."""
+    import typer
+
+    from barnabas import __version__
+
     app = typer.Typer(
-        name="barnabas",
-        help="A Kafka-compatible commit log. Start one with `barnabas serve --data-dir DIR`.",
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode="markdown",
-        pretty_exceptions_enable=False,
+        name="barnabas", help=HELP, no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
     )
-    app.callback(invoke_without_command=True)(_root)
-    first = next((word for word in argv if not word.startswith("-")), None)
-    for noun in (first,) if first in NOUNS else NOUNS:
-        if noun is not None and find_spec(f"barnabas.cli.{noun}") is not None:
-            _add(app, noun)
+
+    @app.command("version")
+    def version() -> None:
+        """Show the version."""
+        typer.echo(f"barnabas {__version__}")
+
+    for noun in nouns:
+        module = import_module(f"barnabas.cli.{noun}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=noun)
+        else:
+            app.command(noun)(getattr(module, noun))
     return app
 
 
-def _add(app: typer.Typer, noun: str) -> None:
-    module = import_module(f"barnabas.cli.{noun}")
-    member = getattr(module, "app", None)
-    if member is not None:
-        app.add_typer(member, name=noun)
-    else:
-        app.command(noun)(getattr(module, noun))
-
-
-def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version and leave.", is_eager=True),
-) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"barnabas {installed('barnabas')}")
-        raise typer.Exit
-
-
 def main() -> None:
-    """Entry point of the `barnabas` command."""
-    build(sys.argv[1:])()
+    """The entry point. `barnabas NOUN ...` imports that noun alone."""
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if asked == "--version":
+        from barnabas import __version__
+
+        sys.stdout.write(f"barnabas {__version__}\n")
+        return
+    build_app((asked,) if asked in NOUNS else NOUNS)()
 
 
 if __name__ == "__main__":
