@@ -1,0 +1,126 @@
+"""Whatever arrives, decoding ends in a message or in WireError, soon, and in memory proportional to the input."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.wire.codec import decode, encode
+from barnabas.wire.compile_decoder import STRUCTS_ALWAYS_ALLOWED
+from barnabas.wire.errors import WireError
+from barnabas.wire.headers import read_request_header
+from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.schema import Message, schema_of
+from barnabas.wire.server_conn import ServerConnection
+from tests.property.wire_values import all_messages, full, versions_of
+
+MESSAGES = [pytest.param(cls, id=schema_of(cls).name) for cls in all_messages()]
+HUGE = [
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff\x07",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff\xff",
+    b"\x7f\xff",
+    b"\x80\x00",
+]
+
+
+def decode_or_refuse(cls: type[Message], version: int, data: bytes) -> Message | None:
+    try:
+        return decode(cls, version, data)
+    except WireError:
+        return None
+
+
+@pytest.mark.parametrize("cls", MESSAGES)
+def test_every_truncation_is_refused(cls: type[Message]) -> None:
+    """A prefix of a message is never a message: nothing at the end of one is optional."""
+    for version in {versions_of(cls)[0], versions_of(cls)[-1]}:
+        data = encode(full(cls, version, 1), version)
+        for length in range(len(data)):
+            with pytest.raises(WireError, match=schema_of(cls).name):
+                decode(cls, version, data[:length])
+        with pytest.raises(WireError, match="follow"):
+            decode(cls, version, data + b"\0")
+
+
+@pytest.mark.parametrize("cls", MESSAGES)
+def test_huge_and_negative_lengths_anywhere_cost_nothing(cls: type[Message]) -> None:
+    version = versions_of(cls)[-1]
+    data = encode(full(cls, version, 1), version)
+    decode(cls, version, data)  # compiled now, so that compiling is not measured
+    tracemalloc.start()
+    try:
+        for position in range(0, len(data), 1 + len(data) // 400):
+            for length in HUGE:
+                decode_or_refuse(cls, version, data[:position] + length + data[position + len(length) :])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 200_000, f"{peak} bytes for inputs of {len(data)}"
+
+
+@pytest.mark.parametrize("cls", MESSAGES)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_mutations_end_in_a_message_or_a_wire_error(cls: type[Message], data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from(versions_of(cls)))
+    mutant = bytearray(encode(full(cls, version, data.draw(st.integers(0, 2))), version))
+    for _ in range(data.draw(st.integers(1, 4))):
+        position = data.draw(st.integers(0, max(0, len(mutant) - 1)))
+        match data.draw(st.sampled_from(["flip", "cut", "insert", "repeat"])):
+            case "flip" if mutant:
+                mutant[position] ^= data.draw(st.integers(1, 255))
+            case "cut":
+                del mutant[position : position + data.draw(st.integers(1, 4))]
+            case "insert":
+                mutant[position:position] = data.draw(st.sampled_from(HUGE) | st.binary(max_size=4))
+            case "repeat":
+                mutant[position:position] = mutant[position : position + 8] * 3
+    message = decode_or_refuse(cls, version, bytes(mutant))
+    if message is not None:
+        assert decode(cls, version, encode(message, version)) == message
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_as_a_request(garbage: bytes) -> None:
+    connection = ServerConnection(100)
+    try:
+        for request in connection.feed(garbage):
+            request.decode()
+    except WireError:
+        pass
+    try:
+        header, _ = read_request_header(garbage)
+        assert header.correlation_id is not None
+    except WireError:
+        pass
+
+
+def test_swarms_of_tiny_structs_are_limited_by_the_size_of_the_input() -> None:
+    """An empty topic is 3 bytes and a 100-byte object; a message made of them is refused, a plausible one is not."""
+    topics = 200_000
+    swarm = struct.pack(">iiiibii", 0, 0, 0, 0, 0, 0, 0) + b"\xc1\x9a\x0c" + b"\x01\x01\x00" * topics + b"\x01\x01\x00"
+    with pytest.raises(WireError, match="more elements than its size warrants"):
+        decode(FetchRequest, 12, swarm)
+    tracemalloc.start()
+    try:
+        decode_or_refuse(FetchRequest, 12, swarm)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(swarm)
+
+
+def test_large_honest_messages_are_not_limited() -> None:
+    names = [f"topic-{i:06}" for i in range(2 * STRUCTS_ALWAYS_ALLOWED)]
+    element = b"".join(struct.pack(">h", len(name)) + name.encode() for name in names)
+    request = decode(MetadataRequest, 1, struct.pack(">i", len(names)) + element)
+    assert request.topics is not None
+    assert len(request.topics) == len(names)
