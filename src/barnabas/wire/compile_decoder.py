@@ -206,34 +206,39 @@ class _Decoder:
         src = self.src
         element = field.element
         smallest = max(1, self._smallest(field, element))
-        self.check(
+        too_many = (
             f"{length} > (end - pos) // {smallest}",
             f"an array of {{{length}}} elements, but only {{end - pos}} bytes are left",
         )
         if isinstance(element, str) and element in FIXED_FORMATS and element != "uuid":
-            code = FIXED_FORMATS[element]
-            small = src.constant(f"unpack_{code}_array", array_unpackers(code))
-            with src.block(f"if {length} < {SMALL_ARRAY}:"):
-                src.line(f"{target} = [*{small}[{length}](buf, pos)]")
-            with src.block("else:"):
-                src.line(f"{target} = [*unpack_from(f'>{{{length}}}{code}', buf, pos)]")
+            self.check(*too_many)
+            self.numbers(target, length, FIXED_FORMATS[element])
             src.line(f"pos += {length} * {smallest}")
             return
         values, index = src.name("v"), src.name("i")
-        if not isinstance(element, str):
-            src.line(f"left -= {length}")
-            self.check("left < 0", "the message has more elements than its size warrants")
-        src.line(f"{values} = []")
-        with src.block(f"for {index} in range({length}):"), src.at(f"[{index}]"):
-            if isinstance(element, str):
-                item = src.name("x")
-                self.value(Field(element, "0+", None, flexible=self._flexible_text(field)), item)
-            else:
+        src.line(f"{target} = {values} = []")
+        with src.block(f"if {length}:"):
+            self.check(*too_many)
+            if not isinstance(element, str):
+                src.line(f"left -= {length}")
+                self.check("left < 0", "the message has more elements than its size warrants")
+            with src.block(f"for {index} in range({length}):"), src.at(f"[{index}]"):
                 item = src.name("o")
-                self.struct(cast("type[Struct]", element), item)
-            self.flush()
-            src.line(f"{values}.append({item})")
-        src.line(f"{target} = {values}")
+                if isinstance(element, str):
+                    self.value(Field(element, "0+", None, flexible=self._flexible_text(field)), item)
+                else:
+                    self.struct(cast("type[Struct]", element), item)
+                self.flush()
+                src.line(f"{values}.append({item})")
+
+    def numbers(self, target: str, length: str, code: str) -> None:
+        """An array of fixed-size elements, read at once."""
+        src = self.src
+        small = src.constant(f"unpack_{code}_array", array_unpackers(code))
+        with src.block(f"if {length} < {SMALL_ARRAY}:"):
+            src.line(f"{target} = [*{small}[{length}](buf, pos)]")
+        with src.block("else:"):
+            src.line(f"{target} = [*unpack_from(f'>{{{length}}}{code}', buf, pos)]")
 
     # ---- bytes
 
