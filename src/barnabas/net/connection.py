@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol, cast
 
+from barnabas.core.buffers import Buffer
 from barnabas.net.eager import Finished, start
 from barnabas.net.limits import NetLimits, RequestBudget
 from barnabas.net.ports import Answer, CloseConnectionError, Pace, Peer, RequestHandler
@@ -21,6 +22,11 @@ from barnabas.wire.errors import WireError
 from barnabas.wire.server_conn import Request, ServerConnection
 
 log = get_logger("barnabas.net")
+
+_LINGER_S = 5.0
+"""How long a connection that is closed may take to send what was already answered."""
+_WRITE_AT = 64
+"""Buffers gathered before they are written although more requests are waiting."""
 
 
 class ConnectionOwner(Protocol):
@@ -54,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._closing = False
         self._pumping = False
+        self._outgoing: list[Buffer] = []
         self._abandon: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
@@ -123,17 +130,18 @@ class Connection(asyncio.Protocol):
         return not self._in_flight and not self._waiting
 
     def close(self, reason: str, *, expected: bool = False) -> None:
-        """Hang up: answers already written still leave, nothing else does."""
+        """Hang up: answers already given still leave, nothing else does."""
         if self._closing:
             return
         self._closing = True
         emit = log.debug if expected else log.warning
         emit("connection closed", peer=str(self._peer), reason=reason)
         assert self._transport is not None
-        if expected or self._transport.get_write_buffer_size() == 0:
-            self._transport.close()
-        else:
-            self._transport.abort()  # a client that does not read must not keep its buffers
+        if self._outgoing:
+            self._write_out()
+        self._transport.close()
+        if self._transport.get_write_buffer_size():  # a client that does not read must not keep its buffers for ever
+            asyncio.get_running_loop().call_later(_LINGER_S, self._transport.abort)
 
     # ---- requests
 
@@ -151,6 +159,8 @@ class Connection(asyncio.Protocol):
                 self._start(request)
         finally:
             self._pumping = False
+            if self._outgoing:
+                self._write_out()
         self._regulate()
 
     def _start(self, request: Request) -> None:
@@ -202,10 +212,16 @@ class Connection(asyncio.Protocol):
     def _answer(self, request: Request, answer: Answer) -> None:
         if self._closing:
             return
-        buffers = self._wire.respond(request, answer)
-        if buffers:
-            assert self._transport is not None
-            self._owner.sent_bytes.value += sum(map(len, buffers))
+        self._outgoing += self._wire.respond(request, answer)
+        if self._outgoing and (not self._pumping or len(self._outgoing) >= _WRITE_AT):
+            self._write_out()
+
+    def _write_out(self) -> None:
+        """One system call for the answers to all requests that one read brought."""
+        assert self._transport is not None
+        buffers, self._outgoing = self._outgoing, []
+        self._owner.sent_bytes.value += sum(map(len, buffers))
+        if not self._transport.is_closing():
             self._transport.writelines(buffers)
 
     def _regulate(self) -> None:

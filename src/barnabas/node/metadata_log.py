@@ -82,11 +82,6 @@ class SingleVoterLog:
         self._state = self._read_state()
 
     @property
-    def is_new(self) -> bool:
-        """Nothing was ever written: the cluster has to be founded."""
-        return self._log.log_end_offset == 0 and latest_snapshot(self._fs, self._path) is None
-
-    @property
     def log_end_offset(self) -> int:
         return self._log.log_end_offset
 

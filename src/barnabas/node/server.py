@@ -166,12 +166,11 @@ class Node:
         publisher = Publisher(ClusterImage(cluster_id=self.identity.cluster_id))
         loader = Loader(publisher)
         metadata.register(loader)
-        is_new = metadata.is_new
         metadata.lead()
         controller = Controller(controller_settings(self.config, self.identity.node_id))
         driver = ControllerDriver(controller, metadata, lambda: publisher.image, clock=self._clock, rng=self._rng)
         async with _running(metadata.run, lambda: self._snapshots(metadata, publisher, loader)):
-            if is_new:
+            if not publisher.image.features.metadata_version:  # new, or a first start that was cut short
                 await found_cluster(metadata, self._fs, home.path)
             services, groups, flusher = self._assemble(publisher, LocalController(driver))
             upkeep = Upkeep(services.partitions, flusher, self._clock, upkeep_intervals(self.config))
