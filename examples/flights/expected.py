@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
-from dataset import Dataset
+
+from examples.flights.dataset import Dataset
 
 
 def delays_by_day(data: Dataset) -> pd.DataFrame:

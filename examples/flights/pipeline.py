@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
 FLIGHT = """scheduled timestamp, carrier string, flight int, tailnum string, origin string, dest string,
@@ -34,7 +34,7 @@ def read_topic(spark: SparkSession, servers: str, topic: str, schema: str, per_b
         .option("columns", "value")  # nothing else is used, so nothing else is read
         .option("groupId", f"demo-{topic}")  # `barnabas groups describe` shows how far the query is
         .load()
-        .select(F.from_json(F.col("value").cast("string"), schema).alias("row"))
+        .select(sf.from_json(sf.col("value").cast("string"), schema).alias("row"))
         .select("row.*")
     )
 
@@ -43,15 +43,15 @@ def delays_by_day(flights: DataFrame, airlines: DataFrame) -> DataFrame:
     """Flights, cancellations and minutes of delay for each airline and day."""
     return (
         flights.withWatermark("scheduled", LATENESS)
-        .groupBy(F.window("scheduled", "1 day"), "carrier")
+        .groupBy(sf.window("scheduled", "1 day"), "carrier")
         .agg(
-            F.count("*").alias("flights"),
-            F.count_if(F.col("dep_delay").isNull()).alias("cancelled"),
-            F.count("dep_delay").alias("departed"),
-            F.coalesce(F.sum("dep_delay"), F.lit(0)).alias("delay_minutes"),
+            sf.count("*").alias("flights"),
+            sf.count_if(sf.col("dep_delay").isNull()).alias("cancelled"),
+            sf.count("dep_delay").alias("departed"),
+            sf.coalesce(sf.sum("dep_delay"), sf.lit(0)).alias("delay_minutes"),
         )
-        .join(F.broadcast(airlines), "carrier")
-        .select(F.col("window.start").cast("date").alias("day"), "*")
+        .join(sf.broadcast(airlines), "carrier")
+        .select(sf.col("window.start").cast("date").alias("day"), "*")
         .drop("window")
     )
 
@@ -59,12 +59,12 @@ def delays_by_day(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 def flights_in_weather(flights: DataFrame, weather: DataFrame, planes: DataFrame, airports: DataFrame) -> DataFrame:
     """Each flight with the weather at its airport in the hour it was to leave, its plane and its destination."""
     # The watermarks are on the hour, which is also a join key: Spark forgets an hour once both streams are past it.
-    flights = flights.withColumn("hour", F.date_trunc("hour", "scheduled")).withWatermark("hour", LATENESS)
+    flights = flights.withColumn("hour", sf.date_trunc("hour", "scheduled")).withWatermark("hour", LATENESS)
     weather = weather.withWatermark("hour", LATENESS)
     return (
         flights.join(weather, ["origin", "hour"])
-        .join(F.broadcast(planes), "tailnum", "left")
-        .join(F.broadcast(airports), "dest", "left")
+        .join(sf.broadcast(planes), "tailnum", "left")
+        .join(sf.broadcast(airports), "dest", "left")
         .drop("hour")
     )
 
@@ -72,8 +72,8 @@ def flights_in_weather(flights: DataFrame, weather: DataFrame, planes: DataFrame
 def to_upserts(table: DataFrame, *keys: str) -> DataFrame:
     """Rows as records of a compacted topic: the newest record of a key replaces the older ones."""
     return table.select(
-        F.concat_ws("|", *keys).alias("key"),
-        F.to_json(F.struct("*")).alias("value"),
+        sf.concat_ws("|", *keys).alias("key"),
+        sf.to_json(sf.struct("*")).alias("value"),
     )
 
 
@@ -83,12 +83,14 @@ def start(spark: SparkSession, servers: str, out: Path, per_batch: int) -> Mappi
     flights = read_topic(spark, servers, "flights", FLIGHT, per_batch)
     weather = read_topic(spark, servers, "weather", WEATHER, per_batch)
 
+    def upsert_delays(changed: DataFrame, batch_id: int) -> None:
+        records = to_upserts(changed, "day", "carrier").write.format("barnabas").mode("append")
+        records.option("kafka.bootstrap.servers", servers).option("topic", "delays").save()
+
     delays = (
-        to_upserts(delays_by_day(flights, tables["airlines"]), "day", "carrier")
+        delays_by_day(flights, tables["airlines"])
         .writeStream.queryName("delays")
-        .format("barnabas")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", "delays")
+        .foreachBatch(upsert_delays)  # in update mode: every micro-batch gives the rows that it has changed
         .option("checkpointLocation", str(out / "checkpoints" / "delays"))
         .outputMode("update")
         .trigger(availableNow=True)
@@ -116,5 +118,5 @@ def read_delays(spark: SparkSession, servers: str) -> DataFrame:
         .option("columns", "key,value,offset")
         .load()
     )
-    newest = records.groupBy("key").agg(F.max_by("value", "offset").cast("string").alias("value"))
-    return newest.select(F.from_json("value", DELAY).alias("row")).select("row.*")
+    newest = records.groupBy("key").agg(sf.max_by("value", "offset").cast("string").alias("value"))
+    return newest.select(sf.from_json("value", DELAY).alias("row")).select("row.*")

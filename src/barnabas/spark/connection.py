@@ -12,7 +12,8 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from barnabas.client.admin import AsyncAdmin
@@ -42,36 +43,54 @@ CLIENTS_MAX = 16
 _NO_SUCH_TOPIC = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-class LogClient:
-    """A cluster as Spark's synchronous code sees it. Made by `connect`."""
+class Client:
+    """An event loop in a thread of its own, and a blocking way in."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self.settings = resolve_config(CONSUMER_CONFIGS, settings, {})
-        self.isolation = IsolationLevel.parse(str(self.settings["isolation.level"]))
-        self._fetch_limits = _fetch_limits(settings, self.settings, self.isolation)
+    def __init__(self) -> None:
         self._loop = _new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-client", daemon=True)
         self._thread.start()
-        self.cluster: Cluster = self.run(self._open())
-
-    async def _open(self) -> Cluster:
-        return Cluster(ClusterOptions.from_settings(self.settings))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for `work` on the client's loop; an interrupt while waiting cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.submit(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begins `work` on the client's loop, and does not wait."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def disconnect(self) -> None:
+        """Closes what the client has opened on its loop."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Closes the connections and ends the thread."""
-        self.run(self.cluster.close())
+        self.run(self.disconnect())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+class LogClient(Client):
+    """A cluster as the readers see it."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings = resolve_config(CONSUMER_CONFIGS, settings, {})
+        self.isolation = IsolationLevel.parse(str(self.settings["isolation.level"]))
+        self._fetch_limits = _fetch_limits(settings, self.settings, self.isolation)
+        super().__init__()
+        self.cluster: Cluster = self.run(self._open())
+
+    async def _open(self) -> Cluster:
+        return Cluster(ClusterOptions.from_settings(self.settings))
+
+    async def disconnect(self) -> None:
+        await self.cluster.close()
 
     # -- planning ----------------------------------------------------------------------------------------------------
 
@@ -164,7 +183,7 @@ class LogClient:
     def fetch(self, wanted: OffsetRange, *, stall_timeout_ms: float) -> Iterator[FetchedBatches]:
         """The record batches of a range, as they lie in the log. The next fetch is under way while one is worked on."""
         reader = PartitionReader(self.cluster, self._fetch_limits, stall_timeout_ms=stall_timeout_ms)
-        ahead = _OneAhead(cast("AsyncGenerator[FetchedBatches, None]", reader.batches([wanted])))
+        ahead = _OneAhead(reader.batches([wanted]))
         try:
             while (arrived := self.run(ahead.next())) is not None:
                 yield arrived
@@ -186,15 +205,22 @@ class LogClient:
                 raise error
 
 
-_clients: dict[tuple[tuple[str, str], ...], LogClient] = {}
+C = TypeVar("C", bound=Client)
+
+_clients: dict[tuple[object, ...], Client] = {}
 _owner = os.getpid()
 _lock = threading.Lock()
 
 
 def connect(settings: Mapping[str, str]) -> LogClient:
     """This process's client for these settings; opened on first use, and kept."""
+    return shared(LogClient, settings)
+
+
+def shared(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str]) -> C:
+    """The process's one client of a kind for these settings."""
     global _owner
-    key = tuple(sorted(settings.items()))
+    key = (kind, *sorted(settings.items()))
     with _lock:
         if _owner != os.getpid():  # forked: the parent's thread and sockets are not ours
             _clients.clear()
@@ -203,9 +229,17 @@ def connect(settings: Mapping[str, str]) -> LogClient:
         if client is None:
             if len(_clients) >= CLIENTS_MAX:
                 _clients.pop(next(iter(_clients))).close()
-            client = LogClient(settings)
+            client = kind(settings)
         _clients[key] = client  # the end of the dict: most recently used
-        return client
+        return cast("C", client)
+
+
+def discard(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str]) -> None:
+    """Forgets a client that has failed for good, so that the next task opens another."""
+    with _lock:
+        client = _clients.pop((kind, *sorted(settings.items())), None)
+    if client is not None:
+        client.close()
 
 
 def require_partitions(client: LogClient, subscription: Subscription) -> list[TopicPartition]:

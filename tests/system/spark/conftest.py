@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.spark.connection import LogClient
-from barnabas.spark.java import ensure_java
+from barnabas.spark.environment import prepare_environment
 from barnabas.testing.process import BrokerProcess
 from tests.system.spark.broker import Topics
 
@@ -31,10 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
-    ensure_java()
+    prepare_environment()
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")

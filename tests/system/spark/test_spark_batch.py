@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +29,7 @@ def test_every_column_of_every_codec(
     records = [
         Record(b"v" * 2000, b"k", 0, 1_700_000_000_123, (("h", b"\x00\xff"), ("h", None), ("é", b""))),
         Record(None, None, 0, 1_700_000_000_124),
-        Record(b"", b"", 1, 0),
+        Record(b"", b"", 1, 1),
     ]
     topics.produce(topic, records, compression_type=codec)
     frame = load(spark, options, includeHeaders="true")
@@ -40,14 +40,14 @@ def test_every_column_of_every_codec(
     rows = [tuple(row) for row in frame.orderBy("partition", "offset").collect()]
 
     def at(ms: int) -> datetime:
-        moment = datetime.fromtimestamp(ms / 1000, timezone.utc)
+        moment = datetime.fromtimestamp(ms / 1000, UTC)
         return moment.astimezone().replace(tzinfo=None)  # PySpark shows local time
 
     headers = [("h", b"\x00\xff"), ("h", None), ("é", b"")]
     assert rows == [
         (b"k", b"v" * 2000, topic, 0, 0, at(1_700_000_000_123), 0, headers),
         (None, None, topic, 0, 1, at(1_700_000_000_124), 0, None),
-        (b"", b"", topic, 1, 0, at(0), 0, None),
+        (b"", b"", topic, 1, 0, at(1), 0, None),
     ]
 
 

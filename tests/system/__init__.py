@@ -1,0 +1,1 @@
+"""Whole processes against each other: brokers, clients, Spark."""
