@@ -22,12 +22,12 @@ from __future__ import annotations
 import struct
 from typing import cast
 
+from barnabas.wire.layout import FIXED_FORMATS, STRING_BYTES_MAX, Layout, element_field, has_records, is_numbers
 from barnabas.wire.primitives import SMALL_ARRAY, Fault, array_unpackers, read_uvarint, skip_tags, uuid_of
 from barnabas.wire.schema import Field, Struct
-from barnabas.wire.source import FIXED_FORMATS, Compiled, Source
+from barnabas.wire.source import Compiled, Source
 
 STRUCTS_ALWAYS_ALLOWED = 65_536
-STRING_BYTES_MAX = 32_767
 
 
 def compile_decoder(cls: type[Struct], version: int) -> Compiled:
@@ -39,7 +39,7 @@ class _Decoder:
     def __init__(self, cls: type[Struct], version: int) -> None:
         self.cls = cls
         self.version = version
-        self.flexible = version in cls.__schema__.flexible
+        self.layout = Layout(cls, version)
         self.src = src = Source("def decode(buf, pos, end):")
         src.scope.update(
             new=object.__new__,
@@ -57,7 +57,7 @@ class _Decoder:
     def compile(self) -> Compiled:
         src = self.src
         src.line(f"left = {STRUCTS_ALWAYS_ALLOWED} + (end - pos) // 8")
-        src.line("view = memoryview(buf)" if self._has_records(self.cls) else "pass")
+        src.line("view = memoryview(buf)" if has_records(self.cls) else "pass")
         self.struct(self.cls, "o")
         self.flush()
         src.line("return o, pos")
@@ -69,16 +69,14 @@ class _Decoder:
         """Read a struct into the new variable `target`."""
         src = self.src
         src.line(f"{target} = new({src.constant(cls.__name__, cls)})")
-        fields = cls.__schema__.fields
-        tagged = sorted((f for f in fields if self._is_tagged(f)), key=lambda f: cast("int", f.tag))
-        for field in fields:
+        for field in cls.__schema__.fields:
             with src.at(f".{field.name}"):
-                if self.version not in field.versions or self._is_tagged(field):
+                if not self.layout.is_carried(field) or self.layout.is_tagged(field):
                     self.default(field, f"{target}.{field.name}")
                 else:
                     self.value(field, f"{target}.{field.name}")
-        if self.flexible:
-            self.tags(tagged, target)
+        if self.layout.flexible:
+            self.tags(self.layout.tagged(cls), target)
 
     def default(self, field: Field, target: str) -> None:
         src = self.src
@@ -129,7 +127,7 @@ class _Decoder:
             self.nested(field, target)
         else:
             length = self.length(field)
-            if self._nullable(field):
+            if self.layout.is_nullable(field):
                 with self.src.block(f"if {length} == -1:"):
                     self.src.line(f"{target} = None")
                 with self.src.block("else:"):
@@ -150,7 +148,7 @@ class _Decoder:
         src = self.src
         cls = cast("type[Struct]", field.element)
         inner = src.name("o")
-        if not self._nullable(field):
+        if not self.layout.is_nullable(field):
             self.struct(cls, inner)
             src.line(f"{target} = {inner}")
             return
@@ -169,10 +167,10 @@ class _Decoder:
         """Read the length in front of a value: a variable that is -1 for null, and else not negative."""
         src = self.src
         null = f"null is not allowed in version {self.version}"
-        if self._compact(field):
+        if self.layout.is_compact(field):
             length = self.uvarint("n", STRING_BYTES_MAX + 1 if field.kind == "string" else None)
             src.line(f"{length} -= 1")
-            if not self._nullable(field):
+            if not self.layout.is_nullable(field):
                 self.check(f"{length} < 0", null)
             return length
         length = src.name("n")
@@ -180,7 +178,7 @@ class _Decoder:
         self.targets.append(length)
         self.flush()
         with src.block(f"if {length} < 0:"):
-            if self._nullable(field):
+            if self.layout.is_nullable(field):
                 self.check(f"{length} < -1", f"the length {{{length}}} is negative")
             else:
                 src.line(f"raise Fault({null!r} if {length} == -1 else f'the length {{{length}}} is negative')")
@@ -205,14 +203,14 @@ class _Decoder:
     def array(self, field: Field, target: str, length: str) -> None:
         src = self.src
         element = field.element
-        smallest = max(1, self._smallest(field, element))
+        smallest = self.layout.smallest_element(field)
         too_many = (
             f"{length} > (end - pos) // {smallest}",
             f"an array of {{{length}}} elements, but only {{end - pos}} bytes are left",
         )
-        if isinstance(element, str) and element in FIXED_FORMATS and element != "uuid":
+        if is_numbers(field):
             self.check(*too_many)
-            self.numbers(target, length, FIXED_FORMATS[element])
+            self.numbers(target, length, FIXED_FORMATS[cast("str", element)])
             src.line(f"pos += {length} * {smallest}")
             return
         values, index = src.name("v"), src.name("i")
@@ -225,7 +223,7 @@ class _Decoder:
             with src.block(f"for {index} in range({length}):"), src.at(f"[{index}]"):
                 item = src.name("o")
                 if isinstance(element, str):
-                    self.value(Field(element, "0+", None, flexible=self._flexible_text(field)), item)
+                    self.value(element_field(field), item)
                 else:
                     self.struct(cast("type[Struct]", element), item)
                 self.flush()
@@ -276,42 +274,3 @@ class _Decoder:
 
     def check(self, wrong: str, message: str) -> None:
         self.src.line(f"if {wrong}: raise Fault(f'{message}')")
-
-    # ---- questions to the schema
-
-    def _is_tagged(self, field: Field) -> bool:
-        return self.version in field.tagged and self.version in field.versions
-
-    def _nullable(self, field: Field) -> bool:
-        return self.version in field.null
-
-    def _compact(self, field: Field) -> bool:
-        return self.flexible if field.flexible is None else self.version in field.flexible
-
-    def _flexible_text(self, field: Field) -> str | None:
-        return None if field.flexible is None else str(field.flexible)
-
-    def _smallest(self, field: Field, element: str | type[Struct] | None) -> int:
-        """The fewest bytes one element of an array can take."""
-        if isinstance(element, str):
-            return self._smallest_value(Field(element, "0+", None, flexible=self._flexible_text(field)))
-        assert element is not None
-        return self._smallest_struct(element)
-
-    def _smallest_struct(self, cls: type[Struct]) -> int:
-        carried = (f for f in cls.__schema__.fields if self.version in f.versions and not self._is_tagged(f))
-        return sum(map(self._smallest_value, carried)) + self.flexible
-
-    def _smallest_value(self, field: Field) -> int:
-        if field.kind in FIXED_FORMATS:
-            return struct.calcsize(">" + FIXED_FORMATS[field.kind])
-        if field.kind == "struct":
-            return 1 if self._nullable(field) else self._smallest_struct(cast("type[Struct]", field.element))
-        if self._compact(field):
-            return 1
-        return 2 if field.kind == "string" else 4
-
-    def _has_records(self, cls: type[Struct]) -> bool:
-        fields = cls.__schema__.fields
-        inner = [f.element for f in fields if f.element is not None and not isinstance(f.element, str)]
-        return any(f.kind == "records" for f in fields) or any(map(self._has_records, inner))

@@ -23,12 +23,12 @@ from collections.abc import Sequence
 from typing import cast
 
 from barnabas.core.buffers import Buffer
+from barnabas.wire.layout import FIXED_FORMATS, STRING_BYTES_MAX, Layout, element_field, is_numbers
 from barnabas.wire.primitives import SMALL_ARRAY, UVARINTS, Fault, array_packers, uvarint
 from barnabas.wire.schema import Field, Struct
-from barnabas.wire.source import FIXED_FORMATS, Compiled, Source
+from barnabas.wire.source import Compiled, Source
 
 BULK_BYTES_MIN = 4096
-STRING_BYTES_MAX = 32_767
 _BUFFERS = (bytes, bytearray, memoryview)
 
 
@@ -54,7 +54,7 @@ class _Encoder:
     def __init__(self, cls: type[Struct], version: int) -> None:
         self.cls = cls
         self.version = version
-        self.flexible = version in cls.__schema__.flexible
+        self.layout = Layout(cls, version)
         self.src = src = Source("def encode(o, parts, bulk):")
         src.scope.update(
             Fault=Fault,
@@ -81,18 +81,17 @@ class _Encoder:
     def struct(self, cls: type[Struct], source: str) -> None:
         """Write the struct that the variable `source` holds."""
         src = self.src
-        fields = cls.__schema__.fields
-        tagged = sorted((f for f in fields if self._is_tagged(f)), key=lambda f: cast("int", f.tag))
-        for field in fields:
+        for field in cls.__schema__.fields:
             with src.at(f".{field.name}"):
-                if self.version not in field.versions:
+                if not self.layout.is_carried(field):
                     if not field.ignorable:
                         condition = self.is_set(field, f"{source}.{field.name}")
                         src.line(f"if {condition}: raise Refused('version {self.version} cannot carry it')")
-                elif not self._is_tagged(field):
+                elif not self.layout.is_tagged(field):
                     self.value(field, f"{source}.{field.name}")
-        if not self.flexible:
+        if not self.layout.flexible:
             return
+        tagged = self.layout.tagged(cls)
         if tagged:
             self.tags(tagged, source)
         else:
@@ -164,7 +163,7 @@ class _Encoder:
         else:
             data, length = src.name("b"), src.name("n")
             plain = f"{data} = {value}.encode()" if kind == "string" else f"{data} = {value}"
-            if self._nullable(field):
+            if self.layout.is_nullable(field):
                 src.line(f"if {value} is None: {data} = b''; {length} = -1")
                 src.line(f"else: {plain}; {length} = len({data})")
             else:
@@ -185,7 +184,7 @@ class _Encoder:
         inner = src.name("o")
         src.line(f"{inner} = {value}")
         cls = cast("type[Struct]", field.element)
-        if not self._nullable(field):
+        if not self.layout.is_nullable(field):
             self.struct(cls, inner)
             return
         self.flush()
@@ -201,14 +200,14 @@ class _Encoder:
         element = field.element
         values, length = src.name("v"), src.name("n")
         src.line(f"{values} = {value}")
-        if self._nullable(field):
+        if self.layout.is_nullable(field):
             src.line(f"if {values} is None: {values} = (); {length} = -1")
             src.line(f"else: {length} = len({values})")
         else:
             src.line(f"{length} = len({values})")
         self.length(field, length)
-        if isinstance(element, str) and element in FIXED_FORMATS and element != "uuid":
-            code = FIXED_FORMATS[element]
+        if is_numbers(field):
+            code = FIXED_FORMATS[cast("str", element)]
             small = src.constant(f"pack_{code}_array", array_packers(code))
             with src.block(f"if len({values}) < {SMALL_ARRAY}:"):
                 src.line(f"{self.write}({small}[len({values})](*{values}))")
@@ -218,7 +217,7 @@ class _Encoder:
         item = src.name("o")
         with src.block(f"for {item} in {values}:"), src.at("[]"):
             if isinstance(element, str):
-                self.value(Field(element, "0+", None, flexible=None if field.flexible is None else "0+"), item)
+                self.value(element_field(field), item)
             else:
                 self.struct(cast("type[Struct]", element), item)
             self.flush()
@@ -227,7 +226,7 @@ class _Encoder:
         src = self.src
         buffers, length, buffer = src.name("v"), src.name("n"), src.name("b")
         src.line(f"{buffers}, {length} = record_buffers({value})")
-        if not self._nullable(field):
+        if not self.layout.is_nullable(field):
             src.line(f"if {length} < 0: raise Fault('null is not allowed in version {self.version}')")
         self.length(field, length)
         with src.block(f"for {buffer} in {buffers}:"):
@@ -240,7 +239,7 @@ class _Encoder:
     def length(self, field: Field, length: str) -> None:
         """Write the length, -1 for null, together with the fixed fields in front of it."""
         src = self.src
-        if not self._compact(field):
+        if not self.layout.is_compact(field):
             self.formats += "h" if field.kind == "string" else "i"
             self.values.append(length)
             self.flush()
@@ -262,14 +261,3 @@ class _Encoder:
             self.src.line(f"{self.write}({self.src.pack(self.formats)}({', '.join(self.values)}))")
         self.formats = ""
         self.values = []
-
-    # ---- questions to the schema
-
-    def _is_tagged(self, field: Field) -> bool:
-        return self.version in field.tagged and self.version in field.versions
-
-    def _nullable(self, field: Field) -> bool:
-        return self.version in field.null
-
-    def _compact(self, field: Field) -> bool:
-        return self.flexible if field.flexible is None else self.version in field.flexible

@@ -12,18 +12,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-FIXED_FORMATS = {
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint16": "H",
-    "uint32": "I",
-    "float64": "d",
-    "bool": "?",
-    "uuid": "16s",
-}
-
 
 class Compiled:
     """A compiled function, with what is needed to explain its failures."""
