@@ -90,7 +90,7 @@ class _Group:
 
     def add(self, start: int, size: int, header: BatchHeader) -> None:
         count = header.record_count
-        if count < 0 or count * RECORD_BYTES_MIN > size:
+        if count < 0 or count * RECORD_BYTES_MIN > size or (size and not count):
             raise CorruptBatchError(f"batch at {header.base_offset}: {count} records do not fit {size} bytes")
         by_append_time = header.attributes & LOG_APPEND_TIME_FLAG
         self.fields += (
@@ -170,13 +170,15 @@ def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[Record
         for pos, header in iter_batches(buf):
             if header.base_offset >= wanted.end_offset:
                 break
+            if header.last_offset_delta < 0:
+                raise CorruptBatchError(f"the batch at offset {header.base_offset} ends before it starts")
             if header.last_offset < wanted.start_offset and not aborted.active:
                 continue
             if wanted.check_crcs:
                 check_crc(buf, pos, header)
-            if (aborted.active and aborted.drops(buf, pos, header)) or header.is_control or not header.record_count:
+            if (aborted.active and aborted.drops(buf, pos, header)) or header.is_control:
                 continue
-            if header.last_offset < wanted.start_offset:
+            if header.last_offset < wanted.start_offset or header.size == HEADER_SIZE:
                 continue
             compressed = header.codec is not Codec.NONE
             if group is None or group.compressed is not compressed or group.bytes >= _GROUP_BYTES:
