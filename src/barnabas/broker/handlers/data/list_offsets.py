@@ -69,7 +69,10 @@ def _list(
     except KafkaError as error:
         return _failed(index, error.code)
     return ListOffsetsPartitionResponse(
-        partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
+        partition_index=index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if version >= 4 else -1,
     )
 
 
