@@ -128,6 +128,11 @@ class EmbeddedBroker:
     def data_dir(self) -> str:
         return self._inner.data_dir
 
+    @property
+    def node(self) -> Node | None:
+        """The node inside, to look at (metrics, identity); it belongs to another thread. None when it is not running."""
+        return self._inner.node
+
     def start(self) -> EmbeddedBroker:
         """Returns when clients may connect. Raises what prevented the start."""
         if self._thread is not None:

@@ -1,0 +1,172 @@
+"""What a connection may do wrong, and that it hurts nobody else."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.core.errors import ErrorCode
+from barnabas.testing import EmbeddedBroker
+from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.metadata import MetadataRequest
+from tests.system.broker.test_broker_data import batch, create, fetch, produce, produce_request, values
+from tests.system.broker.wire_client import WireClient
+
+HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 0x7FFFFFFF),
+        struct.pack(">ihhi", 8, 9999, 0, 1),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">ihhih", 10, 3, 12, 1, -1) + bytes(20),
+    ],
+    ids=["http", "tls", "negative", "zero", "oversize", "unknown-api", "no-header", "bad-body"],
+)
+def test_garbage_closes_its_own_connection_only(
+    client: WireClient, connect: Callable[[], WireClient], garbage: bytes
+) -> None:
+    bad = connect()
+    bad.raw(garbage)
+    if garbage[:4] == struct.pack(">i", 10):
+        bad.raw(struct.pack(">ihhi", 9, 3, 99, 1) + b"x")
+    assert bad.closed_by_peer()
+    assert client.call(HELLO, 3).error_code == 0
+
+
+def test_unknown_version_of_api_versions_is_answered_in_version_0(client: WireClient) -> None:
+    client.raw(struct.pack(">ihhih", 11, 18, 99, 7, -1) + b"\x00")
+    data = client.socket.recv(1 << 16)
+    length, correlation_id, error, count, key, low, high = struct.unpack_from(">iihihhh", data)
+    assert (correlation_id, error, count, key, low, high) == (7, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
+    assert length == len(data) - 4
+    assert client.call(HELLO, 4).error_code == 0, "the connection goes on"
+
+
+def test_unknown_version_of_anything_else_hangs_up(client: WireClient) -> None:
+    client.raw(struct.pack(">ihhih", 11, 3, 99, 7, -1) + b"\x00")
+    assert client.closed_by_peer()
+
+
+def test_produce_below_version_3_is_refused_although_advertised(client: WireClient) -> None:
+    advertised = {api.api_key: (api.min_version, api.max_version) for api in client.call(HELLO, 3).api_keys}
+    assert advertised[0] == (0, 13)
+    client.raw(struct.pack(">ihhih", 10, 0, 2, 7, -1))
+    assert client.closed_by_peer()
+
+
+def test_client_software_names_are_checked(client: WireClient) -> None:
+    answer = client.call(ApiVersionsRequest(client_software_name="bad name!", client_software_version="1"), 3)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_half_a_frame_hurts_nobody(client: WireClient, connect: Callable[[], WireClient]) -> None:
+    lazy = [connect() for _ in range(20)]
+    for each in lazy:
+        each.raw(struct.pack(">i", 1_000_000) + b"only the beginning")
+    assert client.call(HELLO, 3).error_code == 0
+
+
+def test_a_frame_byte_by_byte_is_a_frame(client: WireClient) -> None:
+    number, frame = client.frame(HELLO, 3)
+    for byte in frame:
+        client.raw(bytes((byte,)))
+    assert client.receive(number).error_code == 0
+
+
+def test_pipelined_requests_are_answered_in_their_order(client: WireClient, topic: str) -> None:
+    create(client, topic)
+    frames = [client.frame(produce_request(topic, batch(b"%d" % i)), 9) for i in range(100)]
+    frames.append(client.frame(MetadataRequest(topics=None), 12))
+    client.raw(b"".join(frame for _, frame in frames))
+    for number, _ in frames:
+        client.receive(number)
+    assert client.order[-101:] == [number for number, _ in frames]
+    assert values(fetch(client, topic)) == [b"%d" % i for i in range(100)]
+
+
+def test_a_request_behind_a_parked_fetch_waits_its_turn(client: WireClient, topic: str) -> None:
+    create(client, topic)
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    parked = client.send(
+        FetchRequest(max_wait_ms=300, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[wanted])]), 12
+    )
+    behind = client.send(HELLO, 3)
+    client.receive(behind)
+    assert client.order[-2:] == [parked, behind]
+
+
+def test_more_pipelined_requests_than_the_limit(client: WireClient) -> None:
+    frames = [client.frame(HELLO, 3) for _ in range(2000)]
+    client.raw(b"".join(frame for _, frame in frames))
+    assert all(client.receive(number).error_code == 0 for number, _ in frames)
+
+
+def test_a_client_that_does_not_read_blocks_only_itself(
+    broker: EmbeddedBroker, client: WireClient, connect: Callable[[], WireClient], topic: str
+) -> None:
+    create(client, topic, max_message_bytes="2000000")
+    for _ in range(8):
+        assert produce(client, topic, batch(b"x" * 1_000_000)).error_code == 0
+    greedy = connect()
+    greedy.socket.settimeout(2)
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10_000_000)
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=10_000_000, topics=[FetchTopic(topic=topic, partitions=[wanted])]
+    )
+    for _ in range(30):
+        greedy.send(request, 12)
+    started = time.monotonic()
+    assert client.call(HELLO, 3).error_code == 0
+    assert time.monotonic() - started < 2
+    node = broker.node
+    assert node is not None
+    sent = [m.value for name, _, members in node.metrics.families() if name.endswith("sent_bytes_total")
+            for m in members.values() if hasattr(m, "value")]
+    assert sum(sent) < 30 * 8_000_000, "answers that nobody reads are not all made"
+
+
+def test_idle_connections_are_closed(barnabas_broker_factory: Callable[..., EmbeddedBroker]) -> None:
+    broker = barnabas_broker_factory(config={"connections.max.idle.ms": "200"})
+    with WireClient(broker.bootstrap_servers) as idle:
+        assert idle.call(HELLO, 3).error_code == 0
+        assert idle.closed_by_peer()
+
+
+def test_connection_limits(barnabas_broker_factory: Callable[..., EmbeddedBroker]) -> None:
+    broker = barnabas_broker_factory(config={"max.connections.per.ip": "2"})
+    clients = [WireClient(broker.bootstrap_servers) for _ in range(2)]
+    assert all(c.call(HELLO, 3).error_code == 0 for c in clients)
+    with WireClient(broker.bootstrap_servers) as refused:
+        assert refused.closed_by_peer()
+    clients[0].socket.close()
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        with WireClient(broker.bootstrap_servers) as again:
+            try:
+                assert again.call(HELLO, 3).error_code == 0
+                break
+            except OSError:
+                continue
+    else:
+        pytest.fail("the place of a closed connection was not given back")
+    clients[1].socket.close()
+
+
+def test_frames_over_the_limit_are_refused_before_they_are_read(
+    barnabas_broker_factory: Callable[..., EmbeddedBroker],
+) -> None:
+    broker = barnabas_broker_factory(config={"socket.request.max.bytes": "5000"})
+    with WireClient(broker.bootstrap_servers) as client:
+        client.raw(struct.pack(">i", 5001))
+        assert client.closed_by_peer()

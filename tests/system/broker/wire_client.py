@@ -1,0 +1,64 @@
+"""A Kafka client for tests: one socket, the sans-IO client connection, and the power to misbehave."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from barnabas.core.buffers import Buffer
+from barnabas.wire.client_conn import ClientConnection
+from barnabas.wire.schema import Request
+
+
+class WireClient:
+    """`call` sends one request and waits; `send` and `receive` pipeline; `raw` sends whatever bytes."""
+
+    def __init__(self, address: str, *, timeout_s: float = 10.0) -> None:
+        host, _, port = address.partition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._wire = ClientConnection("wire-client")
+        self._arrived: dict[int, Any] = {}
+        self.order: list[int] = []
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, request: Request, version: int, *, expect_response: bool = True) -> int:
+        correlation_id, parts = self._wire.send(request, version, expect_response=expect_response)
+        self.raw(b"".join(bytes(part) for part in parts))
+        return correlation_id
+
+    def frame(self, request: Request, version: int) -> tuple[int, bytes]:
+        """The bytes of a request, for sending several at once."""
+        correlation_id, parts = self._wire.send(request, version)
+        return correlation_id, b"".join(bytes(part) for part in parts)
+
+    def raw(self, data: Buffer) -> None:
+        self.socket.sendall(data)
+
+    def receive(self, correlation_id: int) -> Any:
+        while correlation_id not in self._arrived:
+            data = self.socket.recv(1 << 16)
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            for number, response in self._wire.feed(data):
+                self._arrived[number] = response
+                self.order.append(number)
+        return self._arrived.pop(correlation_id)
+
+    def call(self, request: Request, version: int) -> Any:
+        return self.receive(self.send(request, version))
+
+    def closed_by_peer(self) -> bool:
+        """Waits for the broker to hang up."""
+        try:
+            while True:
+                if not self.socket.recv(1 << 16):
+                    return True
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
