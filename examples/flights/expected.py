@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
-
 from examples.flights.dataset import Dataset
 
 

@@ -1,8 +1,8 @@
 """The pipeline: two topics in, a compacted topic and a Parquet table out. Plain PySpark, meant to be copied.
 
-    topic flights ──┬─ per day and airline ───────── ⋈ airlines ─────────► topic delays (compacted, upserts)
-                    └─ ⋈ weather of the same hour ── ⋈ planes, airports ─► Parquet flights_in_weather (append)
-    topic weather ──┘
+topic flights ──┬─ per day and airline ───────── ⋈ airlines ─────────► topic delays (compacted, upserts)
+                └─ ⋈ weather of the same hour ── ⋈ planes, airports ─► Parquet flights_in_weather (append)
+topic weather ──┘
 """
 
 from __future__ import annotations

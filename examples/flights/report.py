@@ -70,7 +70,12 @@ def _delay_of_the_year(axes: Axes, by_day: pd.DataFrame) -> None:
     axes.tick_params(labelbottom=False)
     for day, value in mean.nlargest(3).items():
         axes.annotate(
-            f"{day:%-d %b}: {value:.0f}", (day, value), xytext=(5, -2), textcoords="offset points", fontsize=9, color=INK
+            f"{day:%-d %b}: {value:.0f}",
+            (day, value),
+            xytext=(5, -2),
+            textcoords="offset points",
+            fontsize=9,
+            color=INK,
         )
 
 
