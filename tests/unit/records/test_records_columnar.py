@@ -354,3 +354,18 @@ def test_a_missing_library_names_the_extra(tmp_path: Path) -> None:
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
     assert "pip install 'barnabas[columnar]'" in done.stdout
+
+
+def test_kernels_compile_where_no_cache_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only site-packages and no home directory: slower to start, but it works."""
+    from numba.core import caching
+
+    from barnabas.records.columnar._jit import kernel, np, scalar
+
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+
+    @kernel((scalar,))
+    def twice(value: Any) -> Any:
+        return value * np.int64(2)
+
+    assert twice(21) == 42
