@@ -13,7 +13,7 @@ from typing import Final
 
 _SPACE: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_KEY_END: Final = re.compile(r"(?:[^\\=:\s]|\\.)*")
+_KEY_END: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 

@@ -184,7 +184,7 @@ def _placed(image: ClusterImage, topic: CreatableTopic, ctx: DecideContext) -> l
         )
     if topic.num_partitions < -1 or topic.num_partitions == 0:
         raise RefusedError(
-            ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1 to use the default value."
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
     count = _count(topic, ctx)
     factor = ctx.settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor

@@ -1,0 +1,188 @@
+"""Scripted conversations with the controller.
+
+A script is a text file of comments (`#`) and steps. A step is a line that begins with `>`; what follows it up to the
+next step is what came out: the response, the records, and what the image says.
+
+    > CreateTopics 7 {"topics": [{"name": "a", "num_partitions": 2, "replication_factor": 1}]}
+    CreateTopicsResponse(...)
+      TopicRecord(...)
+
+Steps: `broker N [rack]` registers and unfences one; `<Api> <version> <json>` is any request of the controller;
+`fence N`; `image` shows topics, brokers and configs; `lose <Api> ...` decides, applies and then fails to commit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from barnabas.core.decision import Decision
+from barnabas.core.errors import error_code
+from barnabas.core.ids import uuid_from_text, uuid_to_text
+from barnabas.metadata.config_source import ConfigSource
+from barnabas.metadata.controller.brokers import decide_fence_broker
+from barnabas.metadata.controller.controller import Controller
+from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.features import SUPPORTED_FEATURES, bootstrap_records
+from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.records import decode_record, encode_record
+from barnabas.metadata.snapshot import image_records
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from barnabas.wire.messages.create_topics import CreateTopicsResponse
+from barnabas.wire.schema import Message, Struct, schema_of
+
+
+class Conversation:
+    def __init__(self) -> None:
+        self.settings = ControllerSettings(node_id=1, num_partitions=1, default_replication_factor=1)
+        self.controller = Controller(self.settings, ClusterImage(cluster_id="c"))
+        self.rng = random.Random(0)
+        self.names: dict[UUID, str] = {}
+        self.controller.apply(self.controller.image, bootstrap_records())
+
+    def run(self, step: str) -> Iterator[str]:
+        word, _, rest = step.partition(" ")
+        if word == "broker":
+            yield from self.broker(*rest.split())
+        elif word == "fence":
+            decision = decide_fence_broker(self.controller.image, int(rest), self.context(0))
+            yield from self.take(decision)
+        elif word == "image":
+            yield from self.show_image()
+        elif word == "lose":
+            before = self.controller.image
+            for line in self.request(rest):
+                assert line
+            self.controller.image = before
+            yield "(not committed)"
+        else:
+            yield from self.request(step)
+
+    def context(self, version: int) -> DecideContext:
+        return DecideContext(now_ms=1_000_000, rng=self.rng, settings=self.settings, version=version)
+
+    def request(self, text: str) -> Iterator[str]:
+        api, version, body = text.split(" ", 2)
+        module = importlib.import_module("barnabas.wire.messages." + snake(api))
+        request = build(getattr(module, api + "Request"), json.loads(self.with_ids(body)))
+        assert isinstance(request, Message)
+        decision = self.controller.decide(self.controller.image, request, self.context(int(version)))
+        response = decision.response
+        if isinstance(response, CreateTopicsResponse):
+            for topic in response.topics:  # only the configs that say something
+                topic.configs = [c for c in topic.configs or [] if c.config_source != ConfigSource.DEFAULT_CONFIG]
+        yield self.readable(repr(response))
+        yield from self.take(decision)
+
+    def broker(self, broker_id: str, rack: str | None = None) -> Iterator[str]:
+        number = int(broker_id)
+        registration = BrokerRegistrationRequest(
+            broker_id=number,
+            cluster_id="c",
+            incarnation_id=UUID(int=number),
+            listeners=[Listener(name="PLAINTEXT", host=f"host{number}", port=9092)],
+            features=[
+                Feature(name=name, min_supported_version=levels.min_level, max_supported_version=levels.max_level)
+                for name, levels in SUPPORTED_FEATURES.items()
+            ],
+            rack=rack,
+            log_dirs=[UUID(int=1000 + number)],
+        )
+        image = self.controller.image
+        registered = self.controller.decide(image, registration, self.context(4))
+        self.controller.apply(image, registered.records)
+        epoch = self.controller.image.brokers.brokers[number].epoch
+        beat = BrokerHeartbeatRequest(broker_id=number, broker_epoch=epoch, current_metadata_offset=epoch)
+        decision = self.controller.decide(self.controller.image, beat, self.context(1))
+        yield repr(decision.response)
+        yield from self.take(decision)
+
+    def take(self, decision: Decision[MetadataRecord, Any]) -> Iterator[str]:
+        """Apply the records, as they come back from bytes; check that the image survives a snapshot."""
+        read = [decode_record(encode_record(record)) for record in decision.records]
+        assert read == list(decision.records)
+        self.controller.apply(self.controller.image, read)
+        for topic in self.controller.image.topics:
+            self.names[topic.topic_id] = topic.name
+        fresh = ClusterDelta(ClusterImage(cluster_id="c"))
+        for record in image_records(self.controller.image):
+            fresh.apply(decode_record(encode_record(record)))
+        assert fresh.finish(Provenance()).same_state_as(self.controller.image)
+        for record in decision.records:
+            yield "  " + self.readable(repr(record))
+
+    def show_image(self) -> Iterator[str]:
+        image = self.controller.image
+        for broker in image.brokers:
+            state = "fenced" if broker.fenced else "shutting down" if broker.in_controlled_shutdown else "active"
+            yield f"broker {broker.broker_id} rack={broker.rack} {state}"
+        for name in image.topics.names():
+            topic = image.topics.by_name[name]
+            for index, p in enumerate(topic.partitions):
+                yield (
+                    f"{name}-{index} leader={p.leader} replicas={list(p.replicas)} isr={list(p.isr)} "
+                    f"leader_epoch={p.leader_epoch} partition_epoch={p.partition_epoch}"
+                )
+        for resource, configs in sorted(image.configs.by_resource.items()):
+            yield f"configs of {resource.type} {resource.name!r}: {dict(sorted(configs.items()))}"
+
+    def with_ids(self, text: str) -> str:
+        """`$id:name` stands for the id of a topic."""
+        ids = {name: uuid_to_text(topic_id) for topic_id, name in self.names.items()}
+        return re.sub(r"\$id:([\w.-]+)", lambda match: ids[match[1]], text)
+
+    def readable(self, text: str) -> str:
+        """Topic ids by name, error codes by name: what a reader wants to see."""
+
+        def topic(match: re.Match[str]) -> str:
+            name = self.names.get(UUID(match[1]))
+            return f"<id of {name}>" if name else "<id>"
+
+        text = re.sub(r"UUID\('([0-9a-f-]{36})'\)", topic, text)
+        text = re.sub(
+            r"error_code=(?:<ErrorCode\.(\w+): -?\d+>|(-?\d+))",
+            lambda match: f"error_code={match[1] or error_code(int(match[2])).name}",
+            text,
+        )
+        return re.sub(r"<(\w+)\.(\w+): -?\d+>", r"\2", text)
+
+
+def build(kind: type[Struct], values: dict[str, Any]) -> Struct:
+    fields = {field.name: field for field in schema_of(kind).fields}
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        field = fields[name]
+        element: Any = field.element if field.kind == "array" else field.kind
+        if isinstance(value, list):
+            given[name] = [build(element, item) if isinstance(element, type) else item for item in value]
+        elif element == "uuid":
+            given[name] = uuid_from_text(value)
+        else:
+            given[name] = value
+    return kind(**given)
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def play(script: str) -> str:
+    """The script with what really comes out."""
+    conversation = Conversation()
+    lines: list[str] = []
+    for line in script.splitlines():
+        if line.startswith(">"):
+            lines.append(line)
+            lines += conversation.run(line[1:].strip())
+            lines.append("")
+        elif line.startswith("#"):
+            lines.append(line)
+    return "\n".join(lines).rstrip() + "\n"
