@@ -318,6 +318,7 @@ class Segment:
         except (CorruptIndexError, FileMissingError):
             self.rebuild_indexes()
         _ = self.txn_index
+        self._bytes_since_index = self.size - self.offset_index.last_position
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
         """Account for a batch at `position` in memory (also used by recovery)."""
@@ -371,7 +372,7 @@ class Segment:
             self._tail_floor = None
         if self.size == 0:
             self._first_timestamp = None
-        self._bytes_since_index = 0
+        self._bytes_since_index = self.size - self.offset_index.last_position
         last = self.time_index.last_entry
         self._max_timestamp, self._offset_of_max_timestamp = last.timestamp, last.offset
         for _, header in walk_headers(self.file(), self.offset_index.lookup(last.offset), self.size):

@@ -1,0 +1,186 @@
+"""Properties of a log: whatever is cut off, whatever happens in whatever order, it stays a log."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from barnabas.records.batch import BatchHeader, iter_batches
+from barnabas.storage.config import LogConfig
+from barnabas.storage.errors import DiskFullError
+from barnabas.storage.indexes import OffsetIndex, TimeIndex
+from tests.unit.storage.logs import PATH, LogHarness, batch
+from tests.unit.storage.memory_disk import MemoryDisk
+
+LIMITS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CONFIG = LogConfig(internal_segment_bytes=1500, index_interval_bytes=150, file_delete_delay_ms=0, retention_ms=-1)
+
+
+def build(sizes: list[int]) -> LogHarness:
+    logs = LogHarness(config=CONFIG)
+    for i, size in enumerate(sizes):
+        logs.append(batch(1 + size % 3, value=b"v" * size, timestamp=1000 + (i * 37) % 50), epoch=i // 3)
+    return logs
+
+
+def check_indexes(logs: LogHarness) -> None:
+    """Every index entry on disk tells the truth about the segment on disk, and they are as many as the interval asks."""
+    disk = logs.disk
+    assert isinstance(disk, MemoryDisk)
+    for segment in logs.log.segments:
+        name = f"{PATH}/{segment.base_offset:020d}"
+        data = bytes(disk.data(name + ".log"))
+        batches = list(iter_batches(data))
+        at = {position: header for position, header in batches}
+        if disk.exists(name + ".index"):
+            entries = OffsetIndex.decode(segment.base_offset, bytes(disk.data(name + ".index")), len(data)).entries()
+            assert [(at[p].last_offset, p) for _, p in entries] == entries
+            assert [p for _, p in entries] == sparse(batches, segment.index_interval_bytes)
+        if disk.exists(name + ".timeindex"):
+            for timestamp, offset in TimeIndex.decode(
+                segment.base_offset, bytes(disk.data(name + ".timeindex"))
+            ).entries():
+                upto = [h for _, h in batches if h.last_offset <= offset]
+                assert upto[-1].last_offset == offset
+                assert max(h.max_timestamp for h in upto) == upto[-1].max_timestamp == timestamp
+
+
+def sparse(batches: list[tuple[int, BatchHeader]], interval: int) -> list[int]:
+    found, since = [], 0
+    for position, header in batches:
+        if since > interval:
+            found.append(position)
+            since = 0
+        since += header.size
+    return found
+
+
+@LIMITS
+@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=12), data=st.data())
+def test_a_cut_anywhere_leaves_exactly_the_whole_batches_before_it(sizes: list[int], data: st.DataObject) -> None:
+    logs = build(sizes)
+    disk = logs.disk
+    assert isinstance(disk, MemoryDisk)
+    before = logs.headers()
+    segment = data.draw(st.sampled_from(list(logs.log.segments)))
+    following = logs.log.segments.after(segment)
+    end = logs.log.log_end_offset if following is None else following.base_offset
+    content = disk.data(f"{PATH}/{segment.base_offset:020d}.log")
+    cut = data.draw(st.integers(0, len(content)))
+    kept = [h for p, h in iter_batches(content) if p + h.size <= cut]
+    torn = cut != sum(h.size for h in kept)
+    del content[cut:]
+    logs.kill()
+    earlier = [h for h in before if h.base_offset < segment.base_offset]
+    # A cut between two batches does not show: the segments after it are as good as after compaction.
+    later = [] if torn else [h for h in before if h.base_offset >= end]
+    assert logs.headers() == earlier + kept + later
+    check_indexes(logs)
+    logs.append(batch(), epoch=99)
+    assert logs.kill().latest_epoch == 99
+
+
+@LIMITS
+@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=8), data=st.data())
+def test_a_flipped_bit_is_noticed(sizes: list[int], data: st.DataObject) -> None:
+    logs = build(sizes)
+    disk = logs.disk
+    assert isinstance(disk, MemoryDisk)
+    before = logs.headers()
+    segment = data.draw(st.sampled_from(list(logs.log.segments)))
+    content = disk.data(f"{PATH}/{segment.base_offset:020d}.log")
+    position, header = data.draw(st.sampled_from(list(iter_batches(content))))
+    # the leader epoch (bytes 12 to 15) lies outside the CRC, as in Kafka
+    offset = data.draw(st.one_of(st.integers(8, 11), st.integers(16, header.size - 1)))
+    content[position + offset] ^= 1 << data.draw(st.integers(0, 7))
+    logs.kill()
+    assert logs.headers() == [h for h in before if h.base_offset < header.base_offset]
+    check_indexes(logs)
+
+
+def test_a_cut_at_every_byte_of_the_tail() -> None:
+    logs = build([10, 200, 5, 80])
+    disk = logs.disk
+    assert isinstance(disk, MemoryDisk)
+    before = logs.headers()
+    tail = logs.log.segments.active
+    content = bytes(disk.data(f"{PATH}/{tail.base_offset:020d}.log"))
+    ends = [p + h.size for p, h in iter_batches(content)]
+    for cut in range(len(content) + 1):
+        twin = LogHarness(disk=disk.clone(), config=CONFIG)
+        assert isinstance(twin.disk, MemoryDisk)
+        del twin.disk.data(f"{PATH}/{tail.base_offset:020d}.log")[cut:]
+        twin.kill()
+        lost = sum(1 for end in ends if end > cut)
+        assert twin.headers() == before[: len(before) - lost], f"cut at byte {cut}"
+
+
+OPERATIONS = (
+    "append",
+    "append",
+    "append",
+    "follow",
+    "roll",
+    "flush",
+    "truncate",
+    "advance",
+    "retain",
+    "restart",
+    "kill",
+    "fill",
+)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_sequence_of_operations_against_a_list(seed: int) -> None:
+    """A list of (base offset, last offset, size) is the whole model of a log."""
+    rng = random.Random(seed)
+    logs = LogHarness(config=CONFIG)
+    disk = logs.disk
+    assert isinstance(disk, MemoryDisk)
+    model: list[tuple[int, int, int]] = []
+    epoch = 0
+    for _ in range(80):
+        log = logs.log
+        start = log.log_start_offset
+        match rng.choice(OPERATIONS):
+            case "append":
+                data = batch(rng.randrange(1, 4), value=b"v" * rng.randrange(300), timestamp=rng.randrange(10**6))
+                info = logs.append(data, epoch=epoch)
+                model.append((info.first_offset, info.last_offset, len(data)))
+            case "follow":
+                base = log.log_end_offset + rng.randrange(3)
+                data = batch(2, base_offset=base, leader_epoch=epoch)
+                assert log.append_as_follower(data, now_ms=0) is not None
+                model.append((base, base + 1, len(data)))
+            case "roll":
+                log.roll(0)
+            case "flush":
+                log.flush()
+            case "truncate":
+                offset = rng.randrange(start, log.log_end_offset + 2)
+                log.truncate_to(offset)
+                model = [m for m in model if m[1] < offset]
+                epoch += 1
+            case "advance":
+                log.advance_log_start(rng.randrange(start, log.log_end_offset + 1))
+            case "retain":
+                log.delete_old_segments(0, log.log_end_offset)
+                log.delete_pending_files(10**9)
+            case "restart":
+                logs.restart()
+                assert logs.log.recovery.clean or logs.log.log_end_offset == start
+            case "kill":
+                logs.kill(recovery_point=log.recovery_point, log_start_offset=start)
+            case "fill":
+                disk.capacity = disk.used + rng.randrange(100)
+                with pytest.raises(DiskFullError):
+                    logs.append(batch(value=b"x" * 500), epoch=epoch)
+                disk.capacity = 1 << 40
+        visible = [m for m in model if m[1] >= logs.log.log_start_offset]
+        assert [(h.base_offset, h.last_offset, h.size) for h in logs.headers()] == visible
+    logs.log.close()
+    check_indexes(logs)
