@@ -1,0 +1,48 @@
+"""Value: the input that both sticky algorithms start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from barnabas.core.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Racks:
+    """Empty, unless racks matter (KIP-881)."""
+
+    consumers: Mapping[str, str]
+    partitions: Mapping[TopicPartition, frozenset[str]]
+    near: Mapping[TopicPartition, int]
+    """How many members are in a rack of the partition; known whenever a member has told its rack."""
+
+    def mismatch(self, consumer: str, partition: TopicPartition) -> bool:
+        rack = self.consumers.get(consumer)
+        return rack is not None and rack not in self.partitions.get(partition, ())
+
+    def scarcest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return sorted(partitions, key=lambda tp: self.near.get(tp, 0)) if self.near else partitions
+
+    def next_consumer(self, partition: TopicPartition, consumers: Sequence[str], first: int) -> int:
+        """The index of the next consumer, from `first` on and around, in one of the partition's racks; -1: none."""
+        racks = self.partitions.get(partition)
+        if not racks:
+            return -1
+        for i in range(len(consumers)):
+            index = (first + i) % len(consumers)
+            if self.consumers.get(consumers[index]) in racks:
+                return index
+        return -1
+
+
+@dataclass(frozen=True, slots=True)
+class StickyInput:
+    topics: Mapping[str, int]
+    subscriptions: Mapping[str, tuple[str, ...]]
+    owned: dict[str, list[TopicPartition]]
+    """In the order in which Java would go through them; the algorithms take it as their own."""
+    racks: Racks
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        return [TopicPartition(topic, p) for topic in topics for p in range(self.topics[topic])]
