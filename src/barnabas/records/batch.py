@@ -229,25 +229,39 @@ def iter_records(
     size = len(data)
     at = 0
     last_delta = -1
-    make = Record._make
-    # one-byte varints are by far the most common: they are decoded here, longer ones in read_varint
+    new = tuple.__new__  # what Record(...) does, without the call in between
     try:
         for _ in range(header.record_count):
             length, at = read_varint(data, at)
             end = at + length
             if length < 0 or end > size:
                 raise CorruptBatchError(f"record length {length} leaves the batch (base offset {base_offset})")
-            raw = data[at + 1]
-            if raw < 0x80:
-                timestamp_delta = (raw >> 1) ^ -(raw & 1)
+            # five varints follow; those of one byte, nearly all, are decoded here
+            timestamp_delta = data[at + 1]
+            if timestamp_delta < 0x80:
+                timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
                 at += 2
             else:
                 timestamp_delta, at = read_varlong(data, at + 1)
-            delta, at = read_varint(data, at)
+            delta = data[at]
+            if delta < 0x80 and not delta & 1:
+                delta >>= 1
+                at += 1
+            else:
+                delta, at = read_varint(data, at)
             if not last_delta < delta <= last_offset_delta:
                 raise CorruptBatchError(f"offset delta {delta} after {last_delta} in the batch at {base_offset}")
             last_delta = delta
-            key, at = _read_bytes(data, at, end)
+            raw = data[at]
+            if raw < 0x80 and not raw & 1:
+                at += 1
+                stop = at + (raw >> 1)
+                if stop > end:
+                    raise CorruptBatchError(f"a key of {raw >> 1} bytes leaves its record")
+                key: bytes | None = data[at:stop]
+                at = stop
+            else:
+                key, at = _read_bytes(data, at, end)
             value, at = _read_bytes(data, at, end)
             headers: tuple[tuple[str, bytes | None], ...] = ()
             if at < end and not data[at]:
@@ -257,7 +271,7 @@ def iter_records(
             if at != end:
                 raise CorruptBatchError(f"{end - at} bytes remain in a record of the batch at {base_offset}")
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-            yield make((base_offset + delta, timestamp, key, value, headers))
+            yield new(Record, (base_offset + delta, timestamp, key, value, headers))
     except IndexError:
         raise CorruptBatchError(f"the batch at {base_offset} ends inside a record") from None
     if header.record_count < 0 or at != size:
@@ -271,6 +285,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raw = data[at]
     at += 1
     if raw & 0x80:
+        second = data[at]
+        if second < 0x80:
+            raw = raw & 0x7F | second << 7
+            return (raw >> 1) ^ -(raw & 1), at + 1
         raw &= 0x7F
         for shift in (7, 14, 21, 28):
             byte = data[at]
