@@ -1,7 +1,7 @@
 """Value: what a server-side assignor is told (KIP-848), and the port that they fill.
 
-The coordinator runs them, topics go by id, and the result is a target that members move towards by themselves. So unlike
-the classic ones they need not agree with anyone else's.
+The coordinator runs them, topics go by id, and the result is a target that members move towards by themselves. So
+unlike the classic ones they need not agree with anyone else's.
 """
 
 from __future__ import annotations

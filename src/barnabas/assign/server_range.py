@@ -27,7 +27,7 @@ class ServerRangeAssignor:
                 if start < end:
                     assigned[member_id][topic_id] = frozenset(range(start, end))
                 start = end
-        return {member_id: partitions for member_id, partitions in assigned.items()}
+        return dict[str, Partitions](assigned)
 
 
 def _rank(group: GroupSpec, member_id: str) -> tuple[bool, str]:
