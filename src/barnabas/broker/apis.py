@@ -42,7 +42,8 @@ _K = ApiKey
 
 ROUTES: Final[tuple[Route, ...]] = (
     # data
-    # librdkafka stops compressing when it sees a Produce minimum above 0 (KAFKA-18659); 0 to 2 are refused all the same.
+    # librdkafka stops compressing when it sees a Produce minimum above 0 (KAFKA-18659); 0 to 2 are refused all the
+    # same.
     Route(_K.PRODUCE, "data.produce", 3, 13, Pace.OVERLAP, advertised_min=0),
     Route(_K.FETCH, "data.fetch", 4, 18, Pace.ABANDON),
     Route(_K.LIST_OFFSETS, "data.list_offsets", 1, 11),

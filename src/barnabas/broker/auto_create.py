@@ -1,7 +1,7 @@
 """Shell: creating topics because somebody asked for them (`AutoTopicCreationManager`).
 
-Ordinary topics get `num.partitions` and `default.replication.factor`. The coordinators' topics get what their own settings
-say, and are compacted.
+Ordinary topics get `num.partitions` and `default.replication.factor`. The coordinators' topics get what their own
+settings say, and are compacted.
 """
 
 from __future__ import annotations

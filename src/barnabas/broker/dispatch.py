@@ -111,13 +111,14 @@ def _unexpected(ctx: RequestContext, error: Exception) -> Message:
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     if not isinstance(error, KafkaError):
         log.exception("a handler failed", api=api.name, version=ctx.api_version, client=ctx.client_id)
-    response: Any = api.response()
+    response: Any = api.response()  # which fields it has depends on the API
     if not hasattr(response, "error_code"):
         raise HangUpError(f"{api.name} v{ctx.api_version} failed: {error}") from error
     response.error_code = code
     if hasattr(response, "error_message"):
         response.error_message = str(error) if isinstance(error, KafkaError) else code.message
-    return response
+    answer: Message = response
+    return answer
 
 
 def _name(key: int) -> str:

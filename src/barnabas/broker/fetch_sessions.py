@@ -201,9 +201,7 @@ class FetchSessions:
             for key, outcome in outcomes
         }
         partitions = {key: (want, told.get(key, Told())) for key, want in wanted}
-        self._sessions[session_id] = _Session(
-            session_id, 1, uses_topic_ids, privileged, now_ms, now_ms, partitions
-        )
+        self._sessions[session_id] = _Session(session_id, 1, uses_topic_ids, privileged, now_ms, now_ms, partitions)
         return session_id
 
     def _make_room(self, size: int, now_ms: int, *, privileged: bool) -> bool:

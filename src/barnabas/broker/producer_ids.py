@@ -1,7 +1,7 @@
 """Shell: hands out producer ids from blocks that the controller grants (KIP-730).
 
-An id is never given twice in a cluster: the controller writes to the metadata log how far it has granted before a block is
-used, and what is left of a block when the process ends is lost.
+An id is never given twice in a cluster: the controller writes to the metadata log how far it has granted before a block
+is used, and what is left of a block when the process ends is lost.
 """
 
 from __future__ import annotations

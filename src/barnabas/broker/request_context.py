@@ -14,7 +14,9 @@ class HangUpError(BarnabasError):
 
 
 class Client(Protocol):
-    """The connection a request came over; the same object for all its requests, so handlers may remember things in it."""
+    """The connection a request came over; the same object for all its requests, so handlers may remember things in
+    it.
+    """
 
     listener: str
     security_protocol: str

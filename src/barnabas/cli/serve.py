@@ -22,14 +22,19 @@ def serve(
     data_dir: Annotated[
         str | None,
         typer.Option(
-            "--data-dir", "-d", envvar="BARNABAS_DATA_DIR", metavar="DIR",
-            help="Where everything is kept. Made if it does not exist; a directory of Apache Kafka (KRaft, combined) opens too.",
+            "--data-dir",
+            "-d",
+            envvar="BARNABAS_DATA_DIR",
+            metavar="DIR",
+            help="Where everything is kept; made if it does not exist. A directory of Apache Kafka (KRaft) opens too.",
         ),
     ] = None,
     listener: Annotated[
         str | None,
         typer.Option(
-            "--listener", "-l", metavar="NAME://HOST:PORT",
+            "--listener",
+            "-l",
+            metavar="NAME://HOST:PORT",
             help="Where clients connect. Port 0 takes any free port. Default: PLAINTEXT://127.0.0.1:9092",
         ),
     ] = None,

@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
             self._in_flight -= 1
             self.close(str(error))
             return
-        except Exception:  # noqa: BLE001 - the connection loop is the last resort: this client only
+        except Exception:
             self._in_flight -= 1
             log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
             self.close("an unexpected error in a handler")
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
             answer = await rest
         except CloseConnectionError as error:
             reason = str(error)
-        except Exception:  # noqa: BLE001 - as in _start
+        except Exception:
             log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
             reason = "an unexpected error in a handler"
         self._in_flight -= 1

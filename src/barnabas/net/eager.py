@@ -1,7 +1,7 @@
 """Shell: run a coroutine up to its first suspension at once, and the rest, if there is any, as a task.
 
-Python 3.12 calls this an eager task. Here it does two things: a request that never suspends costs no task and no turn of
-the loop, and "whatever fixes order happens before the first await" becomes true for requests of one connection.
+Python 3.12 calls this an eager task. Here it does two things: a request that never suspends costs no task and no turn
+of the loop, and "whatever fixes order happens before the first await" becomes true for requests of one connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class Finished(Generic[T]):
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Finished[T] | Coroutine[Any, Any, T]:
-    """Run to the first suspension. Returns `Finished`, or a coroutine for the rest; exceptions before that propagate."""
+    """Run to the first suspension. Returns `Finished`, or a coroutine for the rest; exceptions before that
+    propagate.
+    """
     try:
         awaited = coroutine.send(None)
     except StopIteration as stop:

@@ -10,7 +10,9 @@ from typing import Final
 from barnabas.core.errors import BarnabasError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d+)\Z")
+_ENDPOINT = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d+)\Z"
+)
 
 
 class EndpointError(BarnabasError):
@@ -38,7 +40,9 @@ def parse_endpoint(text: str, protocols: Mapping[str, str] | None = None) -> End
     """One address. `protocols` is `listener.security.protocol.map`; a name that is itself a protocol needs no entry."""
     match = _ENDPOINT.match(text.strip())
     if match is None:
-        raise EndpointError(f"{text!r} is not a listener: write NAME://host:port, for example PLAINTEXT://127.0.0.1:9092")
+        raise EndpointError(
+            f"{text!r} is not a listener: write NAME://host:port, for example PLAINTEXT://127.0.0.1:9092"
+        )
     name = match["name"].upper()
     port = int(match["port"])
     if port > 65535:

@@ -143,9 +143,7 @@ class Listener:
 
 def listening_socket(endpoint: Endpoint) -> socket.socket:
     """A socket that listens, but is not accepted from yet; an empty host means every interface. Raises OSError."""
-    infos = socket.getaddrinfo(
-        endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    infos = socket.getaddrinfo(endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     infos.sort(key=lambda info: info[0] != socket.AF_INET)
     family, kind, proto, _, address = infos[0]
     sock = socket.socket(family, kind, proto)

@@ -1,5 +1,5 @@
-"""Shell: what fills the ports of the rooms below: each class here is one port, spoken on one side by the room that declared
-it and on the other by the room that can do it."""
+"""Shell: what fills the ports of the rooms below: each class here is one port, spoken on one side by the room that
+declared it and on the other by the room that can do it."""
 
 from __future__ import annotations
 

@@ -127,8 +127,12 @@ def _log_dirs(texts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _listeners(texts: Mapping[str, str]) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-    """The listeners clients use, and what they are told. Controller listeners are left out: a quorum of one needs none."""
-    controllers = {name.strip().upper() for name in texts.get("controller.listener.names", "").split(",") if name.strip()}
+    """The listeners clients use, and what they are told. Controller listeners are left out: a quorum of one needs
+    none.
+    """
+    controllers = {
+        name.strip().upper() for name in texts.get("controller.listener.names", "").split(",") if name.strip()
+    }
     try:
         protocols = {
             **dict.fromkeys(controllers, "PLAINTEXT"),

@@ -1,7 +1,7 @@
 """Shell: which cluster and which node a data directory belongs to: `meta.properties`, read before anything is opened.
 
-A directory that Apache Kafka formatted brings its own ids, and we take them. A new one gets a fresh cluster id here; there
-is no format step.
+A directory that Apache Kafka formatted brings its own ids, and we take them. A new one gets a fresh cluster id here;
+there is no format step.
 """
 
 from __future__ import annotations

@@ -163,7 +163,9 @@ class SingleVoterLog:
     def propose(self, records: Sequence[MetadataRecord]) -> Awaitable[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._failure is not None or not self.leader_epoch:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The metadata log is not writable: {self._failure or 'no leader'}")
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, f"The metadata log is not writable: {self._failure or 'no leader'}"
+            )
         now_ms = self._clock.now_ms()
         self._note_versions(records)
         version = self._metadata_version

@@ -1,7 +1,7 @@
 """Codec: the `quorum-state` file of the metadata log: who leads, in which epoch, whom this node voted for.
 
-JSON in one line, as Kafka's FileQuorumStateStore writes it. Version 0 belongs to a static quorum (kraft.version 0) and names
-the voters; version 1 (KIP-853) names the directory voted for instead.
+JSON in one line, as Kafka's FileQuorumStateStore writes it. Version 0 belongs to a static quorum (kraft.version 0) and
+names the voters; version 1 (KIP-853) names the directory voted for instead.
 """
 
 from __future__ import annotations
@@ -73,4 +73,6 @@ def parse_quorum_state(text: str) -> QuorumState:
             version=version,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise QuorumStateError(f"quorum-state is damaged ({error}); restore it, or the directory, from a backup.") from error
+        raise QuorumStateError(
+            f"quorum-state is damaged ({error}); restore it, or the directory, from a backup."
+        ) from error

@@ -1,7 +1,7 @@
 """Shell: one node: everything plugged together, started in the right order, stopped in the reverse one.
 
-    ports taken -> directories locked -> metadata log read -> cluster founded, if new -> logs opened
-    -> coordinators -> broker registered and unfenced -> listeners accept -> ready
+ports taken -> directories locked -> metadata log read -> cluster founded, if new -> logs opened
+-> coordinators -> broker registered and unfenced -> listeners accept -> ready
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Node:
         self._stopping.set()
 
     async def run(self, on_ready: Callable[[Node], None] | None = None) -> None:
-        """Start, serve until `stop`, shut down cleanly. Raises what prevents the start (a port in use, a locked directory)."""
+        """Start, serve until `stop`, shut down cleanly. Raises what prevents the start (a port in use, a locked
+        directory).
+        """
         sockets = self._bind()
         clean = False
         try:

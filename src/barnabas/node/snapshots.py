@@ -1,8 +1,8 @@
 """Codec: metadata snapshots, `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` (KIP-630).
 
 A snapshot is record batches like the log's: a header control record, the records that make the image, a footer control
-record. One without its footer was not finished, and is ignored. `bootstrap.checkpoint` and a snapshot at offset 0 are what
-Kafka's `format` leaves behind: the records with which a new log begins.
+record. One without its footer was not finished, and is ignored. `bootstrap.checkpoint` and a snapshot at offset 0 are
+what Kafka's `format` leaves behind: the records with which a new log begins.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def load_snapshot(fs: FileSystem, path: str, name: str) -> LoadedSnapshot:
     assert match is not None
     records, timestamp_ms, complete = _read(fs, f"{path}/{name}")
     if not complete:
-        raise MetadataError(f"The snapshot {path}/{name} has no footer: it was not finished. Remove it and start again.")
+        raise MetadataError(
+            f"The snapshot {path}/{name} has no footer: it was not finished. Remove it and start again."
+        )
     return LoadedSnapshot(int(match[1]), int(match[2]), timestamp_ms, records)
 
 

@@ -1,7 +1,7 @@
 """Shell: fsync in an executor, one at a time per log, shared by everyone who waits for it (group commit).
 
-Kafka leaves durability to replication and does not fsync by default. Who sets `flush.messages` gets what it promises: the
-acknowledgement comes after the fsync, but the event loop never waits for the disk.
+Kafka leaves durability to replication and does not fsync by default. Who sets `flush.messages` gets what it promises:
+the acknowledgement comes after the fsync, but the event loop never waits for the disk.
 """
 
 from __future__ import annotations

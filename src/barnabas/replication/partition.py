@@ -1,8 +1,8 @@
 """Shell: one partition on this node: its log, its role, and who waits for it.
 
-What is decided (watermark, acknowledgement, epochs) is decided in `rules`; what is kept is kept by `storage.log`. Here the
-two meet. Nothing but the two waiting methods is asynchronous, so whatever a request changes it changes before its first
-await. Every refusal is a `KafkaError` with the code for the wire.
+What is decided (watermark, acknowledgement, epochs) is decided in `rules`; what is kept is kept by `storage.log`. Here
+the two meet. Nothing but the two waiting methods is asynchronous, so whatever a request changes it changes before its
+first await. Every refusal is a `KafkaError` with the code for the wire.
 """
 
 from __future__ import annotations
@@ -266,7 +266,8 @@ class Partition:
         if end.end_offset < 0:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.name} knows nothing of leader epoch {last_fetched_epoch}: offset {fetch_offset} cannot be placed.",
+                f"{self.name} knows nothing of leader epoch {last_fetched_epoch}: offset {fetch_offset} cannot be "
+                f"placed.",
             )
         if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
@@ -275,7 +276,9 @@ class Partition:
     def list_offset(
         self, timestamp: int, *, isolation: int | None = Isolation.READ_UNCOMMITTED, current_leader_epoch: int = -1
     ) -> TimestampOffset:
-        """ListOffsets for one timestamp; offset -1 where there is no such record. `isolation` None is a follower's view."""
+        """ListOffsets for one timestamp; offset -1 where there is no such record. `isolation` None is a follower's
+        view.
+        """
         leader, log = self._require_leader(current_leader_epoch)
         if isolation is None:
             upper = log.log_end_offset

@@ -1,7 +1,8 @@
 """Shell: every partition this node hosts, and the log directories they lie in.
 
-Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on disk
-at start waits, unopened roles and all, until the first image tells whose it is; one the image no longer knows is deleted.
+Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on
+disk at start waits, unopened roles and all, until the first image tells whose it is; one the image no longer knows is
+deleted.
 """
 
 from __future__ import annotations
@@ -257,5 +258,3 @@ class Partitions:
         """Stop leading, without a goodbye to the disk (that is `LogDir.close`)."""
         for partition in self._by_name.values():
             partition.close()
-
-

@@ -1,7 +1,7 @@
 """Shell: what must be done to the logs now and then: retention, flushing, checkpoints, deletion, expiry.
 
-Each chore has Kafka's interval and Kafka's setting. One that fails is reported and tried again next time; a disk that fails
-takes its own directory offline and nothing else.
+Each chore has Kafka's interval and Kafka's setting. One that fails is reported and tried again next time; a disk that
+fails takes its own directory offline and nothing else.
 """
 
 from __future__ import annotations

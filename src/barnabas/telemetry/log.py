@@ -1,7 +1,8 @@
 """Shell: the structured log, a thin layer on the standard library's `logging`.
 
 An event is a sentence plus named values: `log.info("partition opened", topic="t", partition=0, offset=42)`. The text
-form appends `key=value`; the JSON form makes one object per line. Whatever applications configure for `logging` applies.
+form appends `key=value`; the JSON form makes one object per line. Whatever applications configure for `logging`
+applies.
 """
 
 from __future__ import annotations

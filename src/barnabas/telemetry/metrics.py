@@ -85,9 +85,7 @@ class Metrics:
     def counter(self, name: str, help_text: str = "", **labels: str) -> Counter:
         return self._get(name, help_text, labels, Counter, Counter)
 
-    def gauge(
-        self, name: str, help_text: str = "", read: Callable[[], float] | None = None, **labels: str
-    ) -> Gauge:
+    def gauge(self, name: str, help_text: str = "", read: Callable[[], float] | None = None, **labels: str) -> Gauge:
         return self._get(name, help_text, labels, Gauge, lambda: Gauge(read))
 
     def histogram(
@@ -108,14 +106,14 @@ class Metrics:
             for key in [key for key in members if wanted <= set(key)]:
                 del members[key]
 
-    def _get(
-        self, name: str, help_text: str, labels: dict[str, str], kind: type[M], build: Callable[[], M]
-    ) -> M:
+    def _get(self, name: str, help_text: str, labels: dict[str, str], kind: type[M], build: Callable[[], M]) -> M:
         _, members = self._families.setdefault(name, (help_text, {}))
         key: Labels = tuple(sorted(labels.items()))
         metric = members.get(key)
         if metric is None:
             metric = members[key] = build()
         if not isinstance(metric, kind):
-            raise TypeError(f"{name} is a {type(metric).__name__}, not a {kind.__name__}: give the new one another name")
+            raise TypeError(
+                f"{name} is a {type(metric).__name__}, not a {kind.__name__}: give the new one another name"
+            )
         return metric

@@ -11,7 +11,9 @@ __all__ = ["AsyncEmbeddedBroker", "EmbeddedBroker"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: the pytest plugin is loaded by every pytest run of an environment that has this package."""
+    """Imported on first use: the pytest plugin is loaded by every pytest run of an environment that has this
+    package.
+    """
     if name in __all__:
         from barnabas.testing import embedded
 

@@ -3,8 +3,8 @@
     with EmbeddedBroker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-It differs from `barnabas serve` only in settings: a temporary directory, any free port, internal topics with few partitions,
-no rebalance delay, and no fsync of metadata, because nobody will miss it.
+It differs from `barnabas serve` only in settings: a temporary directory, any free port, internal topics with few
+partitions, no rebalance delay, and no fsync of metadata, because nobody will miss it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class AsyncEmbeddedBroker:
 class EmbeddedBroker:
     """The broker on a loop and a thread of its own, for synchronous tests and clients of any kind.
 
-    `config` are broker settings by Kafka's names. With `data_dir` the data stays when it stops, and a second one can open it.
+    `config` are broker settings by Kafka's names. With `data_dir` the data stays when it stops, and a second one can
+    open it.
     """
 
     def __init__(
@@ -130,7 +131,9 @@ class EmbeddedBroker:
 
     @property
     def node(self) -> Node | None:
-        """The node inside, to look at (metrics, identity); it belongs to another thread. None when it is not running."""
+        """The node inside, to look at (metrics, identity); it belongs to another thread. None when it is not
+        running.
+        """
         return self._inner.node
 
     def start(self) -> EmbeddedBroker:

@@ -1,7 +1,7 @@
 """Shell: a pytest plugin, found by itself where this package is installed: the fixtures below, and nothing else.
 
-    def test_orders(barnabas_broker):
-        producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap_servers})
+def test_orders(barnabas_broker):
+    producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap_servers})
 """
 
 from __future__ import annotations

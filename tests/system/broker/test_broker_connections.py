@@ -131,8 +131,13 @@ def test_a_client_that_does_not_read_blocks_only_itself(
     assert time.monotonic() - started < 2
     node = broker.node
     assert node is not None
-    sent = [m.value for name, _, members in node.metrics.families() if name.endswith("sent_bytes_total")
-            for m in members.values() if hasattr(m, "value")]
+    sent = [
+        m.value
+        for name, _, members in node.metrics.families()
+        if name.endswith("sent_bytes_total")
+        for m in members.values()
+        if hasattr(m, "value")
+    ]
     assert sum(sent) < 30 * 8_000_000, "answers that nobody reads are not all made"
 
 

@@ -67,7 +67,9 @@ def produce_request(topic: str, records: bytes, acks: int = -1, topic_id: UUID |
     return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[data])
 
 
-def produce(client: WireClient, topic: str, records: bytes, acks: int = -1, version: int = 9) -> PartitionProduceResponse:
+def produce(
+    client: WireClient, topic: str, records: bytes, acks: int = -1, version: int = 9
+) -> PartitionProduceResponse:
     answer: PartitionProduceResponse = (
         client.call(produce_request(topic, records, acks), version).responses[0].partition_responses[0]
     )
@@ -230,7 +232,9 @@ def test_transactional_requests_are_refused_in_words(client: WireClient) -> None
     assert ErrorCode(answer.error_code) is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_fetch_waits_for_bytes_and_is_woken_by_them(client: WireClient, topic: str, connect: Callable[[], WireClient]) -> None:
+def test_fetch_waits_for_bytes_and_is_woken_by_them(
+    client: WireClient, topic: str, connect: Callable[[], WireClient]
+) -> None:
     create(client, topic)
     other = connect()
     started = time.monotonic()
@@ -266,9 +270,7 @@ def test_fetch_min_bytes_counts_what_arrives_meanwhile(
     create(client, topic)
     other = connect()
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=20_000, min_bytes=3000, topics=[FetchTopic(topic=topic, partitions=[partition])]
-    )
+    request = FetchRequest(max_wait_ms=20_000, min_bytes=3000, topics=[FetchTopic(topic=topic, partitions=[partition])])
     waiting = client.send(request, 12)
     for _ in range(3):
         produce(other, topic, batch(b"x" * 1200))
@@ -367,9 +369,7 @@ def test_delete_records_moves_the_start(client: WireClient, topic: str) -> None:
 
     def delete(offset: int) -> tuple[ErrorCode, int]:
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=1000
-        )
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=1000)
         result = client.call(request, 2).topics[0].partitions[0]
         return ErrorCode(result.error_code), result.low_watermark
 

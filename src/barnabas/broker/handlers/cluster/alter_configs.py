@@ -1,6 +1,7 @@
 """Shell: AlterConfigs (key 33), versions 0 to 2. Deprecated since KIP-339, but old tools still send it.
 
-Replaces *all* configs of each resource by those given: what is not named goes back to its default. Decided by the controller.
+Replaces *all* configs of each resource by those given: what is not named goes back to its default. Decided by the
+controller.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Shell: ApiVersions (key 18), versions 0 to 4.
 
-Says what this broker serves, straight from the table in `broker.apis`, and which features the cluster has finalized. The
-response header has no tagged fields in any version. A request of an unknown version never gets here: the dispatcher answers
-it with a body of version 0 and the range of this very API (KIP-511).
+Says what this broker serves, straight from the table in `broker.apis`, and which features the cluster has finalized.
+The response header has no tagged fields in any version. A request of an unknown version never gets here: the dispatcher
+answers it with a body of version 0 and the range of this very API (KIP-511).
 
-Versions: 3 brings the client's software name and version, which must look like one; 4 lists features whose minimum is 0.
+Versions: 3 brings the client's software name and version, which must look like one; 4 lists features whose minimum is
+0.
 """
 
 from __future__ import annotations

@@ -15,9 +15,7 @@ from barnabas.wire.messages.create_partitions import (
 )
 
 
-async def handle(
-    services: Services, ctx: RequestContext, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse:
+async def handle(services: Services, ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     try:
         response = await services.controller.call(request, ctx.api_version, ctx)
     except KafkaError as error:

@@ -1,7 +1,7 @@
 """Shell: CreateTopics (key 19), versions 2 to 7.
 
-Decided by the controller: names, counts, replica assignments, configs, `validate_only`; answered when every log this node
-hosts of them exists. Version 5 returns the effective configs of what was made (KIP-525), 7 the topic ids.
+Decided by the controller: names, counts, replica assignments, configs, `validate_only`; answered when every log this
+node hosts of them exists. Version 5 returns the effective configs of what was made (KIP-525), 7 the topic ids.
 """
 
 from __future__ import annotations

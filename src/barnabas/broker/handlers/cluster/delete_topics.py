@@ -1,7 +1,7 @@
 """Shell: DeleteTopics (key 20), versions 1 to 6.
 
-Decided by the controller. Logs disappear under a `-delete` name at once, their files after `file.delete.delay.ms`. Version 6
-can name topics by id; `delete.topic.enable=false` refuses all.
+Decided by the controller. Logs disappear under a `-delete` name at once, their files after `file.delete.delay.ms`.
+Version 6 can name topics by id; `delete.topic.enable=false` refuses all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shell: DescribeCluster (key 60), versions 0 to 2.
 
-The cluster's id and its brokers. Version 1 asks for a kind of endpoint (KIP-919): 1 is brokers, which is what this listener
-serves; 2, controllers, is refused here. Version 2 can include fenced brokers (KIP-1073).
+The cluster's id and its brokers. Version 1 asks for a kind of endpoint (KIP-919): 1 is brokers, which is what this
+listener serves; 2, controllers, is refused here. Version 2 can include fenced brokers (KIP-1073).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shell: DescribeConfigs (key 32), versions 1 to 4.
 
-Every config of topics, brokers, groups and client-metrics subscriptions: value, where it comes from, what it would fall back
-to (`include_synonyms`), whether it can be changed while running, and since version 3 type and documentation. Sensitive
-values are null. A broker describes itself, and with an empty name the cluster-wide dynamic defaults.
+Every config of topics, brokers, groups and client-metrics subscriptions: value, where it comes from, what it would fall
+back to (`include_synonyms`), whether it can be changed while running, and since version 3 type and documentation.
+Sensitive values are null. A broker describes itself, and with an empty name the cluster-wide dynamic defaults.
 Gaps: BROKER_LOGGER lists no loggers; Python's log levels are not Kafka's.
 """
 

@@ -1,8 +1,8 @@
 """Shell: DescribeTopicPartitions (key 75), version 0 (KIP-966).
 
 Topics in order of name, at most `response_partition_limit` partitions in one response (never more than
-`max.request.partition.size.limit`); where it had to stop, `next_cursor` says what comes next. No topics means all topics.
-Includes the eligible leader replicas, which Metadata does not.
+`max.request.partition.size.limit`); where it had to stop, `next_cursor` says what comes next. No topics means all
+topics. Includes the eligible leader replicas, which Metadata does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shell: ListConfigResources (key 74), versions 0 to 1.
 
-Version 0 is ListClientMetricsResources: it lists client-metrics subscriptions only. Version 1 (KIP-1142) lists the resources
-of any types that can have configs: topics and brokers exist whether or not they have any; groups and client metrics are
-listed when they do. No types means all types.
+Version 0 is ListClientMetricsResources: it lists client-metrics subscriptions only. Version 1 (KIP-1142) lists the
+resources of any types that can have configs: topics and brokers exist whether or not they have any; groups and client
+metrics are listed when they do. No types means all types.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Shell: Metadata (key 3), versions 0 to 13.
 
-Brokers, and topics with the leader of each partition. `topics` null asks for all topics (in version 0 an empty list does);
-an empty list asks for none. A topic that does not exist is created when both the request and `auto.create.topics.enable`
-allow it; we answer when it is there, so the client need not come back for it.
+Brokers, and topics with the leader of each partition. `topics` null asks for all topics (in version 0 an empty list
+does); an empty list asks for none. A topic that does not exist is created when both the request and
+`auto.create.topics.enable` allow it; we answer when it is there, so the client need not come back for it.
 
-Versions: 4 allow_auto_topic_creation, 5 offline replicas, 7 leader epochs, 8 authorized operations, 10 topic ids, 12 topics
-by id with null name, 13 top-level error.
+Versions: 4 allow_auto_topic_creation, 5 offline replicas, 7 leader epochs, 8 authorized operations, 10 topic ids, 12
+topics by id with null name, 13 top-level error.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ async def handle(services: Services, ctx: RequestContext, request: MetadataReque
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     brokers = services.metadata.addresses(ctx.client.listener)
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers
-        ],
+        brokers=[MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
         cluster_id=services.metadata.image.cluster_id,
         # With KRaft any live broker will do: it forwards (`KRaftMetadataCache.getRandomAliveBrokerId`).
         controller_id=services.rng.choice(brokers).node_id if brokers else -1,
@@ -97,9 +95,7 @@ def _found(services: Services, ctx: RequestContext, topic: TopicImage) -> Metada
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(services, ctx, index, partition) for index, partition in enumerate(topic.partitions)
-        ],
+        partitions=[_partition(services, ctx, index, partition) for index, partition in enumerate(topic.partitions)],
     )
 
 

@@ -1,7 +1,8 @@
 """Shell: DeleteRecords (key 21), versions 0 to 2.
 
-Moves the log start offset up to a given offset, or with -1 to the high watermark. The answer carries the low watermark, the
-smallest log start offset among the replicas. A topic that is only compacted refuses (POLICY_VIOLATION), an internal one too.
+Moves the log start offset up to a given offset, or with -1 to the high watermark. The answer carries the low watermark,
+the smallest log start offset among the replicas. A topic that is only compacted refuses (POLICY_VIOLATION), an internal
+one too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Shell: Fetch (key 1), versions 4 to 18.
 
 Reads committed batches from the partitions of the request or of its session (KIP-227), parks while there is less than
-`min_bytes`, and answers with buffers that go to the socket as they were read. Any error, a diverging epoch, or a deadline
-ends the wait. The first non-empty partition always gives a whole batch, however large (KIP-74); after it the limits of the
-request, of each partition and of `fetch.max.bytes` hold.
+`min_bytes`, and answers with buffers that go to the socket as they were read. Any error, a diverging epoch, or a
+deadline ends the wait. The first non-empty partition always gives a whole batch, however large (KIP-74); after it the
+limits of the request, of each partition and of `fetch.max.bytes` hold.
 
 Versions: 7 sessions, 9 leader epochs (KIP-320), 10 zstd, 11 nearest replica (KIP-392), 12 flexible and diverging epochs
 (KIP-595), 13 topic ids (KIP-516), 15 replica state, 16 node endpoints (KIP-951), 17 and 18 for followers.
@@ -73,14 +73,18 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
         while done.size < min_bytes and not done.ready and loop.time() < deadline:
             await wait_readable(done.watches, min_bytes - done.size, deadline)
             done = await _read_all(services, wanted, limit, request.isolation_level)
-    return _respond(services, ctx, context.finish(_outcomes(wanted, done.answers), services.clock.now_ms()), wanted, done)
+    return _respond(
+        services, ctx, context.finish(_outcomes(wanted, done.answers), services.clock.now_ms()), wanted, done
+    )
 
 
 def _wanted(request: FetchRequest, *, by_id: bool) -> list[tuple[PartitionKey, Wanted]]:
     return [
         (
             (topic.topic_id if by_id else topic.topic, p.partition),
-            Wanted(p.fetch_offset, p.partition_max_bytes, p.current_leader_epoch, p.last_fetched_epoch, p.log_start_offset),
+            Wanted(
+                p.fetch_offset, p.partition_max_bytes, p.current_leader_epoch, p.last_fetched_epoch, p.log_start_offset
+            ),
         )
         for topic in request.topics
         for p in topic.partitions
@@ -95,10 +99,10 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> list[PartitionKey]:
     ]
 
 
-async def _read_all(
-    services: Services, wanted: list[tuple[PartitionKey, Wanted]], limit: int, isolation: int
-) -> _Pass:
-    """Read every partition, in order, until the limit is used up; what comes after it gets no bytes, but a watermark."""
+async def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]], limit: int, isolation: int) -> _Pass:
+    """Read every partition, in order, until the limit is used up; what comes after it gets no bytes, but a
+    watermark.
+    """
     partitions = services.partitions
     answers: list[PartitionData] = []
     watches: list[ReadWatch] = []

@@ -1,7 +1,7 @@
 """Shell: InitProducerId (key 22), versions 0 to 5.
 
-Gives an idempotent producer a fresh producer id with epoch 0; whatever id it had before does not matter (KIP-360 needs the
-old one for transactional producers only).
+Gives an idempotent producer a fresh producer id with epoch 0; whatever id it had before does not matter (KIP-360 needs
+the old one for transactional producers only).
 Gaps: a request with a transactional id is answered UNSUPPORTED_VERSION until the transaction coordinator exists.
 """
 

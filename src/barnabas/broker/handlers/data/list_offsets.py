@@ -2,7 +2,8 @@
 
 Finds the offset of a timestamp, or one of the special offsets: -1 latest, -2 earliest, -3 that of the largest timestamp
 (v7, KIP-734), -4 earliest on local disk (v8), -5 latest in remote storage (v9), -6 earliest not yet uploaded (v11).
-`isolation_level` (v2) decides what "latest" means. A special offset that the version does not know is UNSUPPORTED_VERSION.
+`isolation_level` (v2) decides what "latest" means. A special offset that the version does not know is
+UNSUPPORTED_VERSION.
 Gaps: there is no remote storage, so -5 and -6 find nothing, which is what Kafka answers without it.
 """
 

@@ -1,7 +1,8 @@
 """Shell: OffsetForLeaderEpoch (key 23), versions 2 to 4.
 
-Where a leader epoch ended in this leader's log: what a consumer asks to notice truncation (KIP-320), and a follower to find
-where its log and the leader's part (KIP-101, KIP-279). An epoch the log does not know gives epoch -1 and offset -1.
+Where a leader epoch ended in this leader's log: what a consumer asks to notice truncation (KIP-320), and a follower to
+find where its log and the leader's part (KIP-101, KIP-279). An epoch the log does not know gives epoch -1 and offset
+-1.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Shell: Produce (key 0), versions 3 to 13.
 
-Appends each partition's batches and answers when they are committed as far as `acks` asks: 0 not at all (an error closes
-the connection, the only sign such a producer gets), 1 when this leader has written them, -1 when every in-sync replica has.
-All appends happen before the first await, so the order of a connection's requests is the order in the log; while one waits
-for replicas the next is already written.
+Appends each partition's batches and answers when they are committed as far as `acks` asks: 0 not at all (an error
+closes the connection, the only sign such a producer gets), 1 when this leader has written them, -1 when every in-sync
+replica has. All appends happen before the first await, so the order of a connection's requests is the order in the log;
+while one waits for replicas the next is already written.
 
-Versions: 5 adds log_start_offset, 8 per-record errors (KIP-467), 9 is flexible, 10 names the new leader in errors (KIP-951),
-12 lets the server add partitions to transactions (KIP-890), 13 names topics by id (KIP-516).
+Versions: 5 adds log_start_offset, 8 per-record errors (KIP-467), 9 is flexible, 10 names the new leader in errors
+(KIP-951), 12 lets the server add partitions to transactions (KIP-890), 13 names topics by id (KIP-516).
 Gaps: transactional batches are refused until the transaction coordinator exists.
 """
 
@@ -123,9 +123,7 @@ def _produce(
     return answer
 
 
-async def _flush(
-    services: Services, answer: PartitionProduceResponse, partition: Partition, info: AppendInfo
-) -> None:
+async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, info: AppendInfo) -> None:
     """flush.messages: no acknowledgement before the fsync."""
     try:
         if partition.log is not None:
@@ -136,7 +134,9 @@ async def _flush(
 
 
 def _hang_up_on_error(response: ProduceResponse) -> None:
-    """acks=0: closing is the only way to make such a producer refresh its metadata (`KafkaApis.handleProduceRequest`)."""
+    """acks=0: closing is the only way to make such a producer refresh its metadata
+    (`KafkaApis.handleProduceRequest`).
+    """
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code:

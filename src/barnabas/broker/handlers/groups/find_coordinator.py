@@ -1,7 +1,8 @@
 """Shell: FindCoordinator (key 10), versions 0 to 6.
 
-Which broker coordinates a group (key type 0): the leader of the partition of `__consumer_offsets` that the group's id hashes
-to. The topic is created when the first client asks. Version 4 asks for many keys at once (KIP-699); 6 adds share groups.
+Which broker coordinates a group (key type 0): the leader of the partition of `__consumer_offsets` that the group's id
+hashes to. The topic is created when the first client asks. Version 4 asks for many keys at once (KIP-699); 6 adds share
+groups.
 Gaps: transactional ids (type 1) and share partitions (type 2) are refused until their coordinators exist.
 """
 

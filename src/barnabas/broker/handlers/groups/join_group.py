@@ -1,7 +1,7 @@
 """Shell: JoinGroup (key 11), versions 0 to 9.
 
-Joins a classic group. Parked by the coordinator until the rebalance completes or times out, so the answer may be long in
-coming. Versions: 4 asks new members to come back with the id they are given (KIP-394), 5 static members (KIP-345),
+Joins a classic group. Parked by the coordinator until the rebalance completes or times out, so the answer may be long
+in coming. Versions: 4 asks new members to come back with the id they are given (KIP-394), 5 static members (KIP-345),
 7 protocol type, 8 reason, 9 skip_assignment.
 """
 
