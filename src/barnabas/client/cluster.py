@@ -86,7 +86,7 @@ class Cluster:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    async def connection(self, broker_id: int, deadline: float | None = None) -> Connection:
+    async def connection(self, broker_id: int, deadline: float | None = None, *, channel: str = "") -> Connection:
         """An open, negotiated connection to a broker. Raises BrokerUnreachableError."""
         if self._closed:
             raise ClientClosedError("This client")
@@ -98,7 +98,7 @@ class Cluster:
             raise BrokerUnreachableError(
                 f"Broker {broker_id} is not in the cluster's metadata; it is down, or has been removed."
             )
-        return await self._connector.connection(_node(broker), deadline)
+        return await self._connector.connection(_node(broker, channel), deadline)
 
     async def send(
         self,

@@ -11,6 +11,7 @@ from barnabas.client.admin.requests import Item, ask_coordinators, item_error, v
 from barnabas.client.cluster import Cluster
 from barnabas.client.coordinators import CoordinatorType
 from barnabas.client.fanout import by_topic
+from barnabas.client.membership.subscriptions import decode_assignment, decode_subscription
 from barnabas.client.offsets import commit_group_offsets, fetch_group_offsets, list_offsets
 from barnabas.client.values import (
     LATEST,
@@ -24,11 +25,9 @@ from barnabas.client.versions import Versioned
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.codec import decode
 from barnabas.wire.messages import consumer_group_describe as consumer
 from barnabas.wire.messages import describe_groups as classic
 from barnabas.wire.messages import share_group_describe as share
-from barnabas.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.wire.messages.offset_delete import (
@@ -172,8 +171,8 @@ def _classic_member(member: classic.DescribedGroupMember, protocol_type: str) ->
     topics: tuple[str, ...] = ()
     if protocol_type == "consumer":
         try:
-            assigned = parse_assignment(member.member_assignment)
-            topics = tuple(parse_subscription(member.member_metadata).topics)
+            assigned = frozenset(decode_assignment(member.member_assignment))
+            topics = decode_subscription(member.member_metadata).topics if member.member_metadata else ()
         except BarnabasError:
             pass  # another kind of client put its own bytes there; it has no partitions that we could show
     return MemberDescription(
@@ -184,23 +183,6 @@ def _classic_member(member: classic.DescribedGroupMember, protocol_type: str) ->
         assigned,
         subscribed_topics=topics,
     )
-
-
-def parse_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """The partitions in the assignment bytes of a classic consumer: a version, then the message."""
-    if len(data) < 2:
-        return frozenset()
-    version = min(max(int.from_bytes(data[:2], "big", signed=True), 0), 3)
-    assignment = decode(ConsumerProtocolAssignment, version, data, 2)
-    return frozenset(TopicPartition(t.topic, index) for t in assignment.assigned_partitions for index in t.partitions)
-
-
-def parse_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """The subscription bytes of a classic consumer."""
-    if len(data) < 2:
-        return ConsumerProtocolSubscription()
-    version = min(max(int.from_bytes(data[:2], "big", signed=True), 0), 3)
-    return decode(ConsumerProtocolSubscription, version, data, 2)
 
 
 async def _with_coordinator(

@@ -1,0 +1,512 @@
+"""Shell: the consumer: a subscription or assignment, a position in every partition, and `poll`.
+
+    async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
+        consumer.subscribe(["orders"])
+        async for record in consumer:
+            ...
+
+All work is done inside the calls, except heartbeats: `poll` finds positions, keeps fetches under way, takes part in
+rebalances and commits when `auto.commit.interval.ms` has passed. Use one consumer from one task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from barnabas.assign.member import Assignor
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
+from barnabas.client.coordinator import ConsumerCoordinator, RebalanceListener
+from barnabas.client.errors import ClientClosedError, CommitFailedError
+from barnabas.client.fetcher import Fetcher
+from barnabas.client.fetching import FetchLimits
+from barnabas.client.handout import Handout
+from barnabas.client.membership.classic import ClassicMember, MembershipOptions
+from barnabas.client.membership.subscriptions import build_assignors
+from barnabas.client.offsets import commit_group_offsets, fetch_group_offsets, list_offsets, offsets_at
+from barnabas.client.options import ClusterOptions, Settings
+from barnabas.client.positions import Positions
+from barnabas.client.serialization import AnyDeserializer, as_decode
+from barnabas.client.subscription import ResetPolicy, SubscriptionState
+from barnabas.client.values import (
+    EARLIEST,
+    LATEST,
+    ConsumerRecord,
+    GroupMetadata,
+    IsolationLevel,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
+from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("barnabas.client")
+
+Record = ConsumerRecord[Any, Any]
+
+
+class AsyncConsumer:
+    """Settings are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping or as keywords."""
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        key_deserializer: AnyDeserializer | None = None,
+        value_deserializer: AnyDeserializer | None = None,
+        assignors: Sequence[Assignor] | None = None,
+        cluster: Cluster | None = None,
+        clock: Clock | None = None,
+        **settings: object,
+    ) -> None:
+        if cluster is not None:
+            settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
+        resolved: Settings = resolve_config(CONSUMER_CONFIGS, config, settings)
+        self._settings = resolved
+        self._owns_cluster = cluster is None
+        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self._clock = clock or SystemClock()
+        self._assignors = assignors
+        self._group_id: str | None = resolved["group.id"] or None
+        self._isolation = IsolationLevel.parse(resolved["isolation.level"])
+        self._reset_policy = ResetPolicy.parse(resolved["auto.offset.reset"])
+        self._timeout_ms: int = resolved["default.api.timeout.ms"]
+        self._auto_commit = bool(resolved["enable.auto.commit"]) and self._group_id is not None
+        self._auto_commit_s = resolved["auto.commit.interval.ms"] / 1000.0
+        self._auto_commit_at: float | None = None
+        self._subscription = SubscriptionState()
+        self._limits = FetchLimits(
+            max_bytes=resolved["fetch.max.bytes"],
+            partition_max_bytes=resolved["max.partition.fetch.bytes"],
+            min_bytes=resolved["fetch.min.bytes"],
+            max_wait_ms=resolved["fetch.max.wait.ms"],
+            isolation=self._isolation,
+            rack=resolved["client.rack"],
+        )
+        self._coordinator: ConsumerCoordinator | None = None
+        self._jobs: dict[str, asyncio.Task[None]] = {}
+        self._failure: BarnabasError | None = None
+        self._closed = False
+        self._positions = Positions(
+            self.cluster, self._subscription, self._group_id, self._reset_policy, self._isolation, self._clock
+        )
+        self._fetcher = Fetcher(self.cluster, self._subscription, self._limits, self._reset_policy, self._clock)
+        self._handout = Handout(
+            self._fetcher,
+            self._subscription,
+            isolation=self._isolation,
+            check_crcs=resolved["check.crcs"],
+            key=as_decode(key_deserializer, "key"),
+            value=as_decode(value_deserializer, "value"),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- what to read ----------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, topics: Iterable[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
+    ) -> None:
+        """Share topics with the other members of the group: names, or one pattern that must match whole names."""
+        self._check_open()
+        if self._group_id is None:
+            raise ConfigError("subscribe needs group.id; without a group use assign.")
+        if isinstance(topics, re.Pattern):
+            self._subscription.subscribe_pattern(topics)
+        else:
+            self._subscription.subscribe([topics] if isinstance(topics, str) else topics)
+        coordinator = self._coordinator or self._make_coordinator(self._group_id)
+        coordinator.listener = listener or RebalanceListener()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group's help. Offsets can still be committed under `group.id`."""
+        self._check_open()
+        self._subscription.assign(partitions)
+
+    async def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        if self._coordinator is not None:
+            await self._coordinator.close("the consumer unsubscribed")
+            self._coordinator = None
+        self._subscription.unsubscribe()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are ours now."""
+        return frozenset(self._subscription.partitions)
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to; for a pattern those that match now."""
+        return self._subscription.topics
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: float = 0, *, max_records: int | None = None) -> list[Record]:
+        """Records as soon as there are some, in order within each partition; none when `timeout_ms` passes first.
+
+        Raises NoOffsetError, OffsetOutOfRangeError (only with auto.offset.reset=none), authorization errors, and what
+        deserializers or listeners raise. Retriable errors are retried in the background.
+        """
+        limit = self._settings["max.poll.records"] if max_records is None else max_records
+        deadline = self.cluster.now() + timeout_ms / 1000.0
+        while True:
+            await self._step()
+            records = self._handout.records(limit)
+            if records:
+                self._start_fetches()
+                return records
+            if not await self._wait(deadline):
+                return []
+
+    async def poll_arrow(
+        self,
+        timeout_ms: float = 0,
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = False,
+    ) -> pa.RecordBatch | None:
+        """What `poll` would bring of one partition, as Arrow: one fetch's worth, or None when the time is up."""
+        from barnabas.client.columns import decode_batches
+
+        deadline = self.cluster.now() + timeout_ms / 1000.0
+        while True:
+            await self._step()
+            batches = self._handout.buffer()
+            if batches is not None:
+                decoded = list(
+                    decode_batches(
+                        batches,
+                        batches.position,
+                        (1 << 63) - 1,
+                        isolation=self._isolation,
+                        columns=columns,
+                        include_headers=include_headers,
+                        check_crcs=self._settings["check.crcs"],
+                        rows_max=1 << 30,
+                    )
+                )
+                self._handout.finish_buffer(batches)
+                self._start_fetches()
+                if decoded:
+                    return decoded[0] if len(decoded) == 1 else _concat(decoded)
+                continue
+            if not await self._wait(deadline):
+                return None
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self.records()
+
+    async def records(self) -> AsyncIterator[Record]:
+        """Records for ever. A record's position counts as consumed when the next one is asked for."""
+        while not self._closed:
+            for record in await self.poll(1_000, max_records=None):
+                yield record
+
+    async def arrow(
+        self, *, columns: Sequence[str] | None = None, include_headers: bool = False
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """RecordBatches for ever."""
+        while not self._closed:
+            batch = await self.poll_arrow(1_000, columns=columns, include_headers=include_headers)
+            if batch is not None:
+                yield batch
+
+    async def _step(self) -> None:
+        """Everything that must go on besides fetching: group, positions, auto-commit."""
+        self._check_open()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._coordinator is not None and self._subscription.uses_group:
+            await self._coordinator.poll()
+        if self._auto_commit:
+            self._maybe_auto_commit()
+        if self._positions.has_work():
+            self._start_job("positions", self._positions.update)
+        self._start_fetches()
+
+    def _start_fetches(self) -> None:
+        if self._fetcher.wanting():
+            self._start_job("fetch", self._fetcher.send_fetches)
+
+    async def _wait(self, deadline: float) -> bool:
+        """Until something has happened, or something must be tried again; False when the time is up."""
+        fetcher = self._fetcher
+        now = self.cluster.now()
+        if now >= deadline and not self._jobs:
+            return False
+        if now >= deadline:
+            await asyncio.sleep(0)  # let what has just been started take its first steps even with a time-out of 0
+            if not fetcher.arrived.is_set():
+                return False
+        wake_at = min(
+            [deadline, *(at for at in (fetcher.next_retry(), self._positions.next_retry()) if at is not None)]
+        )
+        if self._auto_commit_at is not None:
+            wake_at = min(wake_at, self._auto_commit_at)
+        timer = asyncio.get_running_loop().call_at(wake_at, fetcher.arrived.set)
+        try:
+            await fetcher.arrived.wait()
+        finally:
+            timer.cancel()
+            fetcher.arrived.clear()
+        return True
+
+    # -- positions -------------------------------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read on from an offset."""
+        where = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        if where.offset < 0:
+            raise ConfigError(f"An offset cannot be negative: {where.offset}. See seek_to_beginning and seek_to_end.")
+        self._subscription.seek(partition, where.offset, where.leader_epoch)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on from the log start of these partitions, or of all assigned ones."""
+        for partition in partitions or tuple(self._subscription.partitions):
+            self._subscription.request_reset(partition, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on from the end of these partitions, or of all assigned ones."""
+        for partition in partitions or tuple(self._subscription.partitions):
+            self._subscription.request_reset(partition, LATEST)
+
+    async def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Read on from the first record at or after a time; from the end where there is none."""
+        wanted = partitions or tuple(self._subscription.partitions)
+        found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp_ms))
+        for partition, answer in found.items():
+            if answer is None:
+                self._subscription.request_reset(partition, LATEST)
+            else:
+                self._subscription.seek(partition, answer.offset)
+
+    async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
+        """The offset of the next record that `poll` will give."""
+        deadline = self._deadline(timeout_ms)
+        state = self._subscription.state(partition)
+        while state.position is None:
+            await self._positions.update()
+            if state.position is None:
+                if self.cluster.now() >= deadline:
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The position of {partition} is not known in time.")
+                await self.cluster.backoff(0, deadline)
+        return state.position
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where nothing is."""
+        wanted = list(partitions)
+        found = await fetch_group_offsets(
+            self.cluster, self._require_group(), wanted, require_stable=True, deadline=self._deadline(timeout_ms)
+        )
+        results: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        for partition in wanted:
+            answer = found.get(partition)
+            if isinstance(answer, KafkaError):
+                raise answer
+            results[partition] = answer
+        return results
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit the positions, or these offsets, and wait for it. Raises CommitFailedError after a rebalance."""
+        given = self._subscription.all_consumed() if offsets is None else offsets
+        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
+        await self._commit(exact, self._deadline(timeout_ms))
+
+    def commit_nowait(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+        """Commit in the background; a failure is logged, and the next commit makes up for it."""
+        given = self._subscription.all_consumed() if offsets is None else offsets
+        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
+        self._start_job("commit", lambda: self._commit_quietly(exact))
+
+    async def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], deadline: float) -> None:
+        if not offsets:
+            return
+        if self._coordinator is not None and self._subscription.uses_group:
+            results = await self._coordinator.commit(offsets, deadline=deadline)
+        else:
+            results = await commit_group_offsets(self.cluster, self._require_group(), offsets, deadline=deadline)
+        for error in results.values():
+            if error is not None:
+                raise error
+
+    async def _commit_quietly(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self._commit(offsets, self._deadline(None))
+        except KafkaError as error:
+            log.warning("committing offsets of group %s failed: %s", self._group_id, error)
+
+    def _maybe_auto_commit(self) -> None:
+        now = self.cluster.now()
+        if self._auto_commit_at is None:
+            self._auto_commit_at = now + self._auto_commit_s
+        elif now >= self._auto_commit_at:
+            self._auto_commit_at = now + self._auto_commit_s
+            self.commit_nowait()
+
+    async def _before_revoke(self) -> None:
+        """Auto-commit happens before partitions go to others."""
+        if self._auto_commit:
+            try:
+                await self._commit(self._subscription.all_consumed(), self._deadline(5_000))
+            except CommitFailedError as error:
+                log.warning("auto-commit before a rebalance failed: %s", error)
+            except KafkaError as error:
+                log.warning("auto-commit of group %s failed: %s", self._group_id, error)
+
+    # -- looking around --------------------------------------------------------------------------------------------
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none."""
+        found = await list_offsets(
+            self.cluster, timestamps, isolation=self._isolation, deadline=self._deadline(timeout_ms)
+        )
+        results: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for partition, answer in found.items():
+            if isinstance(answer, KafkaError):
+                raise answer
+            results[partition] = answer if answer.offset >= 0 else None
+        return results
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The log start offsets."""
+        return await offsets_at(self.cluster, partitions, EARLIEST, isolation=self._isolation)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that come next; with read_committed the last stable ones."""
+        return await offsets_at(self.cluster, partitions, LATEST, isolation=self._isolation)
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic."""
+        view = await self.cluster.topic(topic, deadline=self._deadline(None))
+        return [partition.topic_partition for partition in view.partitions]
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets we are behind, by the last fetch; None before the first."""
+        state = self._subscription.state(partition)
+        end = state.last_stable_offset if self._isolation is IsolationLevel.READ_COMMITTED else state.high_watermark
+        return None if state.position is None or end < 0 else max(end - state.position, 0)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give nothing more of these partitions until they are resumed."""
+        for partition in partitions:
+            self._subscription.state(partition).paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._subscription.state(partition).paused = False
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(p for p, state in self._subscription.partitions.items() if state.paused)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who we are in the group: what a transactional producer needs to commit for us."""
+        if self._coordinator is not None:
+            return self._coordinator.metadata
+        return GroupMetadata(self._require_group())
+
+    async def close(self) -> None:
+        """Commit (with auto-commit), leave the group, close the connections."""
+        if self._closed:
+            return
+        try:
+            if self._coordinator is not None:
+                await self._coordinator.close()
+            elif self._auto_commit:
+                await self._before_revoke()
+        finally:
+            self._closed = True
+            for task in list(self._jobs.values()):
+                task.cancel()
+            await asyncio.gather(*self._jobs.values(), return_exceptions=True)
+            self._fetcher.close()
+            if self._owns_cluster:
+                await self.cluster.close()
+
+    # -- pieces ----------------------------------------------------------------------------------------------------
+
+    def _make_coordinator(self, group_id: str) -> ConsumerCoordinator:
+        settings = self._settings
+        options = MembershipOptions(
+            group_id,
+            settings["group.instance.id"],
+            settings["session.timeout.ms"],
+            settings["max.poll.interval.ms"],
+            settings["client.rack"] or None,
+        )
+        assignors = self._assignors or build_assignors(settings["partition.assignment.strategy"])
+        self._coordinator = ConsumerCoordinator(
+            self.cluster,
+            self._subscription,
+            ClassicMember(options, assignors),
+            heartbeat_interval_ms=settings["heartbeat.interval.ms"],
+            max_poll_interval_ms=settings["max.poll.interval.ms"],
+            exclude_internal_topics=settings["exclude.internal.topics"],
+            wake=self._fetcher.arrived.set,
+            before_revoke=self._before_revoke,
+        )
+        return self._coordinator
+
+    def _start_job(self, name: str, work: Any) -> None:
+        """Run something beside `poll`, once at a time; when it is done or fails, poll wakes up."""
+        if name in self._jobs:
+            return
+        coroutine: Coroutine[Any, Any, None] = work()
+        # the consumer is the root of these tasks: close() cancels and awaits them, poll raises their failures
+        task = asyncio.get_running_loop().create_task(coroutine, name=f"barnabas-consumer-{name}")
+        self._jobs[name] = task
+        task.add_done_callback(lambda done: self._on_job_done(name, done))
+
+    def _on_job_done(self, name: str, task: asyncio.Task[None]) -> None:
+        self._jobs.pop(name, None)
+        if not task.cancelled():
+            error = task.exception()
+            if isinstance(error, KafkaError) and error.retriable:
+                log.info("%s of the consumer failed and will be tried again: %s", name, error)
+            elif isinstance(error, BarnabasError):
+                self._failure = error
+            elif error is not None:
+                self._failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} of the consumer failed: {error!r}")
+        self._fetcher.arrived.set()
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        return self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
+
+    def _require_group(self) -> str:
+        if self._group_id is None:
+            raise ConfigError("Committed offsets belong to a group: set group.id.")
+        return self._group_id
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("This consumer")
+
+
+def _concat(batches: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

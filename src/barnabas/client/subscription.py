@@ -1,0 +1,213 @@
+"""Machine: what a consumer reads: its subscription or assignment, and for each partition position, pause, reset, lag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from barnabas.client.values import EARLIEST, LATEST, OffsetAndMetadata
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_LEADER_EPOCH, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPolicy:
+    """`auto.offset.reset`: earliest, latest, by_duration:PT1H30M, or none."""
+
+    timestamp: int | None
+    """EARLIEST, LATEST, or None."""
+    duration_ms: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> ResetPolicy:
+        lowered = text.strip().lower()
+        if lowered == "earliest":
+            return cls(EARLIEST)
+        if lowered == "latest":
+            return cls(LATEST)
+        if lowered == "none":
+            return cls(None)
+        if lowered.startswith("by_duration:"):
+            return cls(None, parse_duration_ms(text.split(":", 1)[1]))
+        raise ConfigError(f"auto.offset.reset {text!r} is none of earliest, latest, none, by_duration:PT1H.")
+
+    @property
+    def is_none(self) -> bool:
+        return self.timestamp is None and self.duration_ms is None
+
+    def timestamp_at(self, now_ms: int) -> int:
+        """What to ask ListOffsets for."""
+        if self.duration_ms is not None:
+            return now_ms - self.duration_ms
+        assert self.timestamp is not None
+        return self.timestamp
+
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+
+
+def parse_duration_ms(text: str) -> int:
+    """An ISO-8601 duration of days and time (PnDTnHnMn.nS) in ms. Raises ConfigError."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        raise ConfigError(f"{text!r} is not a duration like PT30M, PT12H or P7D.")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+class Mode(Enum):
+    """How partitions are chosen; a consumer has one way at a time."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    ASSIGNED = "assigned"
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """One assigned partition."""
+
+    partition: TopicPartition
+    position: int | None = None
+    """The next offset to give to the user; None until it is known."""
+    fetch_position: int | None = None
+    """Where the next fetch goes on: past the buffers that have arrived; None: at `position`."""
+    leader_epoch: int = NO_LEADER_EPOCH
+    """Epoch of the last record given, or of the committed offset."""
+    paused: bool = False
+    reset_to: int | None = None
+    """A ListOffsets timestamp that the position must be found by."""
+    retry_at: float = 0.0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    preferred_replica: int = -1
+    preferred_until: float = 0.0
+    revoking: bool = False
+    """About to be taken away: nothing more is given to the user."""
+
+    @property
+    def next_fetch(self) -> int:
+        """The offset to fetch from. Only when `fetchable`."""
+        assert self.position is not None
+        return self.position if self.fetch_position is None else self.fetch_position
+
+    @property
+    def fetchable(self) -> bool:
+        return self.position is not None and not self.paused and not self.revoking
+
+    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        self.position = offset
+        self.fetch_position = None
+        self.leader_epoch = leader_epoch
+        self.reset_to = None
+
+    def reset(self, timestamp: int) -> None:
+        self.position = None
+        self.fetch_position = None
+        self.reset_to = timestamp
+
+
+class SubscriptionState:
+    """What the consumer wants and what it has."""
+
+    def __init__(self) -> None:
+        self.mode = Mode.NONE
+        self.topics: frozenset[str] = frozenset()
+        """Subscribed topics; for a pattern those that match at the moment."""
+        self.pattern: re.Pattern[str] | None = None
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.version = 0
+        """Grows with every change of the assignment or of a position by hand: fetches begun before are stale."""
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        self._switch(Mode.TOPICS)
+        self.topics = frozenset(topics)
+        self.pattern = None
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        self._switch(Mode.PATTERN)
+        self.pattern = pattern
+
+    def match(self, names: Iterable[str]) -> bool:
+        """The topics there are now; True when that changes what the pattern covers."""
+        assert self.pattern is not None
+        matching = frozenset(name for name in names if self.pattern.fullmatch(name))
+        changed = matching != self.topics
+        self.topics = matching
+        return changed
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """By hand: exactly these; positions of those that stay are kept."""
+        self._switch(Mode.ASSIGNED)
+        self.set_partitions(partitions)
+
+    def set_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = dict.fromkeys(partitions)
+        self.partitions = {p: self.partitions.get(p) or PartitionState(p) for p in wanted}
+        self.version += 1
+
+    def unsubscribe(self) -> None:
+        self.mode = Mode.NONE
+        self.topics = frozenset()
+        self.pattern = None
+        self.partitions = {}
+        self.version += 1
+
+    def _switch(self, mode: Mode) -> None:
+        if self.mode not in (Mode.NONE, mode):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"This consumer works by {self.mode.value}; subscribe to topics, subscribe to a pattern and assign"
+                " exclude each other. Call unsubscribe() first.",
+            )
+        self.mode = mode
+
+    @property
+    def uses_group(self) -> bool:
+        return self.mode in (Mode.TOPICS, Mode.PATTERN)
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """Raises KafkaError for a partition that is not assigned."""
+        found = self.partitions.get(partition)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{partition} is not assigned to this consumer (any more); see assignment().",
+            )
+        return found
+
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        self.state(partition).seek(offset, leader_epoch)
+        self.version += 1
+
+    def request_reset(self, partition: TopicPartition, timestamp: int) -> None:
+        self.state(partition).reset(timestamp)
+        self.version += 1
+
+    def without_position(self) -> list[PartitionState]:
+        """Partitions whose position must come from a commit or from the reset policy."""
+        return [s for s in self.partitions.values() if s.position is None and s.reset_to is None]
+
+    def to_reset(self, now: float) -> list[PartitionState]:
+        return [s for s in self.partitions.values() if s.reset_to is not None and s.retry_at <= now]
+
+    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a commit without arguments commits: the positions."""
+        return {
+            p: OffsetAndMetadata(s.position, "", s.leader_epoch)
+            for p, s in self.partitions.items()
+            if s.position is not None
+        }
+
+
+RebalanceCallback = Callable[[list[TopicPartition]], object]
+
+
+def count_by_topic(counts: Mapping[str, int], topics: Iterable[str]) -> dict[str, int]:
+    """Partition counts of the topics that exist."""
+    return {topic: counts[topic] for topic in sorted(topics) if counts.get(topic)}
