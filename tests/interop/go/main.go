@@ -40,7 +40,8 @@ func produce(ctx context.Context, bootstrap, topic string, count int, codec stri
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]))
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]),
+		kgo.AllowAutoTopicCreation())
 	check(err)
 	defer client.Close()
 	for i := 0; i < count; i++ {
