@@ -150,7 +150,7 @@ def test_update_modes() -> None:
     assert BROKER_CONFIGS["ssl.keystore.password"].update_mode is UpdateMode.PER_BROKER
     assert BROKER_CONFIGS["log.retention.ms"].update_mode is UpdateMode.CLUSTER_WIDE
     assert BROKER_CONFIGS["ssl.keystore.password"].is_sensitive
-    assert sum(key.is_dynamic for key in BROKER_CONFIGS) == 104
+    assert sum(key.is_dynamic for key in BROKER_CONFIGS) == 102
 
 
 def view(*settings: tuple[int, str, str, str], static: dict[str, str] | None = None, node_id: int = 1) -> ConfigView:
