@@ -27,14 +27,14 @@ def build(sizes: list[int]) -> LogHarness:
 
 
 def check_indexes(logs: LogHarness) -> None:
-    """Every index entry on disk tells the truth about the segment on disk, and they are as many as the interval asks."""
+    """Every index entry on disk tells the truth about its segment, and they are as many as the interval asks."""
     disk = logs.disk
     assert isinstance(disk, MemoryDisk)
     for segment in logs.log.segments:
         name = f"{PATH}/{segment.base_offset:020d}"
         data = bytes(disk.data(name + ".log"))
         batches = list(iter_batches(data))
-        at = {position: header for position, header in batches}
+        at = dict(batches)
         if disk.exists(name + ".index"):
             entries = OffsetIndex.decode(segment.base_offset, bytes(disk.data(name + ".index")), len(data)).entries()
             assert [(at[p].last_offset, p) for _, p in entries] == entries

@@ -19,7 +19,8 @@ INT_MAX: Final = (1 << 31) - 1
 class LogConfig:
     """One topic's effective settings. Immutable: a changed config is a new one (`Log.update_config`).
 
-    Every field is the Kafka name with dots as underscores. `compression_type` stays the config's word ("producer", "gzip", ...).
+    Every field is the Kafka name with dots as underscores. `compression_type` stays the config's word ("producer",
+    "gzip", ...).
     """
 
     cleanup_policy: tuple[str, ...] = ("delete",)

@@ -1,7 +1,8 @@
 """Machine: which leader epoch began at which offset of the log (KIP-101, KIP-279; Kafka's LeaderEpochFileCache).
 
-By this list two replicas find where their logs part ways: the follower asks where its latest epoch ends on the leader, and
-truncates there. Epochs and start offsets both strictly increase. The file is `leader-epoch-checkpoint` (`checkpoints.py`).
+By this list two replicas find where their logs part ways: the follower asks where its latest epoch ends on the
+leader, and truncates there. Epochs and start offsets both strictly increase. The file is `leader-epoch-checkpoint`
+(`checkpoints.py`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ By default Kafka never calls fsync for an append: replicas protect it. Files are
 flush.messages or flush.ms say so, and at a clean shutdown. Only then does the recovery point advance, below which
 a restart checks nothing.
 
-An fsync that fails may have dropped the dirty pages (the kernel reports that once and then forgets), so trying again proves
-nothing: the log is failed and its directory goes offline.
+An fsync that fails may have dropped the dirty pages (the kernel reports that once and then forgets), so trying again
+proves nothing: the log is failed and its directory goes offline.
 """
 
 from __future__ import annotations

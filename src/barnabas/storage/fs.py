@@ -1,16 +1,16 @@
 """Port and Shell: the disk. The only file of the server side that touches the operating system's files.
 
-`FileSystem` and `File` are the port; `OsFileSystem` fills it with the real thing, a simulation with an in-memory disk that
-loses unsynced data, tears, flips bits and fills up. So the port says precisely what is durable when:
+`FileSystem` and `File` are the port; `OsFileSystem` fills it with the real thing, a simulation with an in-memory disk
+that loses unsynced data, tears, flips bits and fills up. So the port says precisely what is durable when:
 
 * `File.write_at` puts bytes into the page cache: they survive the process, not the power.
-* `File.sync` makes the file's bytes and length durable. `FileSystem.sync_dir` makes creations, renames and unlinks in that
-  directory durable. Nothing else does.
+* `File.sync` makes the file's bytes and length durable. `FileSystem.sync_dir` makes creations, renames and unlinks in
+  that directory durable. Nothing else does.
 * `rename` replaces its target atomically.
 
-A handle that was not closed closes itself when the last reference to it goes (a reader in an executor thread therefore never
-finds its descriptor reused). Every failure is a `StorageError`; `write_at` writes everything or raises, and may then have
-written a prefix.
+A handle that was not closed closes itself when the last reference to it goes (a reader in an executor thread
+therefore never finds its descriptor reused). Every failure is a `StorageError`; `write_at` writes everything or
+raises, and may then have written a prefix.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ class OsFileSystem:
                 os.close(fd)
 
     def lock(self, path: str) -> Lock:
-        held = os.path.realpath(path)  # noqa: PTH118 - as above
+        held = os.path.realpath(path)
         if held in _LOCKED:
             raise LogDirLockedError(f"{path} is locked: a broker in this very process uses this data directory.")
         with _mapped("lock", path):

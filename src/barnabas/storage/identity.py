@@ -1,9 +1,8 @@
 """Codec: the small files by which directories say what they are.
 
-meta.properties       version=1, cluster.id, node.id, directory.id     of a data directory (KIP-858; Kafka's MetaProperties)
-partition.metadata    version: 0                                       of a partition's directory (KIP-516)
-                      topic_id: <22 characters>
-.kafka_cleanshutdown  {"version":0,"brokerEpoch":7}                    there only between a clean stop and the next start
+A data directory has `meta.properties` (KIP-858): version=1, cluster.id, node.id, directory.id. Between a clean stop and
+the next start it also has `.kafka_cleanshutdown`: {"version":0,"brokerEpoch":7}. A partition's directory has
+`partition.metadata` (KIP-516): version: 0, topic_id: <22 characters>.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def write_topic_id(fs: FileSystem, directory: str, topic_id: UUID) -> None:
 
 
 def take_clean_shutdown(fs: FileSystem, directory: str) -> tuple[bool, int]:
-    """Whether the last stop was clean, and the broker epoch then (-1 if unknown). The mark is gone afterwards, for good."""
+    """Whether the last stop was clean, and the broker epoch then (-1: unknown). Takes the mark away, for good."""
     path = f"{directory}/{names.CLEAN_SHUTDOWN}"
     try:
         data = read_file(fs, path)

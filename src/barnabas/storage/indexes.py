@@ -3,13 +3,14 @@
     .index      { relativeOffset int32 | position int32 } *           8 bytes an entry (Kafka's OffsetIndex)
     .timeindex  { timestamp int64 | relativeOffset int32 } *         12 bytes an entry (Kafka's TimeIndex)
 
-Big-endian; offsets are relative to the segment's base offset. An offset entry names the last offset of a batch and where that
-batch begins; a time entry says that up to this offset no record is younger than this timestamp. Offsets and
-timestamps strictly increase. One entry is added per index.interval.bytes of log.
+Big-endian; offsets are relative to the segment's base offset. An offset entry names the last offset of a batch and
+where that batch begins; a time entry says that up to this offset no record is younger than this timestamp. Offsets
+and timestamps strictly increase. One entry is added per index.interval.bytes of log.
 
-In memory an index is two parallel arrays, searched by bisection. Entries reach the file when a segment rolls, is flushed
-or closes, because until then a crash makes recovery rebuild it anyway; an append thus costs no system call for its indexes.
-Kafka preallocates the file of the active segment and trims it later; a file read here may therefore end in zeros.
+In memory an index is two parallel arrays, searched by bisection. Entries reach the file when a segment rolls, is
+flushed or closes, because until then a crash makes recovery rebuild it anyway; an append thus costs no system call
+for its indexes. Kafka preallocates the file of the active segment and trims it later; a file read here may therefore
+end in zeros.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     ^ oldest record     ^ durable below     ^ next to be written
 
 It is given its disk and the time, and is used from one thread, the event loop. Appends are one `writev` into the page
-cache, done when they return: that fixes their order. Whatever may wait for the device is a job: `plan_read`, `flush_job`.
-The high watermark belongs to replication, which passes it in where it matters.
+cache, done when they return: that fixes their order. Whatever may wait for the device is a job: `plan_read`,
+`flush_job`. The high watermark belongs to replication, which passes it in where it matters.
 
 This file appends, rolls and answers questions; `reading.py` reads, `flushing.py` syncs and closes, `reshaping.py`
 truncates, deletes and replaces, `retention.py` decides what is too old, `recovery.py` opens.
@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode
 from barnabas.core.hashing import murmur2
 from barnabas.core.ids import TopicPartition
 from barnabas.records.errors import RecordRefusedError
 from barnabas.records.validate import Origin, Validated, ValidationRules, validate_and_assign, validate_replicated
-from barnabas.storage import flushing, names, reading, reshaping, retention
+from barnabas.storage import flushing, lookups, names, reading, reshaping, retention
 from barnabas.storage.config import LogConfig
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.errors import DiskFullError, LogFailedError, StorageError
@@ -34,7 +34,7 @@ from barnabas.storage.producer_state import ProducerAppend
 from barnabas.storage.recovery import LoadRequest, load
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import WarmSegments
-from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset, TimestampOffset
+from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset
 
 
 class Log:
@@ -166,7 +166,8 @@ class Log:
         if checked.size > self.config.segment_size:
             raise RecordRefusedError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{checked.size} bytes do not fit a segment of {self.topic_partition} ({self.config.segment_size} bytes)",
+                f"{checked.size} bytes do not fit a segment of {self.topic_partition}: segment.bytes is "
+                f"{self.config.segment_size}",
             )
         prepared = None
         if any(b.producer_id >= 0 for b in batches):
@@ -314,22 +315,6 @@ class Log:
                     break
             return found
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp`, or None."""
-        with self.guarded():
-            for segment in list(self.segments):
-                if segment.max_timestamp >= timestamp:
-                    found = segment.offset_for_timestamp(timestamp, self.log_start_offset)
-                    if found is not None:
-                        return found
-            return None
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp, or None for an empty log (KIP-734)."""
-        with self.guarded():
-            largest = max(self.segments, key=lambda s: (s.max_timestamp, -s.base_offset))
-            return largest.offset_of_max_timestamp()
-
     @property
     def latest_epoch(self) -> int | None:
         latest = self.epochs.latest
@@ -392,6 +377,8 @@ class Log:
 
     read = reading.read
     plan_read = reading.plan_read
+    offset_for_timestamp = lookups.offset_for_timestamp
+    offset_of_max_timestamp = lookups.offset_of_max_timestamp
     flush_job = flushing.flush_job
     flush = flushing.flush
     on_flushed = flushing.on_flushed

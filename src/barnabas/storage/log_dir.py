@@ -6,8 +6,9 @@
     <topic>-<partition>.<uuid>-future/      one that is being moved here from another directory
     <topic>-<partition>.<uuid>-stray/       one that the cluster does not place here; kept for a human to look at
 
-The directory is locked while it is open. A failure of the disk takes all its logs offline, is reported once, and leaves other
-directories alone. The checkpoints may lag behind and even be lost without harm: recovery then reads more.
+The directory is locked while it is open. A failure of the disk takes all its logs offline, is reported once, and
+leaves other directories alone. The checkpoints may lag behind and even be lost without harm: recovery then reads
+more.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class LogDir:
         new_directory_id: UUID,
         on_failure: Callable[[LogDir, StorageError], None] | None = None,
     ) -> LogDir:
-        """Create the directory if it is new (then `cluster_id` must be given). `new_directory_id` is used if it has none.
+        """Create the directory if it is new: then `cluster_id` must be given, and `new_directory_id` becomes its id.
 
         Raises LogDirLockedError, LogDirMismatchError, CorruptFileError, DiskIoError.
         """
@@ -327,9 +328,9 @@ class LogDir:
 def _check_owner(path: str, meta: MetaProperties, cluster_id: str | None, node_id: int) -> None:
     if cluster_id is not None and meta.cluster_id != cluster_id:
         raise LogDirMismatchError(
-            f"{path} belongs to cluster {meta.cluster_id}, not {cluster_id}. Choose another directory, or set cluster.id."
+            f"{path} belongs to cluster {meta.cluster_id}, not {cluster_id}. Choose another directory or cluster.id."
         )
     if meta.node_id != node_id:
         raise LogDirMismatchError(
-            f"{path} belongs to node {meta.node_id}, not {node_id}. Choose another directory, or set node.id={meta.node_id}."
+            f"{path} belongs to node {meta.node_id}, not {node_id}. Choose another directory or node.id."
         )

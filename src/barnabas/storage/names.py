@@ -5,8 +5,8 @@ A partition's directory holds, per segment, files named by the segment's base of
     .log .index .timeindex .txnindex     records and their indexes
     .snapshot                            producer state as of that offset (this one may lie between segments)
 
-and any of these may carry a second suffix: `.deleted` (unlinked after file.delete.delay.ms), `.cleaned` (being written by
-compaction; void after a crash), `.swap` (complete; takes its place even after a crash).
+and any of these may carry a second suffix: `.deleted` (unlinked after file.delete.delay.ms), `.cleaned` (being
+written by compaction; void after a crash), `.swap` (complete; takes its place even after a crash).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Machine: what a partition knows about its producers, and by which it refuses gaps, repeats and zombies.
 
-For each producer id: the epoch, the last five batches (sequence numbers and offsets; KIP-98 and max.in.flight = 5), and the
-first offset of a transaction that is still open. From the open transactions follows the last stable offset. The rules are
-those of Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
+For each producer id: the epoch, the last five batches (sequence numbers and offsets; KIP-98 and max.in.flight = 5),
+and the first offset of a transaction that is still open. From the open transactions follows the last stable offset.
+The rules are those of Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
 
 An append asks first (`duplicate_of`, `prepare`), writes, and only then tells the state (`commit`): a refused or failed
 append leaves no trace.

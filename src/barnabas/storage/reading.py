@@ -1,8 +1,8 @@
 """Shell: a read of a log, planned on the event loop and carried out wherever it may wait for the disk.
 
-Planning fixes what must not change meanwhile: the segments' open files, how much of them is log, and where in the active
-segment the batch lies. Carrying it out touches nothing but those, so that it is safe in another thread while the log
-goes on; a segment that is deleted in between is still read through its descriptor.
+Planning fixes what must not change meanwhile: the segments' open files, how much of them is log, and where in the
+active segment the batch lies. Carrying it out touches nothing but those, so that it is safe in another thread while
+the log goes on; a segment that is deleted in between is still read through its descriptor.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Shell: opening a partition's directory, and repairing what a crash left in it (Kafka's LogLoader).
 
-After a clean shutdown nothing is scanned: names are listed, and the end of the log is read off the last few kilobytes. After
-anything else every segment from the recovery point on is read batch by batch, its CRCs checked and its indexes
-rebuilt; at the first bad byte the log ends, and what follows is dropped. It was never acknowledged as durable here, and
-the replicas still have it.
+After a clean shutdown nothing is scanned: names are listed, and the end of the log is read off the last few
+kilobytes. After anything else every segment from the recovery point on is read batch by batch, its CRCs checked and
+its indexes rebuilt; at the first bad byte the log ends, and what follows is dropped. It was never acknowledged as
+durable here, and the replicas still have it.
 
-Leftovers of interrupted operations, by second suffix: `.deleted` and `.cleaned` go; `.swap` files are a finished compaction
-whose old segments had not all been removed: these are, then the `.swap` files take their place.
+Leftovers of interrupted operations, by second suffix: `.deleted` and `.cleaned` go; `.swap` files are a finished
+compaction whose old segments had not all been removed: these are, then the `.swap` files take their place.
 """
 
 from __future__ import annotations
@@ -328,8 +328,8 @@ def remove_leftovers(fs: FileSystem, path: str) -> list[str]:
     if not any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, names.TEMPORARY)) for name in listing):
         return listing
     cleaned = [p[0] for name in listing if (p := names.parse_offset_file(name)) and p[2] == names.CLEANED]
-    # A compaction renames its segments to .swap from the last to the first: while a .cleaned one is left, the .swap files
-    # at or above it are an incomplete set (KAFKA-6264).
+    # A compaction renames its segments to .swap from the last to the first: while a .cleaned one is left, the .swap
+    # files at or above it are an incomplete set (KAFKA-6264).
     incomplete_from = min(cleaned, default=None)
     for name in listing:
         parsed = names.parse_offset_file(name)

@@ -1,7 +1,7 @@
 """Shell: taking things out of a log: truncation, a later start, segments that go or are replaced.
 
-Files are never unlinked at once: they are renamed to `.deleted`, and go after file.delete.delay.ms, so that readers that
-hold them open, or are about to, find them.
+Files are never unlinked at once: they are renamed to `.deleted`, and go after file.delete.delay.ms, so that readers
+that hold them open, or are about to, find them.
 """
 
 from __future__ import annotations

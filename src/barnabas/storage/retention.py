@@ -1,8 +1,8 @@
 """Machine: which segments have outlived their purpose (Kafka's UnifiedLog.deleteOldSegments).
 
-Whole segments are dropped from the front, for one of three reasons: all of it lies below the log start offset (whatever the
-cleanup policy), its youngest record is older than retention.ms, or the log exceeds retention.bytes even without it.
-Nothing above the high watermark goes. If even the active segment has expired, a new one is begun first.
+Whole segments are dropped from the front, for one of three reasons: all of it lies below the log start offset
+(whatever the cleanup policy), its youngest record is older than retention.ms, or the log exceeds retention.bytes even
+without it. Nothing above the high watermark goes. If even the active segment has expired, a new one is begun first.
 """
 
 from __future__ import annotations

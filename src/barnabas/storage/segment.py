@@ -1,11 +1,11 @@
 """Shell: one segment, that is a `.log` file with its three indexes.
 
 The active segment, the last one, is appended to; the others are sealed and never change (compaction replaces them
-whole). A segment opens nothing until it is asked for something, and `cool()` lets go of everything again, so that thousands of
-partitions cost no descriptors. `size` is the truth about how much of the file is log.
+whole). A segment opens nothing until it is asked for something, and `cool()` lets go of everything again, so that
+thousands of partitions cost no descriptors. `size` is the truth about how much of the file is log.
 
-While it is active a segment remembers where its latest batches lie, one by one; readers at the tail find their position without
-touching the disk.
+While it is active a segment remembers where its latest batches lie, one by one; readers at the tail find their
+position without touching the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
-from barnabas.records.batch import BatchHeader, check_crc, iter_records
+from barnabas.records.batch import BatchHeader, check_crc
 from barnabas.records.errors import CorruptBatchError
 from barnabas.storage import names
 from barnabas.storage.batches import ReadableFile, walk_headers
@@ -24,7 +24,6 @@ from barnabas.storage.errors import CorruptIndexError, DiskIoError, FileMissingE
 from barnabas.storage.fs import Access, File, FileSystem, read_file
 from barnabas.storage.indexes import OffsetIndex, SparseIndex, TimeIndex
 from barnabas.storage.txn_index import TxnIndex
-from barnabas.storage.values import TimestampOffset
 
 _TAIL_MAX: Final = 8192
 _INT32_MAX: Final = (1 << 31) - 1
@@ -386,13 +385,15 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp in the segment, or -1."""
-        return self._max()[0]
-
-    def _max(self) -> tuple[int, int]:
         if self._max_timestamp is None:
             last = self.time_index.last_entry
             self._max_timestamp, self._offset_of_max_timestamp = last.timestamp, last.offset
-        return self._max_timestamp, self._offset_of_max_timestamp
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the batch that carries `max_timestamp`."""
+        return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
 
     @property
     def first_timestamp(self) -> int | None:
@@ -437,32 +438,6 @@ class Segment:
         if end != self.size:
             raise CorruptBatchError(f"{self.file_path(names.LOG)} ends inside a batch, at byte {end} of {self.size}")
         return following
-
-    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """The first record from `start_offset` on that is not older than `timestamp`."""
-        known = self.time_index.lookup(timestamp)
-        position = self.lookup(max(known.offset, start_offset))
-        file = self.file()
-        for at, header in walk_headers(file, position, self.size):
-            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                data = self.read_batch(file, at, header)
-                for record in iter_records(data, 0, header):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
-        return None
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp."""
-        timestamp, offset = self._max()
-        found = self.find(offset) if timestamp >= 0 else None
-        if found is None:
-            return None
-        file = self.file()
-        for at, header in walk_headers(file, found.position, found.position + found.size):
-            for record in iter_records(self.read_batch(file, at, header), 0, header):
-                if record.timestamp == timestamp:
-                    return TimestampOffset(timestamp, record.offset, header.partition_leader_epoch)
-        return None
 
     def read_batch(self, file: File, position: int, header: BatchHeader) -> bytes:
         """One whole batch, its CRC checked. Raises CorruptBatchError."""

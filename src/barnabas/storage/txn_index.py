@@ -1,10 +1,11 @@
 """Codec and Value: the transaction index of a segment, which lists the transactions that were aborted in it.
 
-    .txnindex   { version int16 (0) | producerId int64 | firstOffset int64 | lastOffset int64 | lastStableOffset int64 } *
+    .txnindex   { version int16 (0) | producerId int64 | firstOffset int64 | lastOffset int64
+                | lastStableOffset int64 } *
 
-34 bytes an entry, big-endian, in the order of the abort markers (Kafka's AbortedTxn, TransactionIndex). `lastStableOffset` is
-what it became when the marker was written: a reader that has passed it needs no later entry. The file exists only where a
-transaction was aborted.
+34 bytes an entry, big-endian, in the order of the abort markers (Kafka's AbortedTxn, TransactionIndex).
+`lastStableOffset` is what it became when the marker was written: a reader that has passed it needs no later entry.
+The file exists only where a transaction was aborted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An in-memory disk that forgets what was not synced, fills up and fails on demand.
 
 What is durable: a file's bytes as of its last `sync`; a name as of the last `sync_dir` of its directory. `crash()` is
-kill -9 (the page cache survives), `lose_power()` keeps only what is durable, and of unsynced bytes as many as asked for.
+kill -9 (the page cache survives), `lose_power()` keeps only what is durable, and as many unsynced bytes as asked for.
 """
 
 from __future__ import annotations

@@ -125,7 +125,8 @@ class TestProducerSnapshot:
         data = encode_snapshot([self.ENTRY])
         assert data[:2] == b"\x00\x01"
         assert data[6:] == bytes.fromhex(
-            "00000001 0000000000000fa0 0002 00000009 000000000000004f 00000004 00000000000004d2 00000005 000000000000004d"
+            "00000001 0000000000000fa0 0002 00000009 000000000000004f 00000004 00000000000004d2 00000005"
+            "000000000000004d"
         )
         (entry,) = decode_snapshot(data, "x")
         assert (entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.txn_first_offset) == (4000, 2, 5, 77)
@@ -160,7 +161,9 @@ class TestCheckpoints:
         assert decode_offsets(data, "x") == offsets
         assert decode_offsets(b"0\n0\n", "x") == {}
 
-    @pytest.mark.parametrize("data", [b"", b"0", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff\xfe\n1\n"])
+    @pytest.mark.parametrize(
+        "data", [b"", b"0", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff\xfe\n1\n"]
+    )
     def test_corrupt(self, data: bytes) -> None:
         with pytest.raises(CorruptFileError):
             decode_offsets(data, "x")

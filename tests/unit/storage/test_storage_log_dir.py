@@ -87,7 +87,10 @@ class TestLifeCycle:
         assert (second.clean_shutdown, second.previous_broker_epoch) == (True, 77)
         assert not disk.exists("/data/.kafka_cleanshutdown")
         found = second.scan()
-        assert [(f.topic_partition, f.topic_id, f.future) for f in found] == [(A, TOPIC_ID, False), (B, TOPIC_ID, False)]
+        assert [(f.topic_partition, f.topic_id, f.future) for f in found] == [
+            (A, TOPIC_ID, False),
+            (B, TOPIC_ID, False),
+        ]
         log = second.open_log(found[0], CONFIG, now_ms=0)
         assert log.recovery.clean
         assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (2, 3, 3)
