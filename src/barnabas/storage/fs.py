@@ -222,7 +222,7 @@ class OsFile:
         return bytes(memoryview(buffer)[:got]) if position + got >= self.size() else None
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        expected = sum([memoryview(b).nbytes for b in buffers])
+        expected = sum(map(len, buffers))  # buffers hold bytes, so their lengths are their sizes
         try:
             if len(buffers) > _IOV_MAX:
                 return self._write_all(position, buffers)

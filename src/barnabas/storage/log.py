@@ -293,6 +293,14 @@ class Log:
             suffix=suffix,
         )
 
+    def keep_warm(self, segment: Segment) -> None:
+        """A sealed segment is about to be read: it may stay open, and another one may close.
+
+        One that is not yet flushed keeps its descriptor in any case, because a failing fsync shows there.
+        """
+        if segment is not self.segments.active and segment.base_offset < self.recovery_point:
+            self.warm.touch(segment)
+
     # --- questions
 
     @property

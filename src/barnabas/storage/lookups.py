@@ -21,6 +21,7 @@ def offset_for_timestamp(self: Log, timestamp: int) -> TimestampOffset | None:
         for segment in list(self.segments):
             if segment.max_timestamp < timestamp:
                 continue
+            self.keep_warm(segment)
             known = segment.time_index.lookup(timestamp)
             for record, epoch in _records(segment, segment.lookup(max(known.offset, start)), timestamp):
                 if record.timestamp >= timestamp and record.offset >= start:

@@ -24,6 +24,7 @@ from barnabas.storage.errors import CorruptIndexError, DiskIoError, FileMissingE
 from barnabas.storage.fs import Access, File, FileSystem, read_file
 from barnabas.storage.indexes import OffsetIndex, SparseIndex, TimeIndex
 from barnabas.storage.txn_index import TxnIndex
+from barnabas.storage.values import TimestampOffset
 
 _TAIL_MAX: Final = 8192
 _INT32_MAX: Final = (1 << 31) - 1
@@ -211,8 +212,14 @@ class Segment:
     def time_index(self) -> TimeIndex:
         index = self._time_index
         if index is None:
-            data = read_file(self.fs, self.file_path(names.TIME_INDEX))
-            index = self._time_index = TimeIndex.decode(self.base_offset, data)
+            try:
+                data = read_file(self.fs, self.file_path(names.TIME_INDEX))
+                index = TimeIndex.decode(self.base_offset, data)
+            except (CorruptIndexError, FileMissingError):
+                self.rebuild_indexes()
+                index = self._time_index
+                assert index is not None
+            self._time_index = index
         return index
 
     @property
@@ -244,6 +251,9 @@ class Segment:
         self._txn_index = txn_index
         for position, header in walk_headers(self.file(), 0, self.size):
             self.index_batch(header, position)
+        if self._time_index is not None and self._max_timestamp is not None:
+            self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        self._tail_offsets, self._tail_positions, self._tail_floor = [], [], None
 
     def indexes_full(self, max_bytes: int) -> bool:
         """Whether segment.index.bytes leaves no room; one slot of the time index is kept for the last entry."""
@@ -386,9 +396,22 @@ class Segment:
     def max_timestamp(self) -> int:
         """The largest timestamp in the segment, or -1."""
         if self._max_timestamp is None:
-            last = self.time_index.last_entry
+            last = self._last_time_entry()
             self._max_timestamp, self._offset_of_max_timestamp = last.timestamp, last.offset
         return self._max_timestamp
+
+    def _last_time_entry(self) -> TimestampOffset:
+        """Retention asks every segment for it: so only the end of the index is read, if it can be trusted."""
+        if self._time_index is None:
+            with contextlib.suppress(CorruptIndexError, FileMissingError):
+                file = self.fs.open(self.file_path(names.TIME_INDEX), Access.READ)
+                size = file.size()
+                tail = file.read_at(max(size - TimeIndex.ENTRY_SIZE, 0), TimeIndex.ENTRY_SIZE)
+                file.close()
+                last = TimeIndex.decode(self.base_offset, tail).last_entry
+                if size % TimeIndex.ENTRY_SIZE == 0 and (size == 0 or last.timestamp > 0):
+                    return last
+        return self.time_index.last_entry
 
     @property
     def offset_of_max_timestamp(self) -> int:

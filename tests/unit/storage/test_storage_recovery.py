@@ -83,6 +83,19 @@ class TestCleanStart:
         logs.fill(3)
         assert offsets(logs) == list(range(17))
 
+    @pytest.mark.parametrize("damage", [b"", b"\0" * 24, b"\x7f" * 7])
+    def test_a_damaged_time_index_is_read_from_the_log(self, logs: LogHarness, disk: MemoryDisk, damage: bytes) -> None:
+        logs.log.close()
+        for base in (4, 12):
+            disk.data(path(base, ".timeindex"))[:] = damage
+        logs.open(clean=True)
+        if damage:  # an empty one is what Kafka writes when no record has a timestamp
+            assert [s.max_timestamp for s in logs.log.segments] == [1003, 1007, 1011, 1013]
+        found = logs.log.offset_for_timestamp(1009)
+        assert found is not None
+        assert found.offset == 9
+        assert not logs.log.failed
+
     def test_a_torn_tail_despite_the_clean_mark(self, logs: LogHarness, disk: MemoryDisk) -> None:
         logs.log.close()
         del disk.data(path(12, ".log"))[-5:]
