@@ -1,0 +1,62 @@
+"""The clients: producer, consumer and admin for any Kafka cluster. An async core, and one thin blocking layer over it.
+
+The names below are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin as AsyncAdmin
+    from barnabas.client.blocking import Admin as Admin
+    from barnabas.client.blocking import Consumer as Consumer
+    from barnabas.client.blocking import Producer as Producer
+    from barnabas.client.cluster import Cluster as Cluster
+    from barnabas.client.consumer import AsyncConsumer as AsyncConsumer
+    from barnabas.client.coordinator import RebalanceListener as RebalanceListener
+    from barnabas.client.options import ClusterOptions as ClusterOptions
+    from barnabas.client.partition_reader import OffsetRange as OffsetRange
+    from barnabas.client.partition_reader import PartitionReader as PartitionReader
+    from barnabas.client.producer import AsyncProducer as AsyncProducer
+
+_HOMES = {
+    "AsyncAdmin": "admin",
+    "AsyncConsumer": "consumer",
+    "AsyncProducer": "producer",
+    "Admin": "blocking",
+    "Consumer": "blocking",
+    "Producer": "blocking",
+    "Cluster": "cluster",
+    "ClusterOptions": "options",
+    "OffsetRange": "partition_reader",
+    "PartitionReader": "partition_reader",
+    "RebalanceListener": "coordinator",
+}
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Cluster",
+    "ClusterOptions",
+    "Consumer",
+    "OffsetRange",
+    "PartitionReader",
+    "Producer",
+    "RebalanceListener",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

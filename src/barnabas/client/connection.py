@@ -160,18 +160,18 @@ class Connection(asyncio.Protocol):
 
 
 async def open_connection(
-    host: str, port: int, *, peer: str, client_id: str | None, timeout: float, tls: ssl.SSLContext | None = None
+    host: str, port: int, *, peer: str, client_id: str | None, setup_s: float, tls: ssl.SSLContext | None = None
 ) -> Connection:
     """Connect a transport. Raises BrokerUnreachableError with the reason; ApiVersions and SASL are the caller's."""
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(setup_s):
             _, connection = await loop.create_connection(
                 lambda: Connection(loop, client_id, peer), host, port, ssl=tls, server_hostname=host if tls else None
             )
     except TimeoutError:
         raise BrokerUnreachableError(
-            f"{peer} did not accept a connection within {timeout:.0f} s (socket.connection.setup.timeout.ms)."
+            f"{peer} did not accept a connection within {setup_s:.0f} s (socket.connection.setup.timeout.ms)."
         ) from None
     except ssl.SSLError as error:
         raise BrokerUnreachableError(f"{peer}: the TLS handshake failed: {error}.") from error

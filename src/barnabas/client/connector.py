@@ -119,7 +119,7 @@ class Connector:
             self._tls = build_tls_context(options.security)
         try:
             connection = await open_connection(
-                node.host, node.port, peer=str(node), client_id=options.client_id, timeout=timeout, tls=self._tls
+                node.host, node.port, peer=str(node), client_id=options.client_id, setup_s=timeout, tls=self._tls
             )
         except BrokerUnreachableError as error:
             raise BrokerUnreachableError(str(error) + self._advertised_hint(node)) from error

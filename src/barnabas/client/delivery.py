@@ -1,7 +1,7 @@
 """Value: one batch of a producer and the futures of its records.
 
-A `RecordFuture` is small on purpose: there is one per record. It knows its batch and its place in it; everything else is
-worked out when somebody asks. Awaiting many of them costs one asyncio future each, not awaiting costs nothing.
+A `RecordFuture` is small on purpose: there is one per record. It knows its batch and its place in it; everything else
+is worked out when somebody asks. Awaiting many of them costs one asyncio future each, not awaiting costs nothing.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ class SecurityOptions:
         )
 
 
+DEFAULT_CLIENT_ID: Final = "barnabas"
 _PLAINTEXT: Final = SecurityOptions()
 _RETRY_BACKOFF: Final = Backoff(100, 1_000)
 _RECONNECT_BACKOFF: Final = Backoff(50, 1_000)
@@ -83,7 +84,7 @@ class ClusterOptions:
         """From settings that `resolve_config` typed, of any client's table."""
         return cls(
             parse_servers(settings["bootstrap.servers"]),
-            settings["client.id"] or None,
+            settings["client.id"] or DEFAULT_CLIENT_ID,
             settings["request.timeout.ms"],
             Backoff(settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]),
             Backoff(settings["reconnect.backoff.ms"], settings["reconnect.backoff.max.ms"]),

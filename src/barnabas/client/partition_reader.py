@@ -130,7 +130,7 @@ class PartitionReader:
         include_headers: bool = False,
         check_crcs: bool = True,
     ) -> AsyncGenerator[tuple[TopicPartition, pa.RecordBatch], None]:
-        """The records of all ranges as Arrow, without control records, and without aborted ones under READ_COMMITTED."""
+        """The records of all ranges as Arrow, without markers, and under READ_COMMITTED without aborted records."""
         from barnabas.client.columns import decode_batches
 
         bounds = {r.partition: r for r in ranges}

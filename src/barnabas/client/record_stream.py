@@ -1,4 +1,4 @@
-"""Codec: fetched batches as `ConsumerRecord`s, a few at a time, without markers and (if asked) without aborted records."""
+"""Codec: fetched batches as `ConsumerRecord`s, a few at a time, without markers and, if asked, aborted records."""
 
 from __future__ import annotations
 

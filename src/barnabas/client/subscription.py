@@ -1,4 +1,4 @@
-"""Machine: what a consumer reads: its subscription or assignment, and for each partition position, pause, reset, lag."""
+"""Machine: what a consumer reads: its subscription or assignment, and each partition's position, pause and reset."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.assign.classic import CLASSIC_ASSIGNORS
 from barnabas.assign.member import Assignor, Subscription
+from barnabas.assign.table import CLASSIC_ASSIGNORS
 from barnabas.core.config import ConfigError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.codec import decode, encode
@@ -68,8 +68,8 @@ def build_assignors(names: Iterable[str]) -> list[Assignor]:
         assignor = CLASSIC_ASSIGNORS.get(name)
         if assignor is None:
             raise ConfigError(
-                f"partition.assignment.strategy {given!r} is not known; there are {', '.join(CLASSIC_ASSIGNORS)}, or give"
-                " an Assignor of your own to the consumer (assignors=[...])."
+                f"partition.assignment.strategy {given!r} is not known; there are {', '.join(CLASSIC_ASSIGNORS)}, or"
+                " give an Assignor of your own to the consumer (assignors=[...])."
             )
         found.append(assignor)
     if not found:

@@ -1,0 +1,372 @@
+"""Shell: the clients for code without an event loop. One thin layer over the async core: an event loop in a thread.
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        producer.send("orders", b"hello", key=b"k").result()
+    with Consumer(bootstrap_servers="localhost:9092", group_id="g") as consumer:
+        consumer.subscribe(["orders"])
+        for record in consumer:
+            ...
+
+Every method is the async one, run on that loop and waited for; nothing is done twice. A client may be used from several
+threads. Callbacks (deliveries, rebalances) run on the loop's thread and must not call back into their client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from barnabas.client.admin import AsyncAdmin
+from barnabas.client.consumer import AsyncConsumer
+from barnabas.client.delivery import RecordFuture
+from barnabas.client.errors import ClientClosedError
+from barnabas.client.producer import AsyncProducer, DeliveryCallback
+from barnabas.client.values import ConsumerRecord, Headers, RecordMetadata
+from barnabas.core.errors import BarnabasError, KafkaError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound="_Closeable")
+
+HANDED_OVER_MAX: Final = 10_000
+"""Records on their way from the callers' threads to the loop; beyond that `send` waits."""
+
+
+class _Closeable(Protocol):
+    async def close(self) -> None: ...
+
+
+class LoopThread:
+    """An event loop that runs in a daemon thread of its own (on uvloop where it is installed)."""
+
+    def __init__(self, name: str = "barnabas-client") -> None:
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run `work` on the loop and wait for it. An interrupt while waiting cancels it."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("A blocking client was called from one of its own callbacks; that would wait for ever.")
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncGenerator[R, None]) -> Iterator[R]:
+        """An async generator as a plain one; the next item is already being made while one is worked on."""
+
+        async def next_item() -> tuple[bool, R | None]:
+            try:
+                return True, await anext(items)
+            except StopAsyncIteration:
+                return False, None
+
+        ahead = asyncio.run_coroutine_threadsafe(next_item(), self.loop)
+        try:
+            while True:
+                found, item = ahead.result()
+                if not found:
+                    return
+                ahead = asyncio.run_coroutine_threadsafe(next_item(), self.loop)
+                yield item  # type: ignore[misc]  # found says that it is an item
+        finally:
+            ahead.cancel()
+            self.run(_finish(items))
+
+    def close(self) -> None:
+        """Stop the loop and end the thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+async def _finish(items: AsyncGenerator[Any, None]) -> None:
+    """Close a generator once the step that was cancelled has let go of it."""
+    for _ in range(1_000):
+        try:
+            await items.aclose()
+            return
+        except RuntimeError:
+            await asyncio.sleep(0)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class _Blocking(Generic[C]):
+    """An async client and the loop it lives on."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._thread = LoopThread()
+        try:
+            self._client: C = self._thread.run(_called(make))
+        except BaseException:
+            self._thread.close()
+            raise
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the client and its loop. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._thread.run(self._client.close())
+        finally:
+            self._thread.close()
+
+    def _run(self, work: Coroutine[Any, Any, R]) -> R:
+        if self._closed:
+            work.close()
+            raise ClientClosedError(f"This {type(self).__name__.lower()}")
+        return self._thread.run(work)
+
+
+async def _called(function: Callable[[], R]) -> R:
+    return function()
+
+
+async def _awaited(work: Awaitable[R]) -> R:
+    return await work
+
+
+def _wait(method: Callable[Concatenate[Any, P], Awaitable[R]]) -> Callable[Concatenate[_Blocking[Any], P], R]:
+    """A method that runs the async one and waits for its result."""
+
+    @functools.wraps(method)
+    def blocking(self: _Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run(_awaited(method(self._client, *args, **kwargs)))
+
+    return blocking
+
+
+def _call(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[_Blocking[Any], P], R]:
+    """A method that runs the plain one on the loop."""
+
+    @functools.wraps(method)
+    def blocking(self: _Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run(_called(lambda: method(self._client, *args, **kwargs)))
+
+    return blocking
+
+
+class Admin(_Blocking[AsyncAdmin]):
+    """`AsyncAdmin`, blocking. The same arguments, answers and errors."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
+        super().__init__(lambda: AsyncAdmin(config, **settings))
+
+    create_topics = _wait(AsyncAdmin.create_topics)
+    create_topic = _wait(AsyncAdmin.create_topic)
+    delete_topics = _wait(AsyncAdmin.delete_topics)
+    create_partitions = _wait(AsyncAdmin.create_partitions)
+    list_topics = _wait(AsyncAdmin.list_topics)
+    describe_topics = _wait(AsyncAdmin.describe_topics)
+    delete_records = _wait(AsyncAdmin.delete_records)
+    list_offsets = _wait(AsyncAdmin.list_offsets)
+    describe_configs = _wait(AsyncAdmin.describe_configs)
+    incremental_alter_configs = _wait(AsyncAdmin.incremental_alter_configs)
+    alter_configs = _wait(AsyncAdmin.alter_configs)
+    describe_cluster = _wait(AsyncAdmin.describe_cluster)
+    describe_log_dirs = _wait(AsyncAdmin.describe_log_dirs)
+    list_groups = _wait(AsyncAdmin.list_groups)
+    describe_groups = _wait(AsyncAdmin.describe_groups)
+    delete_groups = _wait(AsyncAdmin.delete_groups)
+    list_group_offsets = _wait(AsyncAdmin.list_group_offsets)
+    alter_group_offsets = _wait(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = _wait(AsyncAdmin.delete_group_offsets)
+    reset_group_offsets = _wait(AsyncAdmin.reset_group_offsets)
+
+
+class Consumer(_Blocking[AsyncConsumer]):
+    """`AsyncConsumer`, blocking. The same arguments, answers and errors."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
+        super().__init__(lambda: AsyncConsumer(config, **settings))
+
+    subscribe = _call(AsyncConsumer.subscribe)
+    assign = _call(AsyncConsumer.assign)
+    unsubscribe = _wait(AsyncConsumer.unsubscribe)
+    assignment = _call(AsyncConsumer.assignment)
+    subscription = _call(AsyncConsumer.subscription)
+    poll = _wait(AsyncConsumer.poll)
+    poll_arrow = _wait(AsyncConsumer.poll_arrow)
+    seek = _call(AsyncConsumer.seek)
+    seek_to_beginning = _call(AsyncConsumer.seek_to_beginning)
+    seek_to_end = _call(AsyncConsumer.seek_to_end)
+    seek_to_timestamp = _wait(AsyncConsumer.seek_to_timestamp)
+    position = _wait(AsyncConsumer.position)
+    committed = _wait(AsyncConsumer.committed)
+    commit = _wait(AsyncConsumer.commit)
+    commit_nowait = _call(AsyncConsumer.commit_nowait)
+    offsets_for_times = _wait(AsyncConsumer.offsets_for_times)
+    beginning_offsets = _wait(AsyncConsumer.beginning_offsets)
+    end_offsets = _wait(AsyncConsumer.end_offsets)
+    partitions_for = _wait(AsyncConsumer.partitions_for)
+    lag = _call(AsyncConsumer.lag)
+    pause = _call(AsyncConsumer.pause)
+    resume = _call(AsyncConsumer.resume)
+    paused = _call(AsyncConsumer.paused)
+    group_metadata = _call(AsyncConsumer.group_metadata)
+
+    def __iter__(self) -> Generator[ConsumerRecord[Any, Any], None, None]:
+        """Records for ever."""
+        while not self._closed:
+            yield from self.poll(1_000)
+
+    def arrow(self, **options: Any) -> Generator[Any, None, None]:
+        """RecordBatches for ever; the options of `poll_arrow`."""
+        while not self._closed:
+            batch = self.poll_arrow(1_000, **options)
+            if batch is not None:
+                yield batch
+
+
+class SentRecord:
+    """What becomes of a record that was handed over to the loop: `result()` waits for it."""
+
+    __slots__ = ("_arguments", "_error", "_future", "_producer", "_waiter")
+
+    def __init__(self, producer: Producer, arguments: tuple[Any, ...]) -> None:
+        self._producer = producer
+        self._arguments = arguments
+        self._future: RecordFuture | None = None
+        self._error: BarnabasError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def done(self) -> bool:
+        return self._error is not None or (self._future is not None and self._future.done())
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record is. Raises what went wrong, and TimeoutError when `timeout_s` is not enough."""
+        return self._producer.wait_for(self, timeout_s)
+
+
+class Producer(_Blocking[AsyncProducer]):
+    """`AsyncProducer`, blocking. `send` hands the record over to the loop's thread and returns at once."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
+        self._handed_over: deque[SentRecord] = deque()
+        self._draining = False
+        self._lock = threading.Lock()
+        self._drained = asyncio.Event()
+        super().__init__(lambda: AsyncProducer(config, **settings))
+
+    send_and_wait = _wait(AsyncProducer.send_and_wait)
+    send_arrow = _wait(AsyncProducer.send_arrow)
+    partitions_for = _wait(AsyncProducer.partitions_for)
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: DeliveryCallback | None = None,
+    ) -> SentRecord:
+        """Queue a record. Whatever goes wrong, serializing included, is in the result and given to `on_delivery`."""
+        if self._closed:
+            raise ClientClosedError("This producer")
+        sent = SentRecord(self, (topic, value, key, partition, timestamp, headers, on_delivery))
+        with self._lock:
+            self._handed_over.append(sent)
+            start = not self._draining
+            self._draining = True
+        if start:
+            asyncio.run_coroutine_threadsafe(self._drain(), self._thread.loop)
+        if len(self._handed_over) > HANDED_OVER_MAX:
+            self._run(self._until_drained())
+        return sent
+
+    def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until everything sent so far is acknowledged or has failed."""
+        self._run(self._flush(timeout_ms))
+
+    def close(self) -> None:
+        """Flush, then close."""
+        if not self._closed:
+            self._run(self._until_drained())
+        super().close()
+
+    def wait_for(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
+        return self._run(self._result(sent, timeout_s))
+
+    async def _result(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
+        async with asyncio.timeout(timeout_s):
+            if sent._future is None and sent._error is None:
+                sent._waiter = sent._waiter or self._thread.loop.create_future()
+                await asyncio.shield(sent._waiter)
+            if sent._error is not None:
+                raise sent._error
+            assert sent._future is not None
+            return await sent._future
+
+    async def _flush(self, timeout_ms: float | None) -> None:
+        await self._until_drained()
+        await self._client.flush(timeout_ms)
+
+    async def _until_drained(self) -> None:
+        if self._handed_over or self._draining:
+            await self._drained.wait()
+
+    async def _drain(self) -> None:
+        """On the loop: pass the records on, in the order in which they were handed over."""
+        waiting = self._handed_over
+        client = self._client
+        self._drained.clear()
+        while True:
+            while waiting:
+                sent = waiting.popleft()
+                topic, value, key, partition, timestamp, headers, on_delivery = sent._arguments
+                sent._arguments = ()
+                try:
+                    future = client.try_send(topic, value, key, partition, timestamp, headers, on_delivery)
+                    if future is None:
+                        future = await client.send(
+                            topic,
+                            value,
+                            key=key,
+                            partition=partition,
+                            timestamp=timestamp,
+                            headers=headers,
+                            on_delivery=on_delivery,
+                        )
+                    sent._future = future
+                except BarnabasError as error:
+                    sent._error = error
+                    if on_delivery is not None:
+                        on_delivery(None, error)
+                except Exception as error:  # noqa: BLE001 - the caller is in another thread and gets it as a result
+                    sent._error = KafkaError(-1, f"The record could not be sent: {error!r}")
+                if sent._waiter is not None and not sent._waiter.done():
+                    sent._waiter.set_result(None)
+            with self._lock:
+                if not waiting:
+                    self._draining = False
+                    self._drained.set()
+                    return
