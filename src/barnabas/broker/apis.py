@@ -50,6 +50,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DELETE_RECORDS, "data.delete_records", 0, 2),
     Route(_K.INIT_PRODUCER_ID, "data.init_producer_id", 0, 5),
     Route(_K.OFFSET_FOR_LEADER_EPOCH, "data.offset_for_leader_epoch", 2, 4),
+    Route(_K.DESCRIBE_PRODUCERS, "data.describe_producers", 0, 0),
     # cluster
     Route(_K.API_VERSIONS, "cluster.api_versions", 0, 4),
     Route(_K.METADATA, "cluster.metadata", 0, 13),
@@ -63,6 +64,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DESCRIBE_LOG_DIRS, "cluster.describe_log_dirs", 1, 5),
     Route(_K.DESCRIBE_CLUSTER, "cluster.describe_cluster", 0, 2),
     Route(_K.DESCRIBE_TOPIC_PARTITIONS, "cluster.describe_topic_partitions", 0, 0),
+    Route(_K.ELECT_LEADERS, "cluster.elect_leaders", 0, 2),
+    Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2),
+    Route(_K.DESCRIBE_QUORUM, "cluster.describe_quorum", 0, 2),
+    Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0),
     # groups
     Route(_K.FIND_COORDINATOR, "groups.find_coordinator", 0, 6),
     Route(_K.JOIN_GROUP, "groups.join_group", 0, 9),

@@ -1,7 +1,8 @@
-"""Port: the way to the active controller, wherever it runs."""
+"""Port: the way to the active controller, wherever it runs, and a look at the quorum behind it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from barnabas.broker.request_context import RequestContext
@@ -15,3 +16,20 @@ class ControllerChannel(Protocol):
     """
 
     async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message: ...
+
+
+class QuorumView(Protocol):
+    """How the metadata log stands, for DescribeQuorum."""
+
+    @property
+    def leader_id(self) -> int: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    def voters(self) -> Sequence[tuple[int, int]]:
+        """(voter id, log end offset)"""
+        ...

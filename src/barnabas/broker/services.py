@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.forward import ControllerChannel
+from barnabas.broker.forward import ControllerChannel, QuorumView
 from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.core.clock import Clock
@@ -44,6 +44,7 @@ class Services:
     metadata: MetadataCache
     partitions: Partitions
     controller: ControllerChannel
+    quorum: QuorumView
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     groups: GroupCoordinator

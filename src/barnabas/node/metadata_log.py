@@ -68,7 +68,8 @@ class SingleVoterLog:
         self._wake = asyncio.Event()
         self._failure: BaseException | None = None
         self._metadata_version = LATEST_METADATA_VERSION
-        self.leader_epoch = 0
+        self._leader_epoch = 0
+        self.high_watermark = 0
         fs.mkdir(self._path)
         self._log = Log.open(
             fs,
@@ -85,9 +86,18 @@ class SingleVoterLog:
     def log_end_offset(self) -> int:
         return self._log.log_end_offset
 
+    # ---- QuorumView
+
     @property
     def leader_id(self) -> int:
         return self._node_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._leader_epoch
+
+    def voters(self) -> Sequence[tuple[int, int]]:
+        return ((self._node_id, self._log.log_end_offset),)
 
     # ---- leadership
 
@@ -103,12 +113,13 @@ class SingleVoterLog:
             version=self._state.version,
         )
         self._write_state()
-        self.leader_epoch = epoch
+        self._leader_epoch = epoch
         now_ms = self._clock.now_ms()
         self._log.assign_epoch(epoch, self._log.log_end_offset)
         voter = (self._node_id, NO_DIRECTORY)
         change = LeaderChange(self._node_id, voters=(voter,), granting_voters=(voter,))
         self._append(build_control_batch(change, timestamp=now_ms), now_ms)
+        self.high_watermark = self._log.log_end_offset
         for listener in self._listeners:
             listener.on_leader(self._node_id, epoch)
 
@@ -157,12 +168,12 @@ class SingleVoterLog:
             self._note_versions(batch.records)
             listener.on_commit(batch)
         self._listeners.append(listener)
-        if self.leader_epoch:
-            listener.on_leader(self._node_id, self.leader_epoch)
+        if self._leader_epoch:
+            listener.on_leader(self._node_id, self._leader_epoch)
 
     def propose(self, records: Sequence[MetadataRecord]) -> Awaitable[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        if self._failure is not None or not self.leader_epoch:
+        if self._failure is not None or not self._leader_epoch:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, f"The metadata log is not writable: {self._failure or 'no leader'}"
             )
@@ -173,7 +184,7 @@ class SingleVoterLog:
         if len(batch) > RECORD_BATCH_BYTES_MAX:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The change is too large for one batch of the metadata log.")
         base_offset = self._append(batch, now_ms)
-        committed = CommittedBatch(base_offset, self.leader_epoch, now_ms, tuple(records), len(batch))
+        committed = CommittedBatch(base_offset, self._leader_epoch, now_ms, tuple(records), len(batch))
         self._pending.append((committed, future))
         self._wake.set()
         return future
@@ -201,6 +212,7 @@ class SingleVoterLog:
                 return
             for _ in batches:
                 batch, future = self._pending.popleft()
+                self.high_watermark = batch.last_offset + 1
                 for listener in self._listeners:
                     listener.on_commit(batch)
                 if not future.done():
@@ -220,7 +232,7 @@ class SingleVoterLog:
     def _fail(self, error: BaseException) -> None:
         log.error("the metadata log failed: no change of metadata is possible any more", reason=str(error))
         self._failure = error
-        self.leader_epoch = 0
+        self._leader_epoch = 0
         for _, future in self._pending:
             if not future.done():
                 future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, str(error)))
@@ -238,7 +250,7 @@ class SingleVoterLog:
     def _append(self, batch: bytes, now_ms: int) -> int:
         try:
             info = self._log.append_as_leader(
-                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=Origin.RAFT_LEADER
+                batch, leader_epoch=self._leader_epoch, now_ms=now_ms, origin=Origin.RAFT_LEADER
             )
         except StorageError as error:
             self._fail(error)

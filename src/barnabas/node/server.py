@@ -136,6 +136,7 @@ class Node:
                         on_failure=self._on_directory_failed,
                     )
                 )
+                self._dirs[-1].producer_expiration_ms = self.config["producer.id.expiration.ms"]
             except LogDirError:
                 raise
             except StorageError as error:
@@ -174,7 +175,7 @@ class Node:
         async with _running(metadata.run, lambda: self._snapshots(metadata, publisher, loader)):
             if not publisher.image.features.metadata_version:  # new, or a first start that was cut short
                 await found_cluster(metadata, self._fs, home.path)
-            services, groups, flusher = self._assemble(publisher, LocalController(driver))
+            services, groups, flusher = self._assemble(publisher, LocalController(driver), metadata)
             upkeep = Upkeep(services.partitions, flusher, self._clock, upkeep_intervals(self.config))
             async with _running(groups.run, flusher.run, upkeep.run):
                 await asyncio.sleep(0)  # they own their tasks from their first step on
@@ -191,7 +192,7 @@ class Node:
                 await self._listen(sockets, services, on_ready)
 
     def _assemble(
-        self, publisher: Publisher, controller: LocalController
+        self, publisher: Publisher, controller: LocalController, metadata: SingleVoterLog
     ) -> tuple[Services, GroupCoordinator, Flusher]:
         config, node_id = self.config, self.identity.node_id
         partitions = self._partitions = Partitions(node_id, self._dirs, self.topic_config, self._clock, self._rng)
@@ -206,6 +207,7 @@ class Node:
             metadata=MetadataCache(),
             partitions=partitions,
             controller=controller,
+            quorum=metadata,
             producer_ids=ProducerIds(controller, node_id),
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"], self._rng),
             groups=groups,

@@ -26,6 +26,7 @@ from barnabas.replication.rules.leader import (
 )
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
+from barnabas.storage.producer_state import ProducerEntry
 from barnabas.storage.reading import ReadPlan
 from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset, TimestampOffset
 
@@ -216,6 +217,11 @@ class Partition:
         return log.delete_records(target, self.high_watermark, now_ms=now_ms)
 
     # ---- reading
+
+    def producers(self) -> list[ProducerEntry]:
+        """What the leader remembers of idempotent and transactional producers."""
+        _, log = self._require_leader()
+        return log.producers.entries
 
     def read(
         self,

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from barnabas.broker.request_context import HangUpError, RequestContext
 from barnabas.broker.services import Services
+from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.records.batch import TRANSACTIONAL_FLAG
 from barnabas.records.errors import RecordRefusedError
 from barnabas.replication.partition import Partition
 from barnabas.storage.errors import StorageError
@@ -36,6 +38,7 @@ from barnabas.wire.messages.produce import (
 log = get_logger("barnabas.broker")
 
 INVALID_OFFSET = -1
+_ATTRIBUTES_AT = 22  # the low byte of a batch's attributes; one batch per partition is all that is accepted
 _LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 _Waiting = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
@@ -96,8 +99,13 @@ def _produce(
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
         if data.records is None or isinstance(data.records, (list, tuple)):
             raise KafkaError(ErrorCode.INVALID_RECORD, "A Produce request must carry a record batch per partition.")
+        records: Buffer = data.records
+        if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+            # Decided by the batch itself, whatever the request says (CVE-2018-17196): it would hold back readers for
+            # ever.
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker does not serve transactions yet.")
         partition = services.partitions.require(name, data.index)
-        info = partition.append(data.records, request.acks, ctx.now_ms)  # type: ignore[arg-type]  # decoded: one view
+        info = partition.append(records, request.acks, ctx.now_ms)
     except RecordRefusedError as refusal:
         return PartitionProduceResponse(
             index=data.index,
