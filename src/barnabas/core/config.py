@@ -199,6 +199,7 @@ class ConfigKey:
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     sensitive: bool = False
     internal: bool = False
+    """Listed only where it is set."""
     synonyms: tuple[str, ...] = ()
     """Broker configs that this key falls back to, nearest first."""
 
@@ -343,7 +344,22 @@ def value_to_text(value: ConfigValue) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, float):
+        return _java_double(value)
     return str(value)
+
+
+def _java_double(value: float) -> str:
+    """`Double.toString`: plain between 0.001 and 10 million, else one digit before the point and an `E`."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or abs(value) == float("inf"):
+        return repr(value)
+    digits, _, exponent = f"{value:.17e}".partition("e")
+    for precision in range(17):  # the shortest that reads back as the same number
+        short, _, exponent = f"{value:.{precision}e}".partition("e")
+        if float(f"{short}e{exponent}") == value:
+            digits = short
+            break
+    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
 def _show(value: object) -> str:

@@ -58,6 +58,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The most bytes per second this broker fetches for throttled replicas; can only be set dynamically.",
         Range(0),
         update_mode=CLUSTER,
+        internal=True,
     ),
     long(
         "leader.imbalance.check.interval.seconds",
@@ -72,6 +73,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The most bytes per second this broker serves for throttled replicas; can only be set dynamically.",
         Range(0),
         update_mode=CLUSTER,
+        internal=True,
     ),
     int_(
         "max.incremental.fetch.session.cache.slots",
@@ -113,6 +115,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The most bytes per second spent on moving replicas between data directories; can only be set dynamically.",
         Range(0),
         update_mode=CLUSTER,
+        internal=True,
     ),
     int_("replica.fetch.backoff.ms", 1000, "How long a follower waits after a fetch of a partition failed.", Range(0)),
     int_(

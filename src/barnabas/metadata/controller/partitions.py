@@ -1,6 +1,7 @@
 """Machine: who leads a partition and who is in sync: elections, and what brokers coming and going does to partitions.
 
-The rules are those of Kafka's `PartitionChangeBuilder` without reassignments and without eligible leader replicas. Each
+The rules are those of Kafka's `PartitionChangeBuilder` without reassignments. Eligible leader replicas (KIP-966) that
+Kafka wrote are honoured in elections, but none are added: a partition keeps its last replica in sync instead. Each
 broker change looks through all partitions once; an index from broker to partitions would go here.
 """
 
@@ -32,13 +33,19 @@ UNCLEAN_ELECTION = 1
 def best_leader(
     partition: PartitionImage, is_usable: Callable[[int], bool], *, unclean: bool, keep_present: bool = True
 ) -> int:
-    """Who should lead: the present leader if it still can, else the first replica in sync, else (unclean) any."""
+    """Who should lead: the present leader if it still can, else the first replica that has every committed record (it
+    is in sync, or eligible), else (unclean) any."""
     usable = [broker for broker in partition.replicas if is_usable(broker)]
     if keep_present and partition.leader in usable and partition.leader in partition.isr:
         return partition.leader
-    clean = [broker for broker in usable if broker in partition.isr]
-    if clean:
-        return clean[0]
+    for complete in (partition.isr, partition.elr):
+        for broker in usable:
+            if broker in complete:
+                return broker
+    if not partition.isr and not partition.elr and len(partition.last_known_elr) == 1:
+        # Nobody is known to be complete; the last leader is the best there is (KIP-966).
+        unclean = unclean or partition.last_known_elr[0] in usable
+        usable = [broker for broker in usable if broker == partition.last_known_elr[0]] or usable
     return usable[0] if unclean and usable else NO_LEADER
 
 
@@ -50,9 +57,13 @@ def leadership_change(
     if leader != partition.leader:
         record.leader = leader
         if leader != NO_LEADER and leader not in partition.isr:
-            # Unclean: what the others have may be gone, so nobody but the new leader is in sync (KIP-704).
             isr = (leader,)
-            record.leader_recovery_state = LeaderRecoveryState.RECOVERING
+            if leader not in partition.elr:
+                # Unclean: what the others have may be gone, so nobody but the new leader is in sync (KIP-704).
+                record.leader_recovery_state = LeaderRecoveryState.RECOVERING
+            if partition.elr or partition.last_known_elr:
+                record.eligible_leader_replicas = []
+                record.last_known_elr = []
     if isr != partition.isr:
         record.isr = list(isr)
     return record if leader != partition.leader or isr != partition.isr else None
