@@ -1,0 +1,65 @@
+"""The embedded broker and the pytest plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.config import ConfigError
+from barnabas.testing import AsyncEmbeddedBroker, EmbeddedBroker
+
+
+def test_it_starts_twice_side_by_side_and_cleans_up() -> None:
+    with EmbeddedBroker() as one, EmbeddedBroker() as two:
+        assert one.bootstrap_servers != two.bootstrap_servers
+        directory = Path(one.data_dir)
+        assert (directory / "meta.properties").exists()
+    assert not directory.exists()
+
+
+def test_a_given_directory_stays(tmp_path: Path) -> None:
+    with EmbeddedBroker(data_dir=str(tmp_path / "d")):
+        pass
+    assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+
+def test_what_prevents_the_start_is_raised() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        EmbeddedBroker({"num.partitions": "none"}).start()
+
+
+def test_on_the_running_loop() -> None:
+    async def main() -> str:
+        async with AsyncEmbeddedBroker() as broker:
+            host, _, port = broker.bootstrap_servers.partition(":")
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.close()
+            await writer.wait_closed()
+            return host
+
+    assert asyncio.run(main()) == "127.0.0.1"
+
+
+def test_the_fixtures(barnabas_broker: EmbeddedBroker, barnabas_broker_factory: Callable[..., EmbeddedBroker]) -> None:
+    other = barnabas_broker_factory(config={"num.partitions": "7"})
+    assert barnabas_broker.bootstrap_servers != other.bootstrap_servers
+
+
+def test_the_plugin_is_cheap_to_load() -> None:
+    code = (
+        "import sys, barnabas.testing.pytest_plugin, barnabas.testing; "
+        "print([m for m in ('asyncio', 'uvloop', 'barnabas.node', 'barnabas.broker', 'cramjam') if m in sys.modules "
+        "and m not in before])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"import pytest, sys; before = set(sys.modules); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert loaded.stdout.strip() == "[]"
