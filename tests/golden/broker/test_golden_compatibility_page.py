@@ -1,4 +1,4 @@
-"""docs/COMPATIBILITY.md says which APIs are served: its table is what the dispatch table gives (`--rewrite` writes it)."""
+"""docs/COMPATIBILITY.md says which APIs are served: its table is that of the dispatch table (`--rewrite` writes it)."""
 
 from __future__ import annotations
 
