@@ -16,8 +16,8 @@ from barnabas.coordination.ports import LogRecord, Marker, Producer, TopicView
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
-from barnabas.metadata.controller.driver import ControllerDriver
 from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.image import ClusterImage, TopicImage
 from barnabas.net.ports import Answer, CloseConnectionError, Pace, Peer
 from barnabas.records.batch import iter_batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.core.errors import KafkaError, error_code
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.metadata import features
-from barnabas.metadata.controller.driver import ControllerDriver
+from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.nodes_image import SecurityProtocol
 from barnabas.metadata.records import MetadataRecord
 from barnabas.net.endpoint import Endpoint

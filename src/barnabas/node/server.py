@@ -23,8 +23,8 @@ from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.rng import Rng, random_uuid, system_rng
 from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.controller.controller import Controller
-from barnabas.metadata.controller.driver import ControllerDriver
 from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import Loader
 from barnabas.metadata.publish import Publisher

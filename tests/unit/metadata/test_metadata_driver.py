@@ -11,8 +11,8 @@ import pytest
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.controller.controller import Controller
-from barnabas.metadata.controller.driver import ControllerDriver
 from barnabas.metadata.controller.settings import ControllerSettings
+from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.features import bootstrap_records
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import Loader
