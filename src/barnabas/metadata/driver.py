@@ -120,11 +120,11 @@ class ControllerDriver:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     def _on_settled(self, waiter: asyncio.Future[int]) -> None:
-        if waiter not in self._inflight:
-            return
-        self._inflight.discard(waiter)
-        if waiter.cancelled() or waiter.exception() is not None:
-            self.reset()
+        failed = waiter.cancelled() or waiter.exception() is not None  # asked for even when nobody waits any more
+        if waiter in self._inflight:
+            self._inflight.discard(waiter)
+            if failed:
+                self.reset()
 
     async def _settled(self, waiters: Sequence[asyncio.Future[int]]) -> None:
         generation = self._generation
