@@ -13,6 +13,7 @@ from barnabas.client.values import NewTopic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.connection import LogClient
+from barnabas.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class Topics:
         self._admin = AsyncAdmin(cluster=client.cluster)
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
-        topic = NewTopic(name, partitions, 1, {key.replace("_", "."): value for key, value in configs.items()})
+        # The tests' records are as old as 1970 by their timestamps, and would be deleted at once.
+        given = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
+        topic = NewTopic(name, partitions, 1, given)
         for result in self._client.run(self._admin.create_topics([topic])).values():
             if isinstance(result, KafkaError):
                 raise result
@@ -56,6 +59,14 @@ class Topics:
     def produce(self, name: str, records: Iterable[Record], **settings: object) -> None:
         producer = self._producer(settings)
         self._send(producer, name, records)
+
+    def has_transactions(self) -> bool:
+        async def ask() -> bool:
+            await self._client.cluster.refresh()
+            connection = await self._client.cluster.connection(min(self._client.cluster.metadata.brokers))
+            return connection.versions.serves(ApiKey.END_TXN)
+
+        return self._client.run(ask())
 
     def transaction(self, name: str, records: Iterable[Record], *, commit: bool) -> None:
         producer = self._producer({"transactional.id": f"{name}-txn"})

@@ -73,6 +73,13 @@ def topic() -> str:
 
 
 @pytest.fixture
+def transactions(topics: Topics) -> None:
+    """Skips a test on a cluster that serves no transactions."""
+    if not topics.has_transactions():
+        pytest.skip("the broker does not serve transactions")
+
+
+@pytest.fixture
 def options(servers: str, topic: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": servers, "subscribe": topic}
 

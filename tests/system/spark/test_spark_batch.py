@@ -139,6 +139,7 @@ def test_a_partition_is_spread_over_tasks(
     ]
 
 
+@pytest.mark.usefixtures("transactions")
 def test_transactions(spark: SparkSession, topics: Topics, options: Options, topic: str) -> None:
     topics.create(topic)
     topics.transaction(topic, values(3), commit=True)

@@ -107,6 +107,7 @@ def test_new_partitions_are_read_from_their_beginning(
     assert rows(spark, tmp_path) == list(range(5))
 
 
+@pytest.mark.usefixtures("transactions")
 def test_markers_and_aborted_records_are_no_loss(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:
