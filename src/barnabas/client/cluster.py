@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection import Connection, ConnectionOpener, open_connection
 from barnabas.client.connector import Connector, Node
 from barnabas.client.coordinators import Coordinators, CoordinatorType
 from barnabas.client.errors import (
@@ -44,12 +44,14 @@ TOPICS_PER_REQUEST_MAX = 10_000
 class Cluster:
     """Connections and metadata of one cluster, shared by everything in one client. Use it on one event loop only."""
 
-    def __init__(self, options: ClusterOptions, *, rng: Rng | None = None) -> None:
+    def __init__(
+        self, options: ClusterOptions, *, rng: Rng | None = None, opener: ConnectionOpener = open_connection
+    ) -> None:
         self.options = options
         self.rng = rng or system_rng()
         self.metadata = MetadataCache()
         self.coordinators = Coordinators(self)
-        self._connector = Connector(options, self.rng)
+        self._connector = Connector(options, self.rng, opener)
         self._metadata_lock = asyncio.Lock()
         self._metadata_at = float("-inf")
         self._closed = False

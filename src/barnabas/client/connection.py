@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
 from barnabas.client.versions import BrokerVersions
@@ -157,6 +157,14 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
             if not future.done():
                 future.set_exception(self._failure)
+
+
+class ConnectionOpener(Protocol):
+    """How a connection comes about; tests put brokers in memory behind it."""
+
+    async def __call__(
+        self, host: str, port: int, *, peer: str, client_id: str | None, setup_s: float, tls: ssl.SSLContext | None
+    ) -> Connection: ...
 
 
 async def open_connection(

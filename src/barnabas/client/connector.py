@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import barnabas
 from barnabas.client.authentication import authenticate, build_tls_context
-from barnabas.client.connection import Connection, open_connection
+from barnabas.client.connection import Connection, ConnectionOpener
 from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.options import ClusterOptions
 from barnabas.client.versions import BrokerVersions
@@ -51,7 +51,8 @@ class _Slot:
 class Connector:
     """The open connections of one client."""
 
-    def __init__(self, options: ClusterOptions, rng: Rng) -> None:
+    def __init__(self, options: ClusterOptions, rng: Rng, opener: ConnectionOpener) -> None:
+        self._open_connection = opener
         self._options = options
         self._rng = rng
         self._slots: dict[Node, _Slot] = {}
@@ -118,7 +119,7 @@ class Connector:
         if options.security.uses_tls and self._tls is None:
             self._tls = build_tls_context(options.security)
         try:
-            connection = await open_connection(
+            connection = await self._open_connection(
                 node.host, node.port, peer=str(node), client_id=options.client_id, setup_s=timeout, tls=self._tls
             )
         except BrokerUnreachableError as error:

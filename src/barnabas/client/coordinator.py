@@ -1,8 +1,8 @@
 """Shell: a consumer's side of group membership: joining, heartbeats, commits, and the rebalance listener.
 
 The machine in `membership/classic.py` decides; this shell carries its requests to the coordinator on a connection of
-their own (a join may stay unanswered for as long as a rebalance takes) and runs the user's listener. Listeners are called
-from `poll` alone, so a user never sees partitions come or go while handling records.
+their own (a join may stay unanswered for as long as a rebalance takes) and runs the user's listener. Listeners are
+called from `poll` alone, so a user never sees partitions come or go while handling records.
 """
 
 from __future__ import annotations

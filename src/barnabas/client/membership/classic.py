@@ -5,8 +5,8 @@
         └──── again ──────┴────── again ───────┴──────────────────┘  topics changed, or the coordinator forgot us
 
 `on_*` methods take an answer and say what is next as a value: join again, sync, lead (work out the assignment first),
-be assigned, or fail. What ownership means differs: with an *eager* assignor everything is given up before joining; with a
-*cooperative* one (KIP-429) members keep what they have, give up only what moves, and then join once more.
+be assigned, or fail. What ownership means differs: with an *eager* assignor everything is given up before joining;
+with a *cooperative* one (KIP-429) members keep what they have, give up only what moves, and then join once more.
 """
 
 from __future__ import annotations

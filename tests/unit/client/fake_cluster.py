@@ -1,0 +1,324 @@
+"""Brokers in memory for the client's tests: real frames on both ends, no sockets, and a script for what goes wrong.
+
+`FakeCluster.opener` takes the place of `open_connection`. Produce keeps Kafka's rules for idempotent producers, so that a
+client that numbers, repeats or reorders batches wrongly is refused as by a real broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.connection import Connection
+from barnabas.client.errors import BrokerUnreachableError
+from barnabas.client.options import ClusterOptions
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import TopicPartition
+from barnabas.records.batch import iter_batches, iter_records, read_header
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.messages import api_versions, fetch, find_coordinator, init_producer_id, list_offsets, metadata, produce
+from barnabas.wire.server_conn import ServerConnection
+
+DROP = object()
+"""A script's answer: close the connection instead of answering."""
+SILENCE = object()
+"""A script's answer: never answer."""
+
+Script = Callable[[int, Any, int], Any]
+"""(broker id, request, version) -> response, DROP, SILENCE, or None for the usual answer."""
+
+
+@dataclass
+class FakeLog:
+    """One partition: batches with offsets, and what is known of producers."""
+
+    leader: int = 1
+    leader_epoch: int = 0
+    start: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    end: int = 0
+    high_watermark: int | None = None
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = field(default_factory=dict)
+    """Producer id -> (epoch, last five (first sequence, last sequence, base offset))."""
+
+    def append(self, batch: bytes) -> tuple[ErrorCode, int]:
+        header = read_header(batch)
+        if header.producer_id >= 0:
+            epoch, recent = self.producers.get(header.producer_id, (-1, []))
+            if header.producer_epoch < epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+            if header.producer_epoch > epoch:
+                recent = []
+            for first, last, offset in recent:
+                if (first, last) == (header.base_sequence, header.last_sequence):
+                    return ErrorCode.NONE, offset
+            expected = recent[-1][1] + 1 if recent else 0
+            if header.base_sequence != expected:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            recent = [*recent, (header.base_sequence, header.last_sequence, self.end)][-5:]
+            self.producers[header.producer_id] = (header.producer_epoch, recent)
+        return ErrorCode.NONE, self.put(batch)
+
+    def put(self, batch: bytes, *, base_offset: int | None = None) -> int:
+        """Append without asking; `base_offset` leaves a hole before the batch."""
+        header = read_header(batch)
+        offset = self.end if base_offset is None else base_offset
+        placed = bytearray(batch)
+        placed[0:8] = offset.to_bytes(8, "big")
+        placed[12:16] = self.leader_epoch.to_bytes(4, "big")
+        self.batches.append(bytes(placed))
+        self.end = offset + header.last_offset_delta + 1
+        return offset
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        out = bytearray()
+        for batch in self.batches:
+            if read_header(batch).last_offset >= offset:
+                if out and len(out) + len(batch) > max_bytes:
+                    break
+                out += batch
+        return bytes(out)
+
+    @property
+    def readable(self) -> int:
+        return self.end if self.high_watermark is None else self.high_watermark
+
+    def values(self) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for batch in self.batches:
+            for pos, header in iter_batches(batch):
+                found += [record.value for record in iter_records(batch, pos, header)]
+        return found
+
+
+class _Transport(asyncio.Transport):
+    """The client's end of a connection in memory; what it writes is handled on the loop's next turn."""
+
+    def __init__(self, cluster: FakeCluster, broker_id: int, protocol: Connection) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._broker_id = broker_id
+        self._protocol = protocol
+        self._server = ServerConnection(1 << 30)
+        self._closed = False
+        cluster.transports.append(self)
+
+    def writelines(self, list_of_data: Any) -> None:
+        data = b"".join(bytes(part) for part in list_of_data)
+        asyncio.get_running_loop().call_soon(self._receive, data)
+
+    def _receive(self, data: bytes) -> None:
+        if self._closed or self._broker_id in self._cluster.down:
+            self.abort()
+            return
+        for request in self._server.feed(data):
+            message = request.decode()
+            answer, version = self._cluster.answer(self._broker_id, request.key, message, request.version)
+            if answer is DROP:
+                self.abort()
+                return
+            if answer is SILENCE:
+                continue
+            parts = None if answer is None else request.answer(answer, version)
+            for part in self._server.respond(request, parts):
+                self._protocol.data_received(bytes(part))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        return None
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        if not self._closed:
+            self._closed = True
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+
+class FakeCluster:
+    """Brokers, topics and a script."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.ports = {broker_id: 9000 + broker_id for broker_id in range(1, brokers + 1)}
+        self.topics: dict[str, UUID] = {}
+        self.logs: dict[TopicPartition, FakeLog] = {}
+        self.scripts: dict[ApiKey, Script] = {}
+        self.down: set[int] = set()
+        self.requests: list[tuple[int, ApiKey, Any]] = []
+        self.transports: list[_Transport] = []
+        self.api_versions_max = 4
+        self.next_producer_id = 1000
+        self.versions: dict[ApiKey, tuple[int, int]] = {}
+
+    def add_topic(self, name: str, partitions: int = 1, *, topic_id: UUID | None = None) -> None:
+        self.topics[name] = topic_id or UUID(int=len(self.topics) + 100)
+        for index in range(partitions):
+            leader = 1 + index % len(self.ports)
+            self.logs[TopicPartition(name, index)] = FakeLog(leader)
+
+    def log(self, topic: str, partition: int = 0) -> FakeLog:
+        return self.logs[TopicPartition(topic, partition)]
+
+    def cluster(self, **settings: object) -> Cluster:
+        """A client's view of this cluster, impatient so that tests are fast."""
+        fast: dict[str, object] = {
+            "retry_backoff_ms": 1,
+            "retry_backoff_max_ms": 2,
+            "reconnect_backoff_ms": 1,
+            "reconnect_backoff_max_ms": 2,
+            "request_timeout_ms": 2_000,
+        }
+        options = ClusterOptions.of(bootstrap_servers="fake:9001", **{**fast, **settings})
+        return Cluster(options, opener=self.opener)
+
+    async def opener(
+        self, host: str, port: int, *, peer: str, client_id: str | None, setup_s: float, tls: Any
+    ) -> Connection:
+        broker_id = port - 9000
+        if broker_id in self.down or broker_id not in self.ports:
+            raise BrokerUnreachableError(f"{peer}: Connection refused.")
+        connection = Connection(asyncio.get_running_loop(), client_id, peer)
+        connection.connection_made(_Transport(self, broker_id, connection))
+        return connection
+
+    def answer(self, broker_id: int, key: ApiKey, request: Any, version: int) -> tuple[Any, int | None]:
+        self.requests.append((broker_id, key, request))
+        if key is ApiKey.API_VERSIONS and version > self.api_versions_max:
+            return self._api_versions(ErrorCode.UNSUPPORTED_VERSION), 0
+        script = self.scripts.get(key)
+        if script is not None:
+            scripted = script(broker_id, request, version)
+            if scripted is not None:
+                return scripted, None
+        match key:
+            case ApiKey.API_VERSIONS:
+                return self._api_versions(ErrorCode.NONE), None
+            case ApiKey.METADATA:
+                return self._metadata(request), None
+            case ApiKey.INIT_PRODUCER_ID:
+                self.next_producer_id += 1
+                return init_producer_id.InitProducerIdResponse(producer_id=self.next_producer_id, producer_epoch=0), None
+            case ApiKey.PRODUCE:
+                response = self.produce(broker_id, request, version)
+                return (None if request.acks == 0 else response), None
+            case ApiKey.FETCH:
+                return self.fetch(broker_id, request, version), None
+            case ApiKey.LIST_OFFSETS:
+                return self._list_offsets(broker_id, request), None
+            case ApiKey.FIND_COORDINATOR:
+                return self._find_coordinator(request), None
+            case _:
+                raise AssertionError(f"the fake cluster does not serve {key.name}")
+
+    def _api_versions(self, code: ErrorCode) -> api_versions.ApiVersionsResponse:
+        ranges = {key: (api.min_version, api.max_version) for key, api in APIS.items()} | self.versions
+        ranges[ApiKey.API_VERSIONS] = (0, self.api_versions_max)
+        keys = [api_versions.ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in ranges.items()]
+        return api_versions.ApiVersionsResponse(error_code=code, api_keys=keys)
+
+    def _metadata(self, request: metadata.MetadataRequest) -> metadata.MetadataResponse:
+        names = list(self.topics) if request.topics is None else [t.name or "" for t in request.topics]
+        return metadata.MetadataResponse(
+            brokers=[
+                metadata.MetadataResponseBroker(node_id=b, host="fake", port=port)
+                for b, port in self.ports.items()
+                if b not in self.down
+            ],
+            cluster_id="fake",
+            controller_id=1,
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str) -> metadata.MetadataResponseTopic:
+        if name not in self.topics:
+            return metadata.MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partitions = [
+            metadata.MetadataResponsePartition(
+                partition_index=p.partition,
+                leader_id=log.leader,
+                leader_epoch=log.leader_epoch,
+                replica_nodes=[log.leader],
+                isr_nodes=[log.leader],
+            )
+            for p, log in self.logs.items()
+            if p.topic == name
+        ]
+        return metadata.MetadataResponseTopic(name=name, topic_id=self.topics[name], partitions=partitions)
+
+    def name_of(self, name: str, topic_id: UUID) -> str:
+        return name or next(n for n, i in self.topics.items() if i == topic_id)
+
+    def produce(self, broker_id: int, request: produce.ProduceRequest, version: int) -> produce.ProduceResponse:
+        responses = []
+        for topic in request.topic_data:
+            name = self.name_of(topic.name, topic.topic_id)
+            answers = []
+            for data in topic.partition_data:
+                log = self.log(name, data.index)
+                code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+                if log.leader == broker_id:
+                    assert data.records is not None
+                    code, offset = log.append(bytes(data.records))
+                answers.append(produce.PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset))
+            responses.append(
+                produce.TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+        return produce.ProduceResponse(responses=responses)
+
+    def fetch(self, broker_id: int, request: fetch.FetchRequest, version: int) -> fetch.FetchResponse:
+        responses = []
+        for topic in request.topics:
+            name = self.name_of(topic.topic, topic.topic_id)
+            partitions = []
+            for wanted in topic.partitions:
+                log = self.log(name, wanted.partition)
+                answer = fetch.PartitionData(
+                    partition_index=wanted.partition,
+                    high_watermark=log.readable,
+                    last_stable_offset=log.readable,
+                    log_start_offset=log.start,
+                )
+                if log.leader != broker_id:
+                    answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                elif not log.start <= wanted.fetch_offset <= log.end:
+                    answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+                else:
+                    answer.records = log.read(wanted.fetch_offset, wanted.partition_max_bytes)
+                    answer.aborted_transactions = [
+                        fetch.AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in log.aborted
+                    ]
+                partitions.append(answer)
+            responses.append(
+                fetch.FetchableTopicResponse(topic=name, topic_id=topic.topic_id, partitions=partitions)
+            )
+        return fetch.FetchResponse(responses=responses)
+
+    def _list_offsets(self, broker_id: int, request: list_offsets.ListOffsetsRequest) -> Any:
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for wanted in topic.partitions:
+                log = self.log(topic.name, wanted.partition_index)
+                answer = list_offsets.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+                if log.leader != broker_id:
+                    answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                else:
+                    answer.offset = log.start if wanted.timestamp == -2 else log.readable
+                partitions.append(answer)
+            topics.append(list_offsets.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        return list_offsets.ListOffsetsResponse(topics=topics)
+
+    def _find_coordinator(self, request: find_coordinator.FindCoordinatorRequest) -> Any:
+        keys = request.coordinator_keys or [request.key]
+        port = self.ports[1]
+        return find_coordinator.FindCoordinatorResponse(
+            coordinators=[find_coordinator.Coordinator(key=k, node_id=1, host="fake", port=port) for k in keys]
+        )

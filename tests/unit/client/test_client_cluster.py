@@ -1,0 +1,148 @@
+"""Connections, versions, deadlines, metadata: the cluster as a client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.client.errors import (
+    BootstrapError,
+    BrokerUnreachableError,
+    ClientClosedError,
+    RequestTimeoutError,
+    UnsupportedApiError,
+)
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.metadata import MetadataRequest
+from tests.unit.client.fake_cluster import DROP, SILENCE, FakeCluster
+
+
+async def test_a_broker_that_knows_only_old_api_versions() -> None:
+    fake = FakeCluster()
+    fake.api_versions_max = 2
+    fake.add_topic("t")
+    async with fake.cluster() as cluster:
+        assert (await cluster.topic("t")).partition_count == 1
+    asked = [version for _, key, version in fake.requests if key is ApiKey.API_VERSIONS]
+    assert len(asked) == 2  # ours, refused in version 0 (KIP-511); then theirs
+
+
+async def test_the_highest_common_version_is_spoken() -> None:
+    fake = FakeCluster()
+    fake.versions[ApiKey.METADATA] = (0, 9)
+    fake.versions[ApiKey.PRODUCE] = (99, 100)
+    versions: list[int] = []
+
+    def note(broker_id: int, request: object, version: int) -> None:
+        versions.append(version)
+
+    fake.scripts[ApiKey.METADATA] = note
+    async with fake.cluster() as cluster:
+        await cluster.refresh()
+        connection = await cluster.connection(1)
+        with pytest.raises(UnsupportedApiError, match="serves versions 99 to 100"):
+            connection.versions.choose(ApiKey.PRODUCE)
+        del connection.versions.ranges[ApiKey.FETCH]
+        with pytest.raises(UnsupportedApiError, match="Fetch is not served"):
+            connection.versions.choose(ApiKey.FETCH)
+    assert versions == [9]
+
+
+async def test_no_bootstrap_server_says_which_and_why() -> None:
+    fake = FakeCluster()
+    fake.down.add(1)
+    async with fake.cluster() as cluster:
+        with pytest.raises(BootstrapError, match=r"fake:9001.*Connection refused") as caught:
+            await cluster.refresh(deadline=cluster.now() + 0.02)
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+async def test_an_unreachable_advertised_address_gets_a_hint() -> None:
+    fake = FakeCluster(brokers=2)
+    async with fake.cluster() as cluster:
+        await cluster.refresh()
+        fake.down.add(2)
+        with pytest.raises(BrokerUnreachableError, match="advertised.listeners"):
+            await cluster.connection(2)
+
+
+async def test_a_request_past_its_deadline_takes_the_connection_with_it() -> None:
+    fake = FakeCluster()
+    fake.add_topic("t")
+    async with fake.cluster() as cluster:
+        await cluster.refresh()
+        fake.scripts[ApiKey.METADATA] = lambda *_: SILENCE
+        connection = await cluster.connection(1)
+        first = asyncio.ensure_future(cluster.send(1, MetadataRequest(), deadline=cluster.now() + 0.02))
+        await asyncio.sleep(0)
+        second = connection.send(MetadataRequest(), 9)
+        with pytest.raises(RequestTimeoutError, match="MetadataRequest in time"):
+            await first
+        with pytest.raises(BrokerUnreachableError, match="given up"):
+            await second
+        assert not connection.alive
+        fake.scripts.clear()
+        assert (await cluster.topic("t")).partition_count == 1  # over a new connection
+
+
+async def test_a_dropped_connection_fails_what_is_unanswered_and_is_replaced() -> None:
+    fake = FakeCluster()
+    answers = [DROP]
+    fake.scripts[ApiKey.METADATA] = lambda *_: answers.pop() if answers else None
+    async with fake.cluster() as cluster:
+        await cluster.refresh()
+    assert [key for _, key, _ in fake.requests].count(ApiKey.METADATA) == 2
+
+
+async def test_bytes_that_are_no_kafka() -> None:
+    fake = FakeCluster()
+    async with fake.cluster() as cluster:
+        await cluster.refresh()
+        connection = await cluster.connection(1)
+        fake.scripts[ApiKey.METADATA] = lambda *_: SILENCE
+        future = connection.send(MetadataRequest(), 9)
+        connection.data_received(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"\0" * 200)
+        connection.data_received(b"\x00\x00\x00\x04\x7f\x7f\x7f\x7f")
+        with pytest.raises(BrokerUnreachableError):
+            await asyncio.wait_for(future, 1) if not connection.alive else future.cancel() or _unreachable()
+
+
+def _unreachable() -> None:
+    raise BrokerUnreachableError("the four bytes claim a frame of a gigabyte, which is still awaited")
+
+
+async def test_concurrent_callers_share_one_connection() -> None:
+    fake = FakeCluster()
+    async with fake.cluster() as cluster:
+        await cluster.refresh()
+        connections = await asyncio.gather(*(cluster.connection(1) for _ in range(20)))
+    assert len(set(map(id, connections))) == 1
+    assert len(fake.transports) == 2  # the bootstrap server, and the broker by its id
+
+
+async def test_leader_waits_for_an_election_and_gives_up_with_advice() -> None:
+    fake = FakeCluster()
+    fake.add_topic("t")
+    fake.log("t").leader = -1
+    async with fake.cluster() as cluster:
+        with pytest.raises(KafkaError, match="has no leader") as caught:
+            await cluster.leader(TopicPartition("t", 0), deadline=cluster.now() + 0.03)
+        assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+        fake.log("t").leader = 1
+        assert (await cluster.leader(TopicPartition("t", 0))).leader == 1
+        with pytest.raises(KafkaError, match="has 1 partitions"):
+            await cluster.leader(TopicPartition("t", 5))
+        with pytest.raises(KafkaError, match="There is no topic 'nope'"):
+            await cluster.topic("nope")
+
+
+async def test_a_closed_client_says_so() -> None:
+    fake = FakeCluster()
+    cluster = fake.cluster()
+    await cluster.refresh()
+    await cluster.close()
+    with pytest.raises(ClientClosedError):
+        await cluster.refresh()

@@ -1,0 +1,108 @@
+"""Settings and what is made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.client.config import CONSUMER_CONFIGS, PRODUCER_CONFIGS, UnknownConfigWarning, resolve_config
+from barnabas.client.options import ClusterOptions, parse_servers
+from barnabas.client.producer import AsyncProducer
+from barnabas.client.subscription import ResetPolicy, parse_duration_ms
+from barnabas.client.values import EARLIEST, LATEST
+from barnabas.core.config import ConfigError
+
+SERVERS = {"bootstrap.servers": "a:1"}
+
+
+def test_keywords_win_over_the_mapping_and_defaults_are_kafkas() -> None:
+    settings = resolve_config(PRODUCER_CONFIGS, {**SERVERS, "linger.ms": "7", "acks": "1"}, {"linger_ms": 9})
+    assert (settings["linger.ms"], settings["acks"]) == (9, "1")
+    assert (settings["batch.size"], settings["delivery.timeout.ms"]) == (16_384, 120_000)
+    assert settings["max.in.flight.requests.per.connection"] == 5
+    assert resolve_config(CONSUMER_CONFIGS, SERVERS, {})["partition.assignment.strategy"] == (
+        "range,cooperative-sticky"
+    ) or resolve_config(CONSUMER_CONFIGS, SERVERS, {})["partition.assignment.strategy"] == (
+        "range",
+        "cooperative-sticky",
+    )
+
+
+def test_a_slip_of_the_pen_is_noticed() -> None:
+    with pytest.warns(UnknownConfigWarning, match=r"linger\.mss.*Did you mean 'linger\.ms'"):
+        resolve_config(PRODUCER_CONFIGS, {**SERVERS, "linger.mss": 1}, {})
+    with pytest.raises(ConfigError, match="Did you mean 'linger.ms'"):
+        resolve_config(PRODUCER_CONFIGS, SERVERS, {"linger_mss": 1})
+    with pytest.raises(ConfigError, match="bootstrap.servers"):
+        resolve_config(PRODUCER_CONFIGS, {}, {})
+
+
+def test_settings_of_another_client_are_no_slip(recwarn: pytest.WarningsRecorder) -> None:
+    resolve_config(PRODUCER_CONFIGS, {**SERVERS, "group.id": "g", "value.serializer": "x.Y"}, {})
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("a:1,b:2", (("a", 1), ("b", 2))),
+        (" a:1 , a:1 ", (("a", 1),)),
+        ("PLAINTEXT://h:9092", (("h", 9092),)),
+        ("[::1]:9092", (("::1", 9092),)),
+    ],
+)
+def test_servers(text: str, pairs: tuple[tuple[str, int], ...]) -> None:
+    assert parse_servers(text) == pairs
+
+
+@pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:0", "a:65536", "a:b"])
+def test_servers_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_servers(text)
+
+
+def test_jaas_credentials_and_hidden_secrets() -> None:
+    options = ClusterOptions.of(
+        bootstrap_servers="a:1",
+        security_protocol="sasl_plaintext",
+        sasl_mechanism="PLAIN",
+        sasl_jaas_config='org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p;=";',
+    )
+    assert options.security.username == "u"
+    assert "password" not in repr(options.security)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("PT1H", 3_600_000), ("P1DT2H3M4.5S", 93_784_500), ("P7D", 604_800_000), ("pt30m", 1_800_000)]
+)
+def test_durations(text: str, ms: int) -> None:
+    assert parse_duration_ms(text) == ms
+
+
+def test_reset_policies() -> None:
+    assert ResetPolicy.parse("earliest").timestamp_at(0) == EARLIEST
+    assert ResetPolicy.parse("Latest").timestamp_at(0) == LATEST
+    assert ResetPolicy.parse("by_duration:PT1S").timestamp_at(10_000) == 9_000
+    assert ResetPolicy.parse("none").is_none
+    for wrong in ("first", "by_duration:1h", "by_duration:P"):
+        with pytest.raises(ConfigError):
+            ResetPolicy.parse(wrong)
+
+
+async def _producer(**settings: object) -> AsyncProducer:
+    return AsyncProducer(bootstrap_servers="a:1", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"enable_idempotence": True, "acks": "1"}, "acks=all"),
+        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
+        ({"delivery_timeout_ms": 10, "linger_ms": 5, "request_timeout_ms": 6}, "at least linger.ms"),
+        ({"compression_type": "brotli"}, "must be one of"),
+    ],
+)
+def test_settings_that_contradict_each_other(settings: dict[str, object], problem: str) -> None:
+    import asyncio
+
+    with pytest.raises(ConfigError, match=problem):
+        asyncio.run(_producer(**settings))
