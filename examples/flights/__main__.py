@@ -10,10 +10,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import shutil
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +26,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from barnabas.spark.environment import prepare_environment
+from barnabas.spark.java import shim_home
 from barnabas.testing.process import BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-console = Console()
+console = Console(soft_wrap=True)
 ROWS_PER_MICRO_BATCH = 60_000
 
 
@@ -61,16 +65,18 @@ def bars() -> Progress:
 
 
 def publish_feeds(servers: str, data: Dataset) -> None:
-    publish.asyncio.run(publish.create_topics(servers))
+    asyncio.run(publish.create_topics(servers))
     with bars() as progress:
         for feed in data.feeds():
             task = progress.add_task(f"publishing {feed.topic}", total=len(feed.rows))
+            records = feed.to_arrow()
             began = time.monotonic()
-            size = publish.run(servers, feed, lambda rows, task=task: progress.advance(task, rows))
-            seconds = time.monotonic() - began
+            asyncio.run(publish.publish(servers, feed.topic, records, partial(progress.advance, task)))
+            rate = records.num_rows / (time.monotonic() - began)
+            size = records["value"].nbytes / 1e6
             step(
-                f"published {len(feed.rows):,} records to the topic {feed.topic} "
-                f"({size / 1e6:.0f} MB of JSON, {len(feed.rows) / seconds:,.0f} records/s)"
+                f"published {records.num_rows:,} records to the topic {feed.topic} "
+                f"({size:.0f} MB of JSON, {rate:,.0f} records/s)"
             )
 
 
@@ -99,7 +105,8 @@ def run_spark(servers: str, data: Dataset, out: Path, master: str) -> bool:
 
 def start_session(master: str, out: Path) -> SparkSession:
     """A plain local session: nothing of it is special to `format("barnabas")`."""
-    prepare_environment()
+    # The launcher leaves out the one Java option that makes Java print a warning.
+    os.environ["JAVA_HOME"] = str(shim_home(prepare_environment(), (out / "java").resolve()))
     from pyspark.sql import SparkSession
 
     quiet = Path(__file__).with_name("log4j2.properties").resolve().as_uri()

@@ -1,12 +1,10 @@
-"""Publishing: topics are created, and the feeds written to them column by column."""
+"""Publishing: topics are created, and the feeds are written to them column by column."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import pyarrow as pa
-from examples.flights.dataset import Feed
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.producer import AsyncProducer
@@ -31,17 +29,10 @@ async def create_topics(servers: str) -> None:
                 raise result
 
 
-async def publish(servers: str, feed: Feed, on_progress: Callable[[int], object]) -> int:
-    """Writes a feed in event-time order; returns how many bytes its values have."""
-    table = feed.to_arrow()
+async def publish(servers: str, topic: str, records: pa.Table, on_progress: Callable[[int], object]) -> None:
+    """Writes records, columns key, value and timestamp, in their order."""
     async with AsyncProducer(bootstrap_servers=servers, compression_type="lz4") as producer:
-        for start in range(0, table.num_rows, ROWS_AT_ONCE):
-            part: pa.Table = table.slice(start, ROWS_AT_ONCE)
-            await producer.send_arrow(feed.topic, part, key="key", timestamp="timestamp")
+        for start in range(0, records.num_rows, ROWS_AT_ONCE):
+            part = records.slice(start, ROWS_AT_ONCE)
+            await producer.send_arrow(topic, part, key="key", timestamp="timestamp")
             on_progress(part.num_rows)
-    return int(table["value"].nbytes)
-
-
-def run(servers: str, feed: Feed, on_progress: Callable[[int], object]) -> int:
-    """`publish` for callers without an event loop."""
-    return asyncio.run(publish(servers, feed, on_progress))
