@@ -25,6 +25,7 @@ from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.group.shard import FORMAT
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from barnabas.wire.errors import WireError
 from barnabas.wire.messages import (
     consumer_group_describe as cgd,
 )
@@ -253,7 +254,7 @@ async def sync(stage: Stage, words: list[str], options: dict[str, str]) -> None:
     name = words[0]
     version = int(options.get("v", 5))
     assignments = [
-        sync_group.SyncGroupRequestAssignment(member_id=stage.member(f"@{who}"), assignment=text.encode())
+        sync_group.SyncGroupRequestAssignment(member_id=stage.member(f"@{who}"), assignment=make_assignment(text))
         for who, text in (item.split(":", 1) for item in options.get("assign", "").split(",") if item)
     ]
     request = sync_group.SyncGroupRequest(
@@ -589,10 +590,19 @@ def show_commit(r: Any) -> str:
     )
 
 
+def make_assignment(text: str) -> bytes:
+    """`t/0/1` is topic t's partitions 0 and 1 in the consumers' format; other words stand for themselves."""
+    topic, *partitions = text.split("/")
+    return consumer_protocol.build_assignment({topic: [int(p) for p in partitions]}, 3) if partitions else text.encode()
+
+
 def show_assignment(data: bytes) -> str:
     """Scripts use plain text; migration produces the consumers' own format."""
     if data[:2] in (b"\x00\x00", b"\x00\x01", b"\x00\x02", b"\x00\x03"):
-        parsed = consumer_protocol.parse_assignment(data)
+        try:
+            parsed = consumer_protocol.parse_assignment(data)
+        except WireError:
+            return repr(data)
         return ";".join(f"{topic}:{','.join(map(str, parts))}" for topic, parts in parsed.items()) or "nothing"
     return data.decode() or "''"
 
@@ -624,7 +634,7 @@ def show_value(value: Any) -> str:
         if isinstance(content, list) and content and hasattr(content[0], "__schema__"):
             content = "[" + ", ".join(show_value(item) for item in content) + "]"
         elif isinstance(content, bytes):
-            content = show_assignment(content)
+            content = f"<{len(content)} bytes>" if field.name == "metadata" else show_assignment(content)
         elif isinstance(content, UUID):
             content = content.int
         elif hasattr(content, "__schema__"):

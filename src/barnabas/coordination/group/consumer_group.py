@@ -81,10 +81,8 @@ class ConsumerGroup:
         self.owners: TimelineMap[tuple[TopicId, int], int] = TimelineMap(timeline)
         """The member epoch at which each partition is owned; who is missing here may be given away."""
         self.regexes: TimelineMap[str, ResolvedRegex] = TimelineMap(timeline)
-        self.refresh_at_ms = 0
-        """Volatile: when the topics must be looked at again at the latest; 0 for at once."""
-        self.regexes_refreshed_ms = 0
-        """Volatile."""
+        self.topics_seen = TimelineCell(timeline, 0)
+        """Not in the log: which version of the topics the subscriptions were last held against."""
 
     # -- questions -----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from barnabas.coordination.errors import error_for_client
-from barnabas.coordination.group import admin
+from barnabas.coordination.group import admin, consumer_describe
 from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig, NoGroupConfigs
 from barnabas.coordination.group.shard import GroupShard
 from barnabas.coordination.ports import Marker, PartitionWriter, Producer, RequestContext, TopicCatalog
@@ -23,6 +23,15 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
 from barnabas.core.rng import Rng
+from barnabas.wire.messages import consumer_group_describe as described_consumers
+from barnabas.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from barnabas.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -308,6 +317,33 @@ class GroupCoordinator:
         marker = Marker(Producer(producer_id, producer_epoch), coordinator_epoch, committed)
         await self._runtime.end_transaction(partition, marker)
 
+    # -- consumer groups (KIP-848) -----------------------------------------------------------------------------------
+
+    async def consumer_group_heartbeat(
+        self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        try:
+            return await self._write(
+                request.group_id, lambda shard, turn: shard.consumer_group_heartbeat(turn, ctx, request)
+            )
+        except KafkaError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+
+    async def consumer_group_describe(
+        self, ctx: RequestContext, request: ConsumerGroupDescribeRequest
+    ) -> ConsumerGroupDescribeResponse:
+        described = []
+        for group_id in request.group_ids:
+            try:
+                described.append(self._read(group_id, partial(_describe_consumers, group_id)))
+            except KafkaError as error:
+                described.append(
+                    described_consumers.DescribedGroup(
+                        group_id=group_id, error_code=error.code, error_message=str(error)
+                    )
+                )
+        return ConsumerGroupDescribeResponse(groups=described)
+
     # -- the way to the shards ---------------------------------------------------------------------------------------
 
     async def _write(
@@ -324,6 +360,10 @@ class GroupCoordinator:
 
 def _describe(group_id: str, api_version: int, shard: GroupShard) -> DescribedGroup:
     return admin.describe(shard.table, group_id, api_version)
+
+
+def _describe_consumers(group_id: str, shard: GroupShard) -> described_consumers.DescribedGroup:
+    return consumer_describe.describe(shard.table, shard.topics, group_id, shard.consumers.default_assignor)
 
 
 def _delete(group_ids: Sequence[str], shard: GroupShard, turn: Turn) -> list[DeletableGroupResult]:

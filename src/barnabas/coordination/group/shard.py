@@ -7,11 +7,19 @@ kind of group, by the kind of record, by the kind of timer.
 from __future__ import annotations
 
 from barnabas.coordination.errors import error_for_client
-from barnabas.coordination.group import classic_group, classic_join, classic_members, classic_rebalance
+from barnabas.coordination.group import (
+    classic_group,
+    classic_in_consumer,
+    classic_join,
+    classic_members,
+    classic_rebalance,
+    migration,
+)
 from barnabas.coordination.group import records as rec
 from barnabas.coordination.group.classic_group import ClassicGroup
 from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.coordination.group.consumer_group import ConsumerGroup
+from barnabas.coordination.group.consumer_groups import ConsumerGroups
 from barnabas.coordination.group.groups import GroupTable
 from barnabas.coordination.group.offset_store import OffsetStore
 from barnabas.coordination.group.offsets import Offsets
@@ -21,6 +29,11 @@ from barnabas.coordination.ports import LogRecord, Producer, RequestContext, Top
 from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import PARKED, Parked, StateRecord, TimerKey, Turn
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_PRODUCER_ID
+from barnabas.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -43,6 +56,9 @@ class GroupShard:
         self.table = GroupTable(timeline)
         self.store = OffsetStore(timeline)
         self.offsets = Offsets(config, self.table, self.store)
+        self.consumers = ConsumerGroups(
+            config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
+        )
 
     # -- classic groups ------------------------------------------------------------------------------------------
 
@@ -51,8 +67,8 @@ class GroupShard:
         group = self.table.get(group_id)
         if isinstance(group, ConsumerGroup):
             if not group.is_empty:
-                return classic_join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            turn.write(*group.tombstones())  # an empty group changes its protocol without further ado
+                return classic_in_consumer.join(self.consumers, turn, group, ctx, request)
+            self.consumers.put(turn, *list(group.tombstones()))  # an empty group just changes its protocol
             group = None
         if group is None:
             return self._join_first(turn, ctx, request)
@@ -62,7 +78,6 @@ class GroupShard:
         if request.member_id:
             return classic_join.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         ticket = turn.ticket
-        self.table.by_id.pop(request.group_id)
         group = self.table.classic_or_new(request.group_id)
         response = classic_join.join(self.config, turn, group, ctx, request)
         turn.write(group.empty_record())
@@ -80,19 +95,52 @@ class GroupShard:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return classic_members.sync(self.config, turn, group, request)
+        if isinstance(group, ConsumerGroup):
+            return classic_in_consumer.sync(self.consumers, turn, group, request)
         return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, turn: Turn, ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return classic_members.heartbeat(turn, group, request)
+        if isinstance(group, ConsumerGroup):
+            return classic_in_consumer.heartbeat(turn, group, request)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def leave_group(self, turn: Turn, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return classic_members.leave(self.config, turn, group, request)
+        if isinstance(group, ConsumerGroup):
+            return classic_in_consumer.leave(self.consumers, turn, group, request)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    # -- consumer groups -----------------------------------------------------------------------------------------
+
+    def consumer_group_heartbeat(
+        self, turn: Turn, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        leaving = self.consumers.check(ctx, request)
+        joining = request.member_epoch == 0
+        group = self.consumers.find_or_new(turn, request.group_id, joining=joining)
+        if isinstance(group, ClassicGroup):
+            if not migration.may_upgrade(self.consumers, group):
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+            group = migration.upgrade(self.consumers, turn, group)
+        if not leaving:
+            return self.consumers.heartbeat(turn, ctx, group, request)
+        member, response = self.consumers.leave(turn, group, request)
+        if member is not None:
+            self._fence(turn, group, member.member_id, "the last member of the new protocol left")
+        return response
+
+    def _fence(self, turn: Turn, group: ConsumerGroup, member_id: str, reason: str) -> None:
+        """The member is out. If only members of the classic protocol remain, the group is theirs again."""
+        if not migration.may_downgrade(self.consumers, group, member_id, replaced=False):
+            self.consumers.remove(turn, group, member_id)
+            return
+        classic = migration.downgrade(self.consumers, turn, group, member_id)
+        classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
 
     # -- the runtime's doors -------------------------------------------------------------------------------------
 
@@ -149,6 +197,8 @@ class GroupShard:
             group = self.table.by_id[group_id]
             if isinstance(group, ClassicGroup):
                 self._revive_classic(turn, group)
+            else:
+                self.consumers.revive(turn, group)
 
     def _revive_classic(self, turn: Turn, group: ClassicGroup) -> None:
         """The members have a session's time to find the new coordinator."""
@@ -174,6 +224,10 @@ class GroupShard:
                 group = self.table.classic(group_id)
                 if group is not None:
                     classic_rebalance.on_sync_timer(self.config, turn, group)
+            case ("consumer-session" | "consumer-rebalance" | "consumer-join" | "consumer-sync", group_id, member_id):
+                consumers = self.table.consumer(group_id)
+                if consumers is not None and member_id in consumers.members:
+                    self._fence(turn, consumers, member_id, "the last member of the new protocol was fenced")
 
     def on_unloaded(self, turn: Turn) -> None:
         code = ErrorCode.NOT_COORDINATOR
@@ -186,7 +240,8 @@ class GroupShard:
 
     def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[str]) -> None:
         """The metadata changed."""
-        self.topics = topics
+        self.topics = self.consumers.catalog = topics
+        self.consumers.topics_version += 1
         if deleted:
             self.offsets.forget_topics(turn, sorted(deleted))
 
