@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
+
+from barnabas.cli.deserializers import ToText, deserializer
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -79,35 +81,87 @@ class LinePrinter:
     line_separator: str = "\n"
     headers_separator: str = ","
     null_literal: str = "null"
+    key_text: ToText | None = None
+    """How a key's bytes become text; None: as they are. So for values and header values."""
+    value_text: ToText | None = None
+    headers_text: ToText | None = None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LinePrinter:
-        return cls(**_fields(properties, _PRINTER))
+        """By Kafka's names: print.key, key.separator, key.deserializer, ... Raises ValueError for an unknown name."""
+        texts = {
+            f"{part}_text": deserializer(properties[f"{part}.deserializer"])
+            for part in ("key", "value", "headers")
+            if f"{part}.deserializer" in properties
+        }
+        rest = {name: value for name, value in properties.items() if name.split(".")[1:2] != ["deserializer"]}
+        return cls(**_fields(rest, _PRINTER), **texts)
 
     def format(self, record: Any) -> bytes:
+        """One record as a line."""
+        return self.format_many((record,))
+
+    def format_many(self, records: Iterable[Any]) -> bytes:
+        """Many records as lines in one piece."""
+        line_end = self.line_separator.encode()
+        null = self.null_literal.encode()
+        if self._only_value():
+            lines = [null if r.value is None else r.value for r in records]
+            return line_end.join([*lines, b""])
+        if self._only_key_and_value():
+            separator = self.key_separator.encode()
+            lines = [
+                (null if r.key is None else r.key) + separator + (null if r.value is None else r.value)
+                for r in records
+            ]
+            return line_end.join([*lines, b""])
+        separator = self.key_separator.encode()
+        return b"".join([separator.join(self._parts(record)) + line_end for record in records])
+
+    def _plain(self) -> bool:
+        return not (
+            self.print_timestamp
+            or self.print_partition
+            or self.print_offset
+            or self.print_delivery
+            or self.print_epoch
+            or self.print_headers
+            or self.key_text
+            or self.value_text
+        )
+
+    def _only_value(self) -> bool:
+        return self._plain() and self.print_value and not self.print_key
+
+    def _only_key_and_value(self) -> bool:
+        return self._plain() and self.print_value and self.print_key
+
+    def _parts(self, record: Any) -> list[bytes]:
         parts = []
         if self.print_timestamp:
             kind = "LogAppendTime" if record.timestamp_type == 1 else "CreateTime"
-            parts.append(f"{kind}:{record.timestamp}".encode() if record.timestamp >= 0 else b"NO_TIMESTAMP")
+            parts.append(f"{kind}:{record.timestamp}".encode())
         if self.print_partition:
-            parts.append(f"Partition:{record.partition}".encode())
+            parts.append(b"Partition:%d" % record.partition)
         if self.print_offset:
-            parts.append(f"Offset:{record.offset}".encode())
+            parts.append(b"Offset:%d" % record.offset)
         if self.print_delivery:
             parts.append(f"Delivery:{record.delivery_count or 'NOT_PRESENT'}".encode())
         if self.print_epoch:
-            parts.append(f"Epoch:{record.leader_epoch}".encode())
+            parts.append(f"Epoch:{'NOT_PRESENT' if record.leader_epoch < 0 else record.leader_epoch}".encode())
         if self.print_headers:
-            pairs = [f"{name}:".encode() + self._bytes(value) for name, value in record.headers]
+            pairs = [f"{name}:".encode() + self._bytes(value, self.headers_text) for name, value in record.headers]
             parts.append(self.headers_separator.encode().join(pairs) or b"NO_HEADERS")
         if self.print_key:
-            parts.append(self._bytes(record.key))
+            parts.append(self._bytes(record.key, self.key_text))
         if self.print_value:
-            parts.append(self._bytes(record.value))
-        return self.key_separator.encode().join(parts) + self.line_separator.encode()
+            parts.append(self._bytes(record.value, self.value_text))
+        return parts
 
-    def _bytes(self, data: Any) -> bytes:
-        return self.null_literal.encode() if data is None else bytes(data)
+    def _bytes(self, data: bytes | None, to_text: ToText | None) -> bytes:
+        if data is None:
+            return self.null_literal.encode()
+        return data if to_text is None else to_text(data)
 
 
 _READER: Final = {
@@ -142,23 +196,14 @@ def _fields(properties: Mapping[str, str], names: Mapping[str, str]) -> dict[str
         if name not in names:
             raise ValueError(f"{name!r} is not a property of this tool; it takes {', '.join(names)}")
         flag = names[name].startswith(("parse_", "print_", "ignore_"))
-        fields[names[name]] = value.lower() == "true" if flag else value.encode().decode("unicode_escape")
+        fields[names[name]] = value.lower() == "true" if flag else unescape(value)
     return fields
 
 
-def record_json(record: Any) -> dict[str, Any]:
-    """A record as a JSON object; bytes that are not UTF-8 are shown with replacement characters."""
-    return {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "time": datetime.fromtimestamp(max(record.timestamp, 0) / 1000, UTC).isoformat(timespec="milliseconds"),
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": {name: _text(value) for name, value in record.headers},
-    }
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[tnr0\\])")
+_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
-def _text(data: Any) -> str | None:
-    return None if data is None else bytes(data).decode("utf-8", "replace")
+def unescape(text: str) -> str:
+    r"""`\t`, `\n`, `\r`, `\0`, `\xNN` and `\uNNNN` as the characters they stand for; all else as it is."""
+    return _ESCAPE.sub(lambda m: _ESCAPED.get(m[1]) or chr(int(m[1][1:], 16)), text)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.line_format import LineReader
+from barnabas.cli.line_format import LineReader, unescape
 from barnabas.cli.options import Bootstrap, CommandConfig
 from barnabas.cli.output import EXIT_USAGE, fail, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
@@ -35,7 +35,7 @@ def produce(
     """
     reader = LineReader(
         parse_key=key_separator is not None,
-        key_separator=(key_separator or "\t").encode().decode("unicode_escape"),
+        key_separator=unescape(key_separator or "\t"),
         parse_headers=headers,
         null_marker=null,
     )

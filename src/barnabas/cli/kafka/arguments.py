@@ -32,14 +32,16 @@ def client_settings(options: argparse.Namespace) -> dict[str, object]:
     return read_properties(getattr(options, "command_config", None))
 
 
-def split_pairs(pairs: Sequence[str] | None, parser: argparse.ArgumentParser) -> dict[str, str]:
-    """`name=value` arguments, also several behind one flag, as Kafka takes them."""
+def split_pairs(
+    pairs: Sequence[str] | None, parser: argparse.ArgumentParser, *, strip: bool = True
+) -> dict[str, str]:
+    """`name=value` arguments, as Kafka takes them. Without `strip` a value may be a blank, e.g. a separator."""
     found = {}
     for pair in pairs or ():
         name, sign, value = pair.partition("=")
         if not sign:
             parser.error(f"{pair!r} is not name=value")
-        found[name.strip()] = value.strip()
+        found[name.strip()] = value.strip() if strip else value
     return found
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from barnabas.cli.kafka.arguments import Parser, emit, split_pairs
+from barnabas.cli.line_format import unescape
 from barnabas.cli.session import read_properties, run
 
 
@@ -34,7 +35,7 @@ def main() -> None:
 
 def _payloads(size: int | None, path: str | None, delimiter: str) -> list[bytes]:
     if path:
-        separator = delimiter.encode().decode("unicode_escape").encode()
+        separator = unescape(delimiter).encode()
         return [part for part in Path(path).read_bytes().split(separator) if part]
     letters = random.Random(0)
     return [bytes(letters.choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=size or 1)) for _ in range(100)]

@@ -1,0 +1,178 @@
+"""Shell: `barnabas consume`: records of a topic as lines on standard output."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from barnabas.cli.options import Bootstrap, CommandConfig
+from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, fail, note, size_text
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
+
+if TYPE_CHECKING:
+    from barnabas.cli.consuming import Outcome, ReadPlan
+
+Format = Callable[[Iterable[Any]], bytes]
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(help="The topic to read.")],
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", "-B", help="Start at the first record (a group: if it has no offsets).")
+    ] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Read as this group: share partitions, commit offsets.")
+    ] = None,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only these; repeatable.")] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option("--offset", "-o", help="Start at: earliest, latest, N, -N (N before the end), a time, PT1H (ago)."),
+    ] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many records.")
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", "-e", help="Stop where the partitions end now, instead of waiting for more.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Stop when nothing has come for so many seconds.")
+    ] = None,
+    key: Annotated[bool, typer.Option("--key", "-k", help="Show keys before values.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Show headers.")] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Show timestamps.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show partitions and offsets.")] = False,
+    separator: Annotated[str, typer.Option("--separator", help="Between what is shown of a record.")] = r"\t",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with everything.")] = False,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="Fields in braces: {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers}.",
+        ),
+    ] = None,
+    isolation_level: Annotated[
+        str, typer.Option("--isolation-level", help="read_committed hides records of open and aborted transactions.")
+    ] = "read_uncommitted",
+    setting: Annotated[list[str] | None, typer.Option("--setting", "-X", help="Consumer setting name=value.")] = None,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Print a topic's records, one a line, as they arrive. Ctrl-C ends it.
+
+    Example: `barnabas consume orders --from-beginning --until-end --format '{partition}:{offset} {key}={value}'`
+
+    Without `--group` nothing is committed: look as often as you like.
+    """
+    from barnabas.cli.consuming import ReadPlan, Start, reset_policy
+
+    if group is not None and (partition or offset is not None):
+        fail("a group finds its own partitions and offsets; move them with `barnabas groups reset-offsets`", EXIT_USAGE)
+    if from_beginning and offset is not None:
+        fail("--from-beginning and --offset are two answers to one question; give one", EXIT_USAGE)
+    if isolation_level not in ("read_committed", "read_uncommitted"):
+        fail(f"--isolation-level is read_committed or read_uncommitted, not {isolation_level!r}", EXIT_USAGE)
+    try:
+        # to read until the end, one begins at the beginning, unless told otherwise
+        default = "earliest" if from_beginning or until_end else "latest"
+        start = Start.parse(offset or default)
+        form = _format(json=json, template=template, show=(timestamps, offsets, headers, key), separator=separator)
+    except ValueError as error:
+        fail(str(error), EXIT_USAGE)
+    settings: dict[str, object] = {
+        "bootstrap.servers": bootstrap_server,
+        "isolation.level": isolation_level,
+        "auto.offset.reset": reset_policy(start),
+        "allow.auto.create.topics": "false",
+        **({"group.id": group} if group is not None else {}),
+        **read_properties(command_config),
+        **parse_settings(setting),
+    }
+    plan = ReadPlan(
+        topic=topic,
+        partitions=tuple(dict.fromkeys(partition or ())),
+        start=start,
+        group=group is not None,
+        until_end=until_end,
+        records_max=max_messages,
+        idle_ms=None if timeout is None else timeout * 1000,
+    )
+    outcome, seconds = _run(settings, plan, Lines(sys.stdout.buffer, form))
+    note(
+        f"{outcome.records:,} record(s), {size_text(outcome.bytes)}, {outcome.records / seconds:,.0f} records/s"
+        + (", interrupted" if outcome.ended_by == "interrupted" else "")
+    )
+    if outcome.ended_by == "interrupted":
+        raise SystemExit(EXIT_INTERRUPTED)
+
+
+class Lines:
+    """A sink that writes records as lines, all of one poll in one piece, and flushes when it is read by a person."""
+
+    def __init__(self, out: BinaryIO, form: Format) -> None:
+        self._out = out
+        self._format = form
+
+    def write(self, records: list[Any]) -> int:
+        data = self._format(records)
+        try:
+            self._out.write(data)
+            self._out.flush()
+        except BrokenPipeError:
+            leave_pipe()
+            raise
+        return len(data)
+
+
+def leave_pipe() -> None:
+    """Nobody reads standard output any more: what Python would still flush there at exit goes nowhere, quietly."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _format(*, json: bool, template: str | None, show: tuple[bool, bool, bool, bool], separator: str) -> Format:
+    from barnabas.cli.line_format import LinePrinter, unescape
+    from barnabas.cli.record_text import LineTemplate, json_lines
+
+    if (json, template is not None, any(show)).count(True) > 1:
+        raise ValueError("--json, --format and the options that show parts of a record exclude each other")
+    if json:
+        return json_lines
+    if template is not None:
+        return LineTemplate.parse(template).format_many
+    timestamps, offsets, headers, key = show
+    return LinePrinter(
+        print_timestamp=timestamps,
+        print_partition=offsets,
+        print_offset=offsets,
+        print_headers=headers,
+        print_key=key,
+        key_separator=unescape(separator),
+    ).format_many
+
+
+def _run(settings: dict[str, object], plan: ReadPlan, sink: Lines) -> tuple[Outcome, float]:
+    from barnabas.cli.consuming import consume
+
+    began = time.monotonic()
+    if sys.stdout.isatty() or not sys.stderr.isatty():
+        outcome = run(lambda: consume(settings, plan, sink))
+        return outcome, max(time.monotonic() - began, 1e-9)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"from {plan.topic}", total=plan.records_max)
+
+        def show(outcome: Outcome) -> None:
+            progress.update(
+                task, completed=outcome.records, description=f"from {plan.topic}: {outcome.records:,} records"
+            )
+
+        outcome = run(lambda: consume(settings, plan, sink, on_progress=show))
+    return outcome, max(time.monotonic() - began, 1e-9)

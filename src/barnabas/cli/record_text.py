@@ -1,0 +1,95 @@
+"""Codec: a record as one line of JSON, or through a template of the user's."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from string import Formatter
+from typing import Any, Final
+
+from barnabas.cli.line_format import unescape
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def record_json(record: Any) -> dict[str, Any]:
+    """A record as a JSON object. Bytes that are UTF-8 are a string, others `{"base64": "..."}`: nothing is lost."""
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "time": time_text(record.timestamp),
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+
+
+def json_lines(records: Iterable[Any]) -> bytes:
+    """One JSON object a line."""
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return "".join([encode(record_json(record)) + "\n" for record in records]).encode()
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    """ISO 8601 in UTC with milliseconds; None without a timestamp, or for one that no calendar has."""
+    if timestamp_ms < 0:
+        return None
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return None
+
+
+def _text(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _headers(record: Any) -> bytes:
+    return b",".join([f"{name}:".encode() + (b"" if value is None else value) for name, value in record.headers])
+
+
+_FIELDS: Final[dict[str, Callable[[Any], bytes]]] = {
+    "topic": lambda r: str(r.topic).encode(),
+    "partition": lambda r: b"%d" % r.partition,
+    "offset": lambda r: b"%d" % r.offset,
+    "timestamp": lambda r: b"%d" % r.timestamp,
+    "time": lambda r: (time_text(r.timestamp) or "-").encode(),
+    "key": lambda r: b"" if r.key is None else r.key,
+    "value": lambda r: b"" if r.value is None else r.value,
+    "headers": _headers,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LineTemplate:
+    """`{partition}@{offset} {key}={value}`: text with fields in braces; `{{` is a brace, and a line end is added."""
+
+    parts: tuple[bytes | Callable[[Any], bytes], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> LineTemplate:
+        """Raises ValueError for a field that records do not have."""
+        parts: list[bytes | Callable[[Any], bytes]] = []
+        for literal, name, form, conversion in Formatter().parse(unescape(text)):
+            if literal:
+                parts.append(literal.encode())
+            if name is None:
+                continue
+            if name not in _FIELDS or form or conversion:
+                raise ValueError(f"--format: {{{name}}} is not a field; there are {', '.join(_FIELDS)}")
+            parts.append(_FIELDS[name])
+        return cls((*parts, b"\n"))
+
+    def format_many(self, records: Iterable[Any]) -> bytes:
+        parts = self.parts
+        return b"".join([part if isinstance(part, bytes) else part(r) for r in records for part in parts])
