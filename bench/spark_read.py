@@ -25,7 +25,6 @@ from rich.table import Table
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.producer import AsyncProducer
-from barnabas.client.values import NewTopic
 from barnabas.spark.environment import prepare_environment
 from barnabas.testing.process import BrokerProcess
 
@@ -50,7 +49,7 @@ class Load:
 async def fill(servers: str, load: Load) -> None:
     """Writes `records` values of `size` bytes with keys of 8 bytes, spread evenly."""
     async with AsyncAdmin(bootstrap_servers=servers) as admin:
-        await admin.create_topic(NewTopic(load.topic, PARTITIONS, 1))
+        await admin.create_topic(load.topic, PARTITIONS, 1)
     async with AsyncProducer(bootstrap_servers=servers, batch_size=1_000_000) as producer:
         value = os.urandom(load.size // 2).hex().encode()
         step = max(1, min(50_000, 20_000_000 // load.size))
@@ -71,9 +70,8 @@ def session(jars: Path | None) -> SparkSession:
     prepare_environment()
     from pyspark.sql import SparkSession
 
-    builder = (
-        SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).config("spark.driver.memory", "2g")
-    )
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "2g")
+    builder = builder.config("spark.ui.enabled", False).config("spark.ui.showConsoleProgress", False)
     if jars is not None:
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in connector_jars(jars)))
     spark: SparkSession = builder.getOrCreate()
@@ -136,7 +134,7 @@ def main() -> None:
             asyncio.run(fill(servers, load))
         spark = session(jars)
         stack.callback(spark.stop)
-        table = Table(title="Into a Spark DataFrame (noop sink), local[2], 4 partitions")
+        table = Table(title="Into a Spark DataFrame (noop), local[2]")
         for name in ("records", "format", "records/s", "MB/s", "ratio"):
             table.add_column(name, justify="left" if name in ("records", "format") else "right")
         for load in loads:
