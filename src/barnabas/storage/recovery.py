@@ -209,6 +209,7 @@ class _Loader:
                 self._rebuild_up_to(active)
                 self._truncated += self._recover(active)
                 end = active.next_offset()
+            active.cool()  # thousands of idle partitions should hold no descriptors
             if end >= start:
                 return end
             for segment in list(self._segments):

@@ -11,7 +11,6 @@ position without touching the disk.
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -22,11 +21,12 @@ from barnabas.storage import names
 from barnabas.storage.batches import ReadableFile, walk_headers
 from barnabas.storage.errors import CorruptIndexError, DiskIoError, FileMissingError, StorageError
 from barnabas.storage.fs import Access, File, FileSystem, read_file
+from barnabas.storage.index_files import read_last_time_entry, write_index
 from barnabas.storage.indexes import OffsetIndex, SparseIndex, TimeIndex
+from barnabas.storage.tail import Tail
 from barnabas.storage.txn_index import TxnIndex
 from barnabas.storage.values import TimestampOffset
 
-_TAIL_MAX: Final = 8192
 _INT32_MAX: Final = (1 << 31) - 1
 UNKNOWN_SIZE: Final = -1
 
@@ -49,9 +49,7 @@ class Segment:
         "_offset_index",
         "_offset_of_max_timestamp",
         "_size",
-        "_tail_floor",
-        "_tail_offsets",
-        "_tail_positions",
+        "_tail",
         "_time_index",
         "_txn_index",
         "_writable",
@@ -93,9 +91,7 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
         self._bytes_since_index = 0
-        self._tail_offsets: list[int] = []
-        self._tail_positions: list[int] = []
-        self._tail_floor: int | None = None  # from this offset on, the tail lists are complete
+        self._tail = Tail()
 
     @classmethod
     def create(
@@ -125,7 +121,6 @@ class Segment:
         self._file = fs.open(self.file_path(names.LOG), Access.REPLACE)
         self._writable = True
         self.reset_indexes()
-        self._tail_floor = base_offset
         return self
 
     def __repr__(self) -> str:
@@ -179,7 +174,7 @@ class Segment:
             index: SparseIndex | None = getattr(self, slot)
             if index is not None and index.written == len(index):
                 setattr(self, slot, None)
-        self._tail_offsets, self._tail_positions, self._tail_floor = [], [], None
+        self._tail = Tail()
 
     def rename(self, suffix: str) -> None:
         """Move all files to another second suffix (`""` -> `.deleted`, `.cleaned` -> `.swap`, ...).
@@ -242,7 +237,7 @@ class Segment:
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
         self._first_timestamp = None
         self._bytes_since_index = 0
-        self._tail_offsets, self._tail_positions, self._tail_floor = [], [], None
+        self._tail = Tail()
 
     def rebuild_indexes(self) -> None:
         """Offset and time index from the batches' headers; the transaction index needs more and is left alone."""
@@ -253,7 +248,7 @@ class Segment:
             self.index_batch(header, position)
         if self._time_index is not None and self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-        self._tail_offsets, self._tail_positions, self._tail_floor = [], [], None
+        self._tail = Tail()
 
     def indexes_full(self, max_bytes: int) -> bool:
         """Whether segment.index.bytes leaves no room; one slot of the time index is kept for the last entry."""
@@ -267,29 +262,10 @@ class Segment:
             (names.TIME_INDEX, self._time_index),
             (names.TXN_INDEX, self._txn_index),
         ):
-            if index is not None and self._write_index(self.file_path(kind), kind, index):
-                written.append(self.file_path(kind))
+            path = self.file_path(kind)
+            if index is not None and write_index(self.fs, path, index, only_if_filled=kind == names.TXN_INDEX):
+                written.append(path)
         return written
-
-    def _write_index(self, path: str, kind: str, index: SparseIndex) -> bool:
-        count = len(index)
-        exists = self.fs.exists(path)
-        if not count and not exists and kind == names.TXN_INDEX:
-            return False
-        file = self.fs.open(path, Access.WRITE)
-        try:
-            held = file.size()
-            size = count * index.ENTRY_SIZE
-            if exists and held == size and index.written == count:
-                return False
-            if index.written < count:
-                file.write_at(index.written * index.ENTRY_SIZE, (index.encode(index.written),))
-            if held > size:
-                file.truncate(size)
-            index.written = count
-            return True
-        finally:
-            file.close()
 
     # --- appending
 
@@ -344,15 +320,7 @@ class Segment:
             self.time_index.maybe_append(largest, self._offset_of_max_timestamp)
             self._bytes_since_index = 0
         self._bytes_since_index += header.size
-        offsets = self._tail_offsets
-        if self._tail_floor is None:
-            self._tail_floor = header.base_offset
-        offsets.append(last_offset)
-        self._tail_positions.append(position)
-        if len(offsets) > _TAIL_MAX:
-            half = _TAIL_MAX // 2
-            self._tail_floor = offsets[half - 1] + 1
-            del offsets[:half], self._tail_positions[:half]
+        self._tail.add(header.base_offset, last_offset, position)
 
     def takes_offset(self, offset: int) -> bool:
         """Whether the distance to the base fits an index entry."""
@@ -362,7 +330,7 @@ class Segment:
         """No more appends: the largest timestamp becomes the last time index entry. The index files written."""
         if self._time_index is not None and self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-        self._tail_offsets, self._tail_positions, self._tail_floor = [], [], None
+        self._tail = Tail()
         return self.write_indexes()
 
     def truncate_to(self, offset: int) -> int:
@@ -375,10 +343,7 @@ class Segment:
             dropped = self.size - found.position
             self.file(Access.WRITE).truncate(found.position)
             self.size = found.position
-        keep = bisect_left(self._tail_offsets, offset)
-        del self._tail_offsets[keep:], self._tail_positions[keep:]
-        if self._tail_floor is not None and self._tail_floor >= offset:
-            self._tail_floor = None
+        self._tail.truncate_to(offset)
         if self.size == 0:
             self._first_timestamp = None
         self._bytes_since_index = self.size - self.offset_index.last_position
@@ -404,13 +369,7 @@ class Segment:
         """Retention asks every segment for it: so only the end of the index is read, if it can be trusted."""
         if self._time_index is None:
             with contextlib.suppress(CorruptIndexError, FileMissingError):
-                file = self.fs.open(self.file_path(names.TIME_INDEX), Access.READ)
-                size = file.size()
-                tail = file.read_at(max(size - TimeIndex.ENTRY_SIZE, 0), TimeIndex.ENTRY_SIZE)
-                file.close()
-                last = TimeIndex.decode(self.base_offset, tail).last_entry
-                if size % TimeIndex.ENTRY_SIZE == 0 and (size == 0 or last.timestamp > 0):
-                    return last
+                return read_last_time_entry(self.fs, self.file_path(names.TIME_INDEX), self.base_offset)
         return self.time_index.last_entry
 
     @property
@@ -432,15 +391,10 @@ class Segment:
 
         For a sealed segment safe in any thread, given its open `file`.
         """
-        floor = self._tail_floor
-        if floor is not None and offset >= floor:
-            offsets, positions = self._tail_offsets, self._tail_positions
-            slot = bisect_left(offsets, offset)
-            if slot == len(offsets):
-                return None
-            position = positions[slot]
-            end = positions[slot + 1] if slot + 1 < len(positions) else self._size
-            return Found(position, end - position)
+        tail = self._tail
+        if tail.covers(offset):
+            known = tail.find(offset, self._size)
+            return None if known is None else Found(*known)
         for position, header in walk_headers(file or self.file(), self.lookup(offset), self.size):
             if header.last_offset >= offset:
                 return Found(position, header.size)

@@ -138,6 +138,18 @@ class TestRead:
                 assert len(result.data) == header.size
             logs.restart()
 
+    def test_a_bounded_memory_of_the_tail(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("barnabas.storage.tail._BATCHES_MAX", 4)
+        logs = LogHarness(config=LogConfig(index_interval_bytes=2 * SIZE))
+        for i in range(30):
+            logs.append(batch(2))
+            for offset in range(2 * i + 2):
+                assert logs.log.read(offset, 1).first_offset == offset // 2 * 2
+        logs.log.truncate_to(40)
+        assert logs.log.read(39, 1).first_offset == 38
+        logs.append(batch(2))
+        assert [logs.log.read(o, 1).first_offset for o in (0, 39, 40, 41)] == [0, 38, 40, 40]
+
     def test_limits(self) -> None:
         logs = LogHarness()
         logs.fill(5)
