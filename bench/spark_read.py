@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
+from tests.interop.spark_connector import connector_jars, start_session
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.producer import AsyncProducer
-from barnabas.spark.environment import prepare_environment
 from barnabas.testing.process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -65,43 +65,6 @@ async def fill(servers: str, load: Load) -> None:
             await producer.send_arrow(load.topic, table, key="key", partition="partition")
 
 
-def session(jars: Path | None) -> SparkSession:
-    """`local[2]`, as in the measurements of others."""
-    prepare_environment()
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "2g")
-    builder = builder.config("spark.ui.enabled", False).config("spark.ui.showConsoleProgress", False)
-    if jars is not None:
-        builder = builder.config("spark.jars", ",".join(str(jar) for jar in connector_jars(jars)))
-    spark: SparkSession = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
-def connector_jars(folder: Path) -> list[Path]:
-    """The connector and the Kafka client; everything else it depends on is in Spark already."""
-    wanted = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
-    return [jar for jar in sorted(folder.glob("*.jar")) if jar.name.startswith(wanted)]
-
-
-def find_connector() -> Path | None:
-    """The connector of this Spark's version, or the newest one that Maven Central gives us."""
-    import subprocess
-
-    import pyspark
-    from tests.interop.jars import SPARK_KAFKA, MavenMissingError, resolve
-
-    for version in (pyspark.__version__, "4.0.0"):
-        try:
-            return resolve(f"{SPARK_KAFKA}:{version}")
-        except subprocess.CalledProcessError:
-            continue
-        except MavenMissingError:
-            return None
-    return None
-
-
 def read(spark: SparkSession, source: str, servers: str, load: Load) -> float:
     """Records per second for one pass over the topic."""
     frame = (
@@ -123,8 +86,8 @@ def main() -> None:
     parser.add_argument("--servers", help="measure this cluster instead of starting a broker")
     chosen = parser.parse_args()
     loads = [Load(size, chosen.megabytes * 1_000_000 // (size + 8)) for size in (100, 1000)]
-    jars = find_connector()
-    sources = ["barnabas", *(["kafka"] if jars is not None else [])]
+    jars = connector_jars()
+    sources = ["barnabas", *(["kafka"] if jars else [])]
     with ExitStack() as stack:
         servers = chosen.servers
         if servers is None:
@@ -132,7 +95,7 @@ def main() -> None:
             servers = stack.enter_context(BrokerProcess(folder / "broker")).bootstrap_servers
         for load in loads:
             asyncio.run(fill(servers, load))
-        spark = session(jars)
+        spark = start_session(jars)
         stack.callback(spark.stop)
         table = Table(title="Into a Spark DataFrame (noop), local[2]")
         for name in ("records", "format", "records/s", "MB/s", "ratio"):
