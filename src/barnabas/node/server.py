@@ -176,7 +176,7 @@ class Node:
             if not publisher.image.features.metadata_version:  # new, or a first start that was cut short
                 await found_cluster(metadata, self._fs, home.path)
             services, groups, flusher = self._assemble(publisher, LocalController(driver), metadata)
-            upkeep = Upkeep(services.partitions, flusher, self._clock, upkeep_intervals(self.config))
+            upkeep = Upkeep(services.partitions, flusher, self._disk, self._clock, upkeep_intervals(self.config))
             async with _running(groups.run, flusher.run, upkeep.run):
                 await asyncio.sleep(0)  # they own their tasks from their first step on
                 services.partitions.discover()

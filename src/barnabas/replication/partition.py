@@ -92,22 +92,24 @@ class Partition:
         self.leader_id = image.leader
         if image.leader_epoch < self.leader_epoch:
             return False
-        began = False
-        if image.leader != self._node_id or self.log is None:
+        log = self.log
+        if image.leader != self._node_id or log is None:
             self.leader_epoch = image.leader_epoch
-            self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER if log is not None else ErrorCode.KAFKA_STORAGE_ERROR)
             return False
-        if self.leader is None or image.leader_epoch > self.leader.leader_epoch:
-            self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
+        began = self.leader is None or image.leader_epoch > self.leader.leader_epoch
+        if self.leader is None or began:
+            log.assign_epoch(image.leader_epoch, log.log_end_offset)
+            if log.failure is not None:  # the epoch could not be written, and `fail` has been called
+                return False
             self.leader = LeaderState(
                 self._node_id,
                 image.leader_epoch,
                 image.partition_epoch,
                 image.replicas,
                 frozenset(image.isr),
-                epoch_start_offset=self.log.log_end_offset,
+                epoch_start_offset=log.log_end_offset,
             )
-            began = True
         else:
             self.leader = replace(
                 self.leader,

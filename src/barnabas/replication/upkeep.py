@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from barnabas.core.clock import Clock
@@ -39,9 +40,12 @@ class UpkeepIntervals:
 class Upkeep:
     """The chores of one node. `run` until cancelled."""
 
-    def __init__(self, partitions: Partitions, flusher: Flusher, clock: Clock, intervals: UpkeepIntervals) -> None:
+    def __init__(
+        self, partitions: Partitions, flusher: Flusher, disk: Executor, clock: Clock, intervals: UpkeepIntervals
+    ) -> None:
         self._partitions = partitions
         self._flusher = flusher
+        self._disk = disk
         self._clock = clock
         self._intervals = intervals
 
@@ -107,7 +111,7 @@ class Upkeep:
             if partition.log is not None and partition.log.flush_due(now_ms):
                 self._flusher.request(partition.log)
 
-    def delete_files(self) -> None:
+    async def delete_files(self) -> None:
         """Unlink what was renamed for deletion file.delete.delay.ms ago."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
@@ -115,4 +119,4 @@ class Upkeep:
                 partition.log.delete_pending_files(now_ms)
         for directory in self._partitions.log_dirs:
             if directory.failure is None:
-                directory.delete_pending(now_ms)
+                await asyncio.get_running_loop().run_in_executor(self._disk, directory.delete_pending, now_ms)
