@@ -7,8 +7,8 @@ A script is a list of steps, each a command, a line of dashes, and what happened
     a: MEMBER_ID_REQUIRED member=@a
 
 `a` names a client; `@a` stands for the member id it was given last. Commands are listed in `COMMANDS`; options are
-`name=value`. What happened is, in order: responses as they arrived, then the records that were appended. Time is virtual
-and moves with `wait` only. The coordinator is the production one, on a partition in memory.
+`name=value`. What happened is, in order: responses as they arrived, then the records that were appended. Time is
+virtual and moves with `wait` only. The coordinator is the production one, on a partition in memory.
 """
 
 from __future__ import annotations
@@ -304,9 +304,7 @@ async def leave(stage: Stage, words: list[str], options: dict[str, str]) -> None
         request.members.append(identity)
 
     def show(r: leave_group.LeaveGroupResponse) -> str:
-        each = "".join(
-            f" {m.group_instance_id or m.member_id}:{ErrorCode(m.error_code).name}" for m in r.members
-        )
+        each = "".join(f" {m.group_instance_id or m.member_id}:{ErrorCode(m.error_code).name}" for m in r.members)
         return ErrorCode(r.error_code).name + each
 
     stage.call(words[0], coordinator.leave_group(Context(version), request), show)
@@ -436,9 +434,7 @@ async def delete_offsets(stage: Stage, words: list[str], options: dict[str, str]
         )
 
     def show(r: offset_delete.OffsetDeleteResponse) -> str:
-        each = [
-            f"{t.name}-{p.partition_index}:{ErrorCode(p.error_code).name}" for t in r.topics for p in t.partitions
-        ]
+        each = [f"{t.name}-{p.partition_index}:{ErrorCode(p.error_code).name}" for t in r.topics for p in t.partitions]
         return " ".join([ErrorCode(r.error_code).name, *each])
 
     stage.call("admin", coordinator.offset_delete(Context(0), request), show)
@@ -609,9 +605,7 @@ def show_assignment(data: bytes) -> str:
 
 def show_ids(stage: Stage, entries: Any) -> str:
     names = {view.topic_id: name for name, view in stage.catalog.views.items()}
-    return (
-        ";".join(f"{names.get(e.topic_id, '?')}:{','.join(map(str, e.partitions))}" for e in entries) or "nothing"
-    )
+    return ";".join(f"{names.get(e.topic_id, '?')}:{','.join(map(str, e.partitions))}" for e in entries) or "nothing"
 
 
 def show_record(record: Any) -> str:

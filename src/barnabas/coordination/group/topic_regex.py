@@ -150,6 +150,8 @@ class _Parser:
                 quoted, _, _ = self._pattern[self._pos :].partition("\\E")
                 self._pos += len(quoted) + (2 if self._pos + len(quoted) < len(self._pattern) else 0)
                 parts.extend(self._literal(char) for char in quoted)
+                if quoted:
+                    parts.append(self._repeats(parts.pop()))  # a repetition is the last character's alone
                 continue
             node = self._atom()
             if node is not None:
@@ -267,10 +269,9 @@ class _Parser:
             return _CONTROLS[char]
         if char == "x":
             digits = self._pattern[self._pos : self._pos + 2]
-            try:
-                code = int(digits, 16)
-            except ValueError:
-                raise self._bad("\\x needs two hexadecimal digits") from None
+            if len(digits) < 2 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+                raise self._bad("\\x needs two hexadecimal digits")
+            code = int(digits, 16)
             self._pos += 2
             return chr(code)
         if char.isalnum():
