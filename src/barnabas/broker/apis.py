@@ -80,6 +80,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DESCRIBE_GROUPS, "groups.describe_groups", 0, 6),
     Route(_K.LIST_GROUPS, "groups.list_groups", 0, 5),
     Route(_K.DELETE_GROUPS, "groups.delete_groups", 0, 2),
+    Route(_K.CONSUMER_GROUP_HEARTBEAT, "groups.consumer_group_heartbeat", 0, 1),
+    Route(_K.CONSUMER_GROUP_DESCRIBE, "groups.consumer_group_describe", 0, 1),
 )
 
 BY_KEY: Final[dict[int, Route]] = {int(route.key): route for route in ROUTES}

@@ -4,7 +4,7 @@ declared it and on the other by the room that can do it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -156,6 +156,23 @@ class ImageCatalog:
             tuple(frozenset(racks[r] for r in p.replicas if r in racks) for p in topic.partitions) if racks else ()
         )
         return TopicView(topic.name, topic.topic_id, len(topic.partitions), by_partition)
+
+
+class ImageGroupConfigs:
+    """coordination.GroupConfigs: the settings of single groups, from the newest image."""
+
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
+
+    def consumer_session_timeout_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "consumer.session.timeout.ms")
+
+    def consumer_heartbeat_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "consumer.heartbeat.interval.ms")
+
+    def _number(self, group_id: str, name: str) -> int | None:
+        text = self._image().configs.group(group_id).get(name)
+        return None if text is None else int(text)
 
 
 class GroupFeed:

@@ -32,7 +32,14 @@ from barnabas.metadata.snapshot import image_records
 from barnabas.net.endpoint import Endpoint
 from barnabas.net.limits import ConnectionQuota, RequestBudget
 from barnabas.net.listener import Listener, listening_socket
-from barnabas.node.adapters import BrokerHandler, GroupFeed, ImageCatalog, LocalController, ReplicatedWriter
+from barnabas.node.adapters import (
+    BrokerHandler,
+    GroupFeed,
+    ImageCatalog,
+    ImageGroupConfigs,
+    LocalController,
+    ReplicatedWriter,
+)
 from barnabas.node.config import NodeConfig
 from barnabas.node.founding import found_cluster, register_broker
 from barnabas.node.identity import find_identity
@@ -199,7 +206,14 @@ class Node:
         flusher = Flusher(self._disk)
         writer = ReplicatedWriter(partitions, self._disk)
         catalog = ImageCatalog(publisher.image)
-        groups = GroupCoordinator(group_config(config), writer, catalog, self._clock, self._rng)
+        groups = GroupCoordinator(
+            group_config(config),
+            writer,
+            catalog,
+            self._clock,
+            self._rng,
+            ImageGroupConfigs(lambda: publisher.image),
+        )
         services = Services(
             node_id=node_id,
             clock=self._clock,

@@ -43,5 +43,5 @@ def test_what_real_clients_break_on() -> None:
     assert served[ApiKey.PRODUCE][0] == 0, "KAFKA-18659"
     assert served[ApiKey.JOIN_GROUP][0] == 0, "KAFKA-19444"
     assert served[ApiKey.DELETE_GROUPS][0] == 0
-    for unserved in (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY, ApiKey.CONSUMER_GROUP_HEARTBEAT):
+    for unserved in (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY):
         assert unserved not in served

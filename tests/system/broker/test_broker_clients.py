@@ -95,6 +95,30 @@ def test_a_group_shares_partitions_and_resumes_where_it_committed(
     third.close()
 
 
+def test_the_new_group_protocol_with_librdkafka(
+    broker: EmbeddedBroker, admin: AdminClient, producer: Producer, topic: str, group: str
+) -> None:
+    admin.create_topics([NewTopic(topic, 3)])[topic].result(10)
+    for i in range(300):
+        producer.produce(topic, b"%d" % i, partition=i % 3)
+    producer.flush(10)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    assert len(drain(consumer, 300)) == 300
+    consumer.commit(asynchronous=False)
+    described = admin.describe_consumer_groups([group])[group].result(10)
+    assert (described.type.name, len(described.members)) == ("CONSUMER", 1)
+    consumer.close()
+
+
 def test_kafka_python_produces_and_consumes(broker: EmbeddedBroker, topic: str, group: str) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     for i in range(100):

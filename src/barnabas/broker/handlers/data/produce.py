@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from barnabas.broker.request_context import HangUpError, RequestContext
 from barnabas.broker.services import Services
-from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.records.batch import TRANSACTIONAL_FLAG
@@ -97,9 +96,9 @@ def _produce(
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker does not serve transactions yet.")
         if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
-        if data.records is None or isinstance(data.records, (list, tuple)):
+        if not isinstance(data.records, (memoryview, bytes, bytearray)):
             raise KafkaError(ErrorCode.INVALID_RECORD, "A Produce request must carry a record batch per partition.")
-        records: Buffer = data.records
+        records = data.records
         if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
             # Decided by the batch itself, whatever the request says (CVE-2018-17196): it would hold back readers for
             # ever.

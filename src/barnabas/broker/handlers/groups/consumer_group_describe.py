@@ -1,0 +1,23 @@
+"""Shell: ConsumerGroupDescribe (key 69, versions 0 to 1).
+
+Members, epochs and assignments of groups of the new protocol (KIP-848); classic groups are GROUP_ID_NOT_FOUND here.
+Version 1 tells classic members of a group under migration apart.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.security.operations import GROUP_OPERATIONS
+from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    response = await services.groups.consumer_group_describe(ctx, request)
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return response
