@@ -7,6 +7,8 @@ first await. Every refusal is a `KafkaError` with the code for the wire.
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import Executor
 from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
@@ -59,10 +61,7 @@ class PartitionRead(NamedTuple):
     aborted: list[AbortedTxn] | None = None
     diverging: EpochEndOffset | None = None
     pending: ReadPlan | None = None
-    """Set when the bytes are not in memory: run it in an executor, then `with_data`."""
-
-    def with_data(self, data: Buffer) -> PartitionRead:
-        return self._replace(data=data, pending=None)
+    """Set when the bytes are not in memory: then `Partition.read_from_disk` gets them."""
 
 
 _NO_DATA = b""
@@ -267,6 +266,18 @@ class Partition:
         if result is None:
             return PartitionRead(_NO_DATA, watermark, stable, start, aborted, pending=plan)
         return PartitionRead(result.data, watermark, stable, start, aborted)
+
+    async def read_from_disk(self, read: PartitionRead, executor: Executor) -> PartitionRead:
+        """Carry out a pending read where it may wait for the device. Raises KafkaError when the disk refuses."""
+        assert read.pending is not None
+        log = self.log
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(executor, read.pending.run)
+        except StorageError as error:
+            if log is not None:
+                log.fail(error)
+            raise
+        return read._replace(data=result.data, pending=None)
 
     def _diverging(self, log: Log, fetch_offset: int, last_fetched_epoch: int) -> EpochEndOffset | None:
         """KIP-595: where the reader's log and ours part, if they do."""

@@ -8,6 +8,7 @@ deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from barnabas.core.clock import Clock
@@ -31,6 +32,18 @@ class LeadershipListener(Protocol):
     def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None: ...
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryView:
+    """One log directory, as DescribeLogDirs shows it; sizes are bytes, -1 where unknown."""
+
+    path: str
+    online: bool
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    replicas: tuple[tuple[TopicPartition, int, int], ...] = ()
+    """(partition, size, how far it is behind the high watermark), by partition."""
 
 
 TopicConfig = Callable[[ClusterImage, str], Mapping[str, Any]]
@@ -91,6 +104,16 @@ class Partitions:
         for partition in list(self._by_name.values()):
             if partition.leader is not None:
                 listener.on_elected(partition.name, partition.leader_epoch)
+
+    def describe_dirs(self) -> list[DirectoryView]:
+        """Every log directory with what lies in it."""
+        members: dict[str, list[tuple[TopicPartition, int, int]]] = {}
+        for key, directory in self._dir_of.items():
+            partition = self._by_name[key]
+            if partition.log is not None:
+                lag = max(partition.high_watermark - partition.log.log_end_offset, 0)
+                members.setdefault(directory.path, []).append((partition.name, partition.log.size_bytes, lag))
+        return [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
 
     # ---- start
 
@@ -258,3 +281,14 @@ class Partitions:
         """Stop leading, without a goodbye to the disk (that is `LogDir.close`)."""
         for partition in self._by_name.values():
             partition.close()
+
+
+def _view(directory: LogDir, replicas: list[tuple[TopicPartition, int, int]]) -> DirectoryView:
+    if directory.failure is not None:
+        return DirectoryView(directory.path, online=False)
+    try:
+        usage = directory.disk_usage()
+        total, free = usage.total, usage.free
+    except StorageError:
+        total = free = -1
+    return DirectoryView(directory.path, True, total, free, tuple(sorted(replicas)))

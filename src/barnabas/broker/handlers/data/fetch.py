@@ -18,12 +18,9 @@ from typing import NamedTuple
 from barnabas.broker.fetch_sessions import Outcome, PartitionKey, Wanted
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.parking import ReadWatch, wait_readable
-from barnabas.replication.partition import Isolation, Partition
-from barnabas.storage.errors import StorageError
-from barnabas.storage.reading import ReadPlan
+from barnabas.replication.partition import Isolation
 from barnabas.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -124,7 +121,7 @@ async def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]
                 last_fetched_epoch=want.last_fetched_epoch,
             )
             if result.pending is not None:  # not in the page cache: the loop must not wait for the disk
-                result = result.with_data(await _read_from_disk(services, partition, result.pending))
+                result = await partition.read_from_disk(result, services.disk)
         except KafkaError as error:
             ready = True
             answers.append(_failed(services, name, index, error.code))
@@ -151,16 +148,6 @@ async def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]
         size += len(result.data)
         answers.append(answer)
     return _Pass(answers, size, ready, watches)
-
-
-async def _read_from_disk(services: Services, partition: Partition, plan: ReadPlan) -> Buffer:
-    log = partition.log
-    try:
-        return (await asyncio.get_running_loop().run_in_executor(services.disk, plan.run)).data
-    except StorageError as error:
-        if log is not None:
-            log.fail(error)
-        raise
 
 
 def _failed(services: Services, name: str | None, index: int, code: ErrorCode) -> PartitionData:

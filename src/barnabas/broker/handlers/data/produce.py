@@ -19,8 +19,6 @@ from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.records.batch import TRANSACTIONAL_FLAG
 from barnabas.records.errors import RecordRefusedError
 from barnabas.replication.partition import Partition
-from barnabas.storage.errors import StorageError
-from barnabas.storage.values import AppendInfo
 from barnabas.telemetry import get_logger
 from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -40,7 +38,8 @@ INVALID_OFFSET = -1
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes; one batch per partition is all that is accepted
 _LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-_Waiting = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
+_Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
+"""The answer so far, the partition, and the offset below which everything must be safe before it is given."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -61,15 +60,15 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     if acks == 0:
         _hang_up_on_error(response)
         return None
-    for answer, partition, info in waiting:
+    for answer, partition, end in waiting:
         if partition.must_flush:
-            await _flush(services, answer, partition, info)
+            await _flush(services, answer, partition, end)
     if acks == -1 and waiting:
         deadline = ctx.deadline(request.timeout_ms)
-        for answer, partition, info in waiting:
-            code = partition.try_committed(info.next_offset)
+        for answer, partition, end in waiting:
+            code = partition.try_committed(end)
             if code is None:
-                code = await partition.wait_committed(info.next_offset, deadline)
+                code = await partition.wait_committed(end, deadline)
             if code is not ErrorCode.NONE:
                 answer.error_code = code
                 answer.base_offset = INVALID_OFFSET
@@ -126,16 +125,16 @@ def _produce(
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
-    waiting.append((answer, partition, info))
+    waiting.append((answer, partition, info.next_offset))
     return answer
 
 
-async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, info: AppendInfo) -> None:
+async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, end: int) -> None:
     """flush.messages: no acknowledgement before the fsync."""
     try:
         if partition.log is not None:
-            await services.flusher.flushed(partition.log, info.next_offset)
-    except StorageError as error:
+            await services.flusher.flushed(partition.log, end)
+    except KafkaError as error:
         answer.error_code = error.code
         answer.base_offset = INVALID_OFFSET
 
