@@ -126,36 +126,38 @@ class ShardHost(Generic[S]):
 
     def _carry_out(self, turn: Turn, mark: int) -> int | None:
         """Returns the offset that must be committed before the turn's request is answered; None: answer now."""
-        for timer in turn.timers:
-            if isinstance(timer, Arm):
-                self.timers.arm(timer.key, timer.delay_ms, retry=timer.retry, if_absent=timer.if_absent)
-            else:
-                self.timers.disarm(timer.key)
         for ticket, response in turn.answers:
             assert isinstance(ticket, FutureTicket)
             ticket.answer(response)
         if turn.records:
             try:
-                self._append(turn)
+                self._append(turn, mark)
             except KafkaError as error:
-                self.timeline.rollback(mark)
                 if turn.then is not None:
                     self._after(turn.then, error.code)
                 raise
-        elif not turn.after_pending and turn.then is None:
+        self._set_timers(turn)
+        if not turn.records and not turn.after_pending and turn.then is None:
             return None
         then = turn.then
         if then is not None:
             self._wait(self.end_offset, lambda code: self._after(then, code))
         return self.end_offset
 
-    def _append(self, turn: Turn) -> None:
+    def _set_timers(self, turn: Turn) -> None:
+        for timer in turn.timers:
+            if isinstance(timer, Arm):
+                self.timers.arm(timer.key, timer.delay_ms, retry=timer.retry, if_absent=timer.if_absent)
+            else:
+                self.timers.disarm(timer.key)
+
+    def _append(self, turn: Turn, mark: int) -> None:
+        """Apply and append; undo back to `mark`, or to the last batch that was taken, when one is refused."""
         shard = self.shard
         producer_id = turn.producer.producer_id if turn.producer else NO_PRODUCER_ID
         encoded = [shard.encode(record) for record in turn.records]
         start = 0
         for end in _cuts(encoded, turn.atomic):
-            mark = self.timeline.mark()
             if turn.replay:
                 for i in range(start, end):
                     shard.apply(turn.records[i], self.end_offset + i - start, producer_id)
@@ -164,7 +166,7 @@ class ShardHost(Generic[S]):
             except KafkaError:
                 self.timeline.rollback(mark)
                 raise
-            start = end
+            start, mark = end, self.timeline.mark()
 
     def _written(self, end_offset: int) -> None:
         self.end_offset = end_offset

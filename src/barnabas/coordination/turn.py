@@ -3,8 +3,8 @@
 A machine is handed a `Turn` with the time and collects its effects there: records to append, parked requests to
 answer, timers to arm. The runtime carries them out:
 
-- timers and answers to parked requests take effect at once;
-- records are applied, appended as one batch, and undone when the append is refused;
+- answers to parked requests leave at once;
+- records are applied and appended as one batch; when the append is refused they are undone, and so are the timers;
 - the machine's return value answers the request of this turn when its records are committed; a turn without
   records answers at once (a heartbeat never waits behind a commit), unless it asks for `after_pending`;
 - `then` runs in a turn of its own when the records are committed, or have been refused.

@@ -307,5 +307,19 @@ def test_large_turns_that_need_not_be_atomic_are_cut() -> None:
         await runtime.write(0, many)
         assert len(shard.sums) == 30_000
         assert 2 <= len(writer[TP].log) <= 10
+        before = shard.sums.snapshot()
+
+        def more(s: Sums, turn: Turn) -> int:
+            turn.atomic = False
+            for i in range(30_000):
+                turn.write(StateRecord(f"key-{i:030d}", -1))
+            return 0
+
+        batches = len(writer[TP].log)
+        writer.refusals = [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert await code_of(runtime.write(0, more)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert len(writer[TP].log) == batches + 1
+        changed = sum(1 for key, value in shard.sums.items() if value != before[key])
+        assert 0 < changed < 30_000, "what was appended stays, what was refused is undone"
 
     play(scenario)

@@ -126,8 +126,7 @@ class GroupShard:
         if isinstance(group, ClassicGroup):
             if not migration.may_upgrade(self.consumers, group):
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-            classic, group = group, migration.upgrade(self.consumers, turn, group)
-            turn.then = lambda turn, code: self._after_upgrade(turn, classic, code)
+            group = migration.upgrade(self.consumers, turn, group)
         if not leaving:
             return self.consumers.heartbeat(turn, ctx, group, request)
         member, response = self.consumers.leave(turn, group, request)
@@ -142,16 +141,6 @@ class GroupShard:
             return
         classic = migration.downgrade(self.consumers, turn, group, member_id)
         classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
-        turn.then = lambda turn, code: self._after_downgrade(turn, group, code)
-
-    def _after_upgrade(self, turn: Turn, classic: ClassicGroup, code: ErrorCode) -> None:
-        """The table has been rolled back if it could not be stored; the timers have not."""
-        if code is not ErrorCode.NONE and self.table.get(classic.group_id) is classic:
-            self._revive_classic(turn, classic)
-
-    def _after_downgrade(self, turn: Turn, group: ConsumerGroup, code: ErrorCode) -> None:
-        if code is not ErrorCode.NONE and self.table.get(group.group_id) is group:
-            self.consumers.revive(turn, group)
 
     # -- the runtime's doors -------------------------------------------------------------------------------------
 
@@ -203,7 +192,7 @@ class GroupShard:
         self.store.apply_marker(producer.producer_id, committed=committed)
 
     def on_loaded(self, turn: Turn) -> None:
-        turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms)
+        turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
         for group_id in sorted(self.table.by_id):
             group = self.table.by_id[group_id]
             if isinstance(group, ClassicGroup):
@@ -222,7 +211,7 @@ class GroupShard:
         match key:
             case ("expire",):
                 self.offsets.expire(turn)
-                turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms)
+                turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
             case ("heartbeat", group_id, member_id):
                 group = self.table.classic(group_id)
                 if group is not None:
