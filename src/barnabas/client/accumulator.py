@@ -132,10 +132,17 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         self.recovering = True
         self.retry_at = max(self.retry_at, retry_at)
+        self._put_back(batch)
+
+    def _put_back(self, batch: ProducerBatch) -> None:
         place = 0
         while place < len(self.queue) and self.queue[place].ordinal < batch.ordinal:
             place += 1
         self.queue.insert(place, batch)
+
+    def is_first(self, batch: ProducerBatch) -> bool:
+        """True when everything before this batch (which is in flight) has been settled."""
+        return self.in_flight[0] is batch and (not self.queue or self.queue[0].ordinal > batch.ordinal)
 
     def on_failed(self, batch: ProducerBatch, *, in_doubt: bool) -> None:
         """Given up. `in_doubt`: it may have been written, so its sequence cannot be used again."""
@@ -154,8 +161,8 @@ class PartitionQueue:
         """A batch that was too large comes back in parts, which take up its sequences."""
         self.in_flight.remove(batch)
         self.recovering = True
-        for part in reversed(parts):
-            self.queue.appendleft(part)
+        for part in parts:
+            self._put_back(part)
 
 
 class Accumulator:
@@ -246,7 +253,7 @@ class Accumulator:
     def _new_batch(self, queue: PartitionQueue, now: float, builder: BatchBuilder | None) -> ProducerBatch:
         self._ordinal += 1
         batch = ProducerBatch(
-            queue.partition, builder, self._ordinal, now + self.linger_s, now + self.delivery_timeout_s
+            queue.partition, builder, (self._ordinal,), now + self.linger_s, now + self.delivery_timeout_s
         )
         queue.queue.append(batch)
         self.unfinished += 1

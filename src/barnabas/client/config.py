@@ -145,7 +145,7 @@ _CONSUMER: Final[list[Row]] = [
     ("max.partition.fetch.bytes", "int", 1_048_576, _AT_LEAST_0, "h", "Bytes per partition in one fetch response; the first batch always fits."),
     ("max.poll.interval.ms", "int", 300_000, Range(1), "m", "A member that does not poll for this long leaves the group."),
     ("max.poll.records", "int", 500, Range(1), "m", "The most records one poll returns; it does not change what is fetched."),
-    ("partition.assignment.strategy", "list", "range,cooperative-sticky", None, "m", "Assignors of the classic protocol in order of preference: range, roundrobin, sticky, cooperative-sticky."),
+    ("partition.assignment.strategy", "list", ["range", "cooperative-sticky"], None, "m", "Assignors of the classic protocol in order of preference: range, roundrobin, sticky, cooperative-sticky."),
     ("session.timeout.ms", "int", 45_000, None, "h", "A member without a heartbeat for this long is taken out of the group."),
     ("share.acknowledgement.mode", "str", "implicit", OneOf(("implicit", "explicit")), "m", "Share groups: records are acknowledged by the next poll, or one by one."),
     ("share.acquire.mode", "str", "batch_optimized", OneOf(("batch_optimized", "record_limit"), ignore_case=True), "m", "Share groups: whole batches at a time, or at most max.poll.records."),

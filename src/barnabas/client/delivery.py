@@ -54,8 +54,14 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, partition: TopicPartition, builder: BatchBuilder | None, ordinal: int, send_at: float, deadline: float
+        self,
+        partition: TopicPartition,
+        builder: BatchBuilder | None,
+        ordinal: tuple[int, ...],
+        send_at: float,
+        deadline: float,
     ) -> None:
+        """`ordinal` is the place among all batches; the parts of a split one get a place within its place."""
         self.partition = partition
         self.builder = builder
         self.ordinal = ordinal
@@ -122,7 +128,7 @@ class ProducerBatch:
         ]
         middle = len(records) // 2
         for index, part in ((0, records[:middle]), (middle, records[middle:])):
-            child = ProducerBatch(self.partition, None, self.ordinal, self.send_at, self.deadline)
+            child = ProducerBatch(self.partition, None, (*self.ordinal, index), self.send_at, self.deadline)
             child.adopt_encoded(build_batch(part, codec=header.codec), len(part))
             child.charged = self.charged * len(part) // len(records)
             child.attempts = self.attempts

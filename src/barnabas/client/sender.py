@@ -329,9 +329,8 @@ class Sender:
             self._fail(queue, batch, late, in_doubt=code in _IN_DOUBT or lost_place)
             return
         self._cluster.note_error(queue.partition, code)
-        first_in_line = queue.in_flight[0] is batch and not queue.recovering
-        if lost_place and first_in_line:
-            queue.needs_new_epoch = True
+        if lost_place and queue.is_first(batch):
+            queue.needs_new_epoch = True  # nothing before it failed, so the broker has lost track of us
         delay = self._cluster.options.retry_backoff.delay_ms(batch.attempts - 1, self._cluster.rng)
         queue.on_retry(batch, now + (0.0 if lost_place else delay / 1000.0))
 

@@ -20,7 +20,15 @@ from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import iter_batches, iter_records, read_header
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.messages import api_versions, fetch, find_coordinator, init_producer_id, list_offsets, metadata, produce
+from barnabas.wire.messages import (
+    api_versions,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
 from barnabas.wire.server_conn import ServerConnection
 
 DROP = object()
@@ -205,7 +213,9 @@ class FakeCluster:
                 return self._metadata(request), None
             case ApiKey.INIT_PRODUCER_ID:
                 self.next_producer_id += 1
-                return init_producer_id.InitProducerIdResponse(producer_id=self.next_producer_id, producer_epoch=0), None
+                return init_producer_id.InitProducerIdResponse(
+                    producer_id=self.next_producer_id, producer_epoch=0
+                ), None
             case ApiKey.PRODUCE:
                 response = self.produce(broker_id, request, version)
                 return (None if request.acks == 0 else response), None
@@ -296,9 +306,7 @@ class FakeCluster:
                         fetch.AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in log.aborted
                     ]
                 partitions.append(answer)
-            responses.append(
-                fetch.FetchableTopicResponse(topic=name, topic_id=topic.topic_id, partitions=partitions)
-            )
+            responses.append(fetch.FetchableTopicResponse(topic=name, topic_id=topic.topic_id, partitions=partitions))
         return fetch.FetchResponse(responses=responses)
 
     def _list_offsets(self, broker_id: int, request: list_offsets.ListOffsetsRequest) -> Any:
