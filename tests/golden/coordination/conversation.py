@@ -76,7 +76,10 @@ class Stage:
     """A coordinator, and the clients that talk to it."""
 
     def __init__(self) -> None:
-        self.settings: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
+        self.settings: dict[str, Any] = {
+            "group_initial_rebalance_delay_ms": 0,
+            "group_consumer_assignment_interval_ms": 0,
+        }
         self.catalog = Catalog(t=4, u=2, v=1)
         self.writer = MemoryWriter()
         self.rng = seeded()

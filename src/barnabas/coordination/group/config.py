@@ -46,7 +46,8 @@ class GroupCoordinatorConfig:
     group_consumer_max_size: int = 2_147_483_647
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    """How long a group's target assignment stands at least, so that many joins cost one computation (KIP-1263)."""
 
     # offsets
     offset_metadata_max_bytes: int = 4_096

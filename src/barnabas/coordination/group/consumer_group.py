@@ -81,6 +81,7 @@ class ConsumerGroup:
         self.owners: TimelineMap[tuple[TopicId, int], int] = TimelineMap(timeline)
         """The member epoch at which each partition is owned; who is missing here may be given away."""
         self.regexes: TimelineMap[str, ResolvedRegex] = TimelineMap(timeline)
+        self.assigned_at_ms = TimelineCell(timeline, 0)
         self.topics_seen = TimelineCell(timeline, 0)
         """Not in the log: which version of the topics the subscriptions were last held against."""
 
@@ -242,6 +243,7 @@ class ConsumerGroup:
 
     def apply_target_epoch(self, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
         self.assignment_epoch.value = -1 if value is None else value.assignment_epoch
+        self.assigned_at_ms.value = 0 if value is None else value.assignment_timestamp
 
     def apply_regex(self, regex: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
         if value is None:

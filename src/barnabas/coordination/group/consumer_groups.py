@@ -244,6 +244,18 @@ class ConsumerGroups:
         return compiled
 
     def _refresh_target(self, turn: Turn, group: ConsumerGroup) -> None:
+        """Compute the target if it is behind; if the last one is too young, when it is old enough."""
+        if group.epoch.value <= group.assignment_epoch.value:
+            return
+        interval = self.config.group_consumer_assignment_interval_ms
+        age = turn.now_ms - group.assigned_at_ms.value
+        if group.assignment_epoch.value and 0 <= age < interval:
+            turn.arm(("consumer-assign", group.group_id), interval - age, retry=True, if_absent=True)
+        else:
+            self.assign(turn, group)
+
+    def assign(self, turn: Turn, group: ConsumerGroup) -> None:
+        """The target assignment of the group's present epoch; records for those members whose part changes."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
         name = group.preferred_assignor(self.default_assignor)

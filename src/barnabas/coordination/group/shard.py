@@ -224,6 +224,10 @@ class GroupShard:
                 group = self.table.classic(group_id)
                 if group is not None:
                     classic_rebalance.on_sync_timer(self.config, turn, group)
+            case ("consumer-assign", group_id):
+                consumers = self.table.consumer(group_id)
+                if consumers is not None and not consumers.is_empty:
+                    self.consumers.assign(turn, consumers)
             case ("consumer-session" | "consumer-rebalance" | "consumer-join" | "consumer-sync", group_id, member_id):
                 consumers = self.table.consumer(group_id)
                 if consumers is not None and member_id in consumers.members:
