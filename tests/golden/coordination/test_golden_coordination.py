@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 def test_conversation(script: Path, request: pytest.FixtureRequest) -> None:
     expected = script.read_text()
     happened = replay_script(expected)
-    if request.config.getoption("--rewrite", default=False) or os.environ.get("BARNABAS_REWRITE"):
+    if request.config.getoption("--rewrite"):
         script.write_text(happened)
     else:
         assert happened == expected
