@@ -128,6 +128,7 @@ def close(self: Log, *, clean: bool = True) -> None:
 
     Raises StorageError if that fails: then the clean-shutdown marker must not be written.
     """
+    self.abort_cleaning()
     if clean and self.failure is None:
         with self.guarded():
             self.flushing = None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
@@ -35,6 +36,9 @@ from barnabas.storage.recovery import LoadRequest, load
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import WarmSegments
 from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset
+
+if TYPE_CHECKING:
+    from barnabas.storage.cleaner.job import CleaningJob
 
 
 class Log:
@@ -71,6 +75,11 @@ class Log:
         self.last_flush_ms = request.now_ms
         self._on_failure = on_failure
         self.flushing: FlushJob | None = None
+        self.cleaning: CleaningJob | None = None
+        """The compaction under way."""
+        self.cleaned_offset = 0
+        """Below it compaction has done its work; remembered by the log's directory."""
+        self.on_cleaned_lowered: Callable[[], None] | None = None
         self.seen_ms = request.now_ms
         """The latest time this log was told."""
         self.named = False
@@ -397,6 +406,8 @@ class Log:
     advance_log_start = reshaping.advance_log_start
     delete_records = reshaping.delete_records
     drop_segment = reshaping.drop_segment
+    abort_cleaning = reshaping.abort_cleaning
+    lower_cleaned_offset = reshaping.lower_cleaned_offset
     replace_segments = reshaping.replace_segments
     delete_pending_files = reshaping.delete_pending_files
     delete_old_segments = retention.delete_old_segments

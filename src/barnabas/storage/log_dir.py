@@ -86,6 +86,7 @@ class LogDir:
         self._logs: dict[TopicPartition, Log] = {}
         self._recovery_points = self._read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         self._log_starts = self._read_checkpoint(names.LOG_START_CHECKPOINT)
+        self._cleaned = self._read_checkpoint(names.CLEANER_CHECKPOINT)
         self._unopened: set[str] = set()
         self._pending: list[tuple[int, str]] = []
         self._warm = WarmSegments()
@@ -220,6 +221,8 @@ class LogDir:
         except StorageError as e:
             self._judge(e)
             raise
+        opened.cleaned_offset = min(self._cleaned.get(topic_partition, 0), opened.log_end_offset)
+        opened.on_cleaned_lowered = self.checkpoint_cleaned
         report = opened.recovery
         if report.bytes_truncated or report.segments_dropped:
             log.warning(
@@ -260,6 +263,8 @@ class LogDir:
             raise
         for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
             offsets.pop(topic_partition, None)
+        if self._cleaned.pop(topic_partition, None) is not None:
+            self._write(names.CLEANER_CHECKPOINT, self._cleaned, durable=False)
 
     def delete_pending(self, now_ms: int) -> int:
         """Remove deleted directories whose delay is over; how many. Touches no log: it may run in an executor."""
@@ -284,6 +289,13 @@ class LogDir:
             else:
                 self._log_starts.pop(tp, None)
         self._write(names.LOG_START_CHECKPOINT, self._log_starts, durable)
+
+    def checkpoint_cleaned(self, *, durable: bool = False) -> None:
+        """How far the cleaner has come in each log. Older is as good: it cleans something twice."""
+        for tp, member in self._logs.items():
+            if member.cleaned_offset or tp in self._cleaned:
+                self._cleaned[tp] = member.cleaned_offset
+        self._write(names.CLEANER_CHECKPOINT, self._cleaned, durable)
 
     def checkpoint_high_watermarks(self, values: Mapping[TopicPartition, int], *, durable: bool = False) -> None:
         """`replica.high.watermark.checkpoint.interval.ms`. Logs not opened yet keep what the file had."""

@@ -30,6 +30,7 @@ def truncate_to(self: Log, offset: int, *, now_ms: int | None = None) -> bool:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
         self.lower_recovery_point(offset)
+        self.lower_cleaned_offset(offset)
         moment = self.seen_ms if now_ms is None else now_ms
         for segment in [s for s in self.segments if s.base_offset > offset]:
             self.drop_segment(segment, moment)
@@ -52,6 +53,7 @@ def truncate_fully_and_start_at(
     with self.guarded():
         moment = self.seen_ms if now_ms is None else now_ms
         self.lower_recovery_point(offset)
+        self.lower_cleaned_offset(0)
         for segment in list(self.segments):
             self.drop_segment(segment, moment)
         self.segments.add(self.new_segment(offset, moment))
@@ -106,8 +108,23 @@ def delete_records(self: Log, before_offset: int, high_watermark: int, *, now_ms
     return self.log_start_offset
 
 
+def abort_cleaning(self: Log) -> None:
+    """Call off the compaction under way: what it read is about to change."""
+    if self.cleaning is not None:
+        self.cleaning.abort()
+
+
+def lower_cleaned_offset(self: Log, offset: int) -> None:
+    """What will be written at or above `offset` is dirty, whatever lay there before."""
+    if offset < self.cleaned_offset:
+        self.cleaned_offset = offset
+        if self.on_cleaned_lowered is not None:
+            self.on_cleaned_lowered()
+
+
 def drop_segment(self: Log, segment: Segment, now_ms: int) -> None:
     """Take a segment out of the log and rename its files, and its snapshot, to `.deleted`."""
+    self.abort_cleaning()
     self.segments.remove(segment)
     paths = _set_aside(self, segment)
     snapshot = self.snapshots.set_aside(segment.base_offset)
@@ -147,13 +164,20 @@ def replace_segments(self: Log, new: Sequence[Segment], old: Sequence[Segment], 
     """
     with self.guarded():
         fresh = sorted(new, key=lambda s: s.base_offset)
-        gone = [s for s in old if s in self.segments]
-        assert fresh, "nothing to put in place; drop_segment is for that"
-        assert self.segments.active not in gone, "the active segment must not be replaced"
         for segment in reversed(fresh):
             segment.rename(names.SWAP)
         self.fs.sync_dir(self.path)
-        kept = {segment.base_offset for segment in fresh}
+        adopt_segments(self, fresh, old, now_ms=now_ms)
+        self.fs.sync_dir(self.path)
+
+
+def adopt_segments(self: Log, new: Sequence[Segment], old: Sequence[Segment], *, now_ms: int) -> None:
+    """Steps 2 and 3 for segments that are `.swap` already, and durably so; the caller syncs the directory after."""
+    with self.guarded():
+        gone = [s for s in old if s in self.segments]
+        assert new, "nothing to put in place; drop_segment is for that"
+        assert self.segments.active not in gone, "the active segment must not be replaced"
+        kept = {segment.base_offset for segment in new}
         for segment in gone:
             self.segments.remove(segment)
             paths = _set_aside(self, segment)
@@ -161,8 +185,7 @@ def replace_segments(self: Log, new: Sequence[Segment], old: Sequence[Segment], 
                 snapshot = self.snapshots.set_aside(segment.base_offset)
                 paths += [snapshot] if snapshot is not None else []
             self.pending_deletes.append((now_ms + self.config.file_delete_delay_ms, paths))
-        for segment in fresh:
+        for segment in new:
             segment.rename("")
             segment.cool()
             self.segments.add(segment)
-        self.fs.sync_dir(self.path)

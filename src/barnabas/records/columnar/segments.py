@@ -159,6 +159,18 @@ def batch_table(buf: Buffer, pos: int, header: BatchHeader, wanted: Selection) -
     return group.table(wanted)
 
 
+def run_table(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], limit_bytes: int) -> RecordTable:
+    """All records of neighbouring batches of one buffer, which must be all compressed or all not.
+
+    Raises CorruptBatchError; CRCs are not checked.
+    """
+    group = _Group(buf, batches[0][1].codec is not Codec.NONE)
+    for pos, header in batches:
+        assert (header.codec is not Codec.NONE) is group.compressed, "one table, one array of bytes"
+        group.add_batch(buf, pos, header, limit_bytes)
+    return group.table(Selection(limit_bytes=limit_bytes))
+
+
 def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[RecordTable]:
     """The wanted records of consecutive buffers of batches, a bounded number of bytes at a time.
 
