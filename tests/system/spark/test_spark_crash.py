@@ -1,0 +1,125 @@
+"""kill -9: of the broker under a running query, and of the whole driver in the middle of a micro-batch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from barnabas.spark.connection import LogClient
+from barnabas.testing.process import BrokerProcess
+from tests.system.spark.broker import Topics, values
+
+pytestmark = pytest.mark.slow
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)  # polling another process, which has no other way to tell
+
+
+def count(spark: SparkSession, path: Path) -> int:
+    """Rows in a Parquet sink that another process may just be writing."""
+    return spark.read.schema("value binary").parquet(str(path)).count() if (path / "_spark_metadata").exists() else 0
+
+
+def test_a_query_outlives_its_broker(spark: SparkSession, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker") as broker:
+        client = LogClient({"bootstrap.servers": broker.bootstrap_servers})
+        topics = Topics(broker.bootstrap_servers, client)
+        topics.create("t", 2)
+        topics.produce("t", [*values(500), *values(500, start=500, partition=1)])
+        query = (
+            spark.readStream.format("barnabas")
+            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+            .option("subscribe", "t")
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", 200)
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "rows"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        try:
+            wait_until(lambda: count(spark, tmp_path / "rows") >= 200)
+            broker.kill()
+            broker.start()
+            topics.produce("t", values(500, start=1000))
+            wait_until(lambda: count(spark, tmp_path / "rows") >= 1500 or not query.isActive)
+            assert query.exception() is None
+        finally:
+            query.stop()
+            client.close()
+    rows = spark.read.parquet(str(tmp_path / "rows")).selectExpr("CAST(CAST(value AS STRING) AS INT)").collect()
+    assert sorted(row[0] for row in rows) == list(range(1500))
+
+
+DRIVER = """
+    import sys
+    from barnabas.spark.environment import prepare_environment
+
+    prepare_environment()
+    from pyspark.sql import SparkSession
+
+    servers, topic, folder, starting = sys.argv[1:]
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    stream = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", 50)
+        .load()
+    )
+    query = (
+        stream.writeStream.format("parquet")
+        .option("path", folder + "/rows")
+        .option("checkpointLocation", folder + "/checkpoint")
+        .start()
+    )
+    query.awaitTermination()
+"""
+
+
+def test_a_driver_killed_at_any_moment_loses_and_doubles_nothing(
+    spark: SparkSession, topics: Topics, servers: str, topic: str, tmp_path: Path
+) -> None:
+    """The first one is killed while it is still on its first micro-batch, or before; it began at `latest`."""
+    topics.create(topic, 2)
+    topics.produce(topic, values(50))
+    script = tmp_path / "driver.py"
+    script.write_text(textwrap.dedent(DRIVER))
+    offsets = tmp_path / "checkpoint" / "offsets" / "0"
+    produced = 50
+    for kill_at in (0, 200):
+        command = [sys.executable, str(script), servers, topic, str(tmp_path), "latest"]
+        driver = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(offsets.exists)
+            if kill_at:
+                wait_until(lambda at=kill_at: count(spark, tmp_path / "rows") >= at)  # type: ignore[misc]
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)  # the driver and its JVM; Python workers end with it
+            driver.wait()
+        topics.produce(topic, values(300, start=produced, partition=produced % 2))
+        produced += 300
+    driver = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: count(spark, tmp_path / "rows") >= produced - 50)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    rows = spark.read.parquet(str(tmp_path / "rows")).selectExpr("CAST(CAST(value AS STRING) AS INT)").collect()
+    assert sorted(row[0] for row in rows) == list(range(50, produced))
