@@ -1,7 +1,7 @@
 """Brokers in memory for the client's tests: real frames on both ends, no sockets, and a script for what goes wrong.
 
-`FakeCluster.opener` takes the place of `open_connection`. Produce keeps Kafka's rules for idempotent producers, so that a
-client that numbers, repeats or reorders batches wrongly is refused as by a real broker.
+`FakeCluster.opener` takes the place of `open_connection`. Produce keeps Kafka's rules for idempotent producers, so that
+a client that numbers, repeats or reorders batches wrongly is refused as by a real broker.
 """
 
 from __future__ import annotations

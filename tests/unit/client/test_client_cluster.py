@@ -65,7 +65,7 @@ async def test_an_unreachable_advertised_address_gets_a_hint() -> None:
     async with fake.cluster() as cluster:
         await cluster.refresh()
         fake.down.add(2)
-        with pytest.raises(BrokerUnreachableError, match="advertised.listeners"):
+        with pytest.raises(BrokerUnreachableError, match=r"advertised\.listeners"):
             await cluster.connection(2)
 
 
