@@ -1,0 +1,1 @@
+"""The transaction coordinator: producer ids with fencing, transactions over many partitions, and their markers."""
