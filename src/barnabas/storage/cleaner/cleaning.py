@@ -63,7 +63,7 @@ class _Fate(NamedTuple):
 
 
 class CleaningPass:
-    """`run` it once. `take(bytes)` is called before bytes are read or written on: the throttle; it may raise to stop."""
+    """`run` it once. `take(size)` is told of bytes read and to be written: the throttle; it may raise, to stop."""
 
     def __init__(
         self,
@@ -86,16 +86,13 @@ class CleaningPass:
         """Every group, then the outcome. Raises CorruptBatchError, CleaningError, StorageError."""
         task, stats = self._task, self.stats
         offset_map = OffsetMap(self._map_bytes(), task.limits.load_factor)
-        try:
-            engine = self._make_engine(offset_map, task.secret)
-            self._end = self._build(engine)
-            stats.map_entries, stats.map_slots = offset_map.used, offset_map.slots
-            sizes = self._sources.sizes(self._end)
-            for group in group_segments(sizes, task.segment_bytes, task.segment_index_bytes):
-                yield self._clean(group, engine)
-            yield PassDone(self._end, stats)
-        finally:
-            offset_map.close()
+        engine = self._make_engine(offset_map, task.secret)
+        self._end = self._build(engine)
+        stats.map_entries, stats.map_slots = offset_map.used, offset_map.slots
+        sizes = self._sources.sizes(self._end)
+        for group in group_segments(sizes, task.segment_bytes, task.segment_index_bytes):
+            yield self._clean(group, engine)
+        yield PassDone(self._end, stats)
 
     def _map_bytes(self) -> int:
         """A small log gets a small map. If compression fools the estimate, the pass ends early."""

@@ -6,7 +6,7 @@
 how far to step; the number of slots is prime, so every slot is reached. Keys themselves are not kept. Two keys with one
 128-bit hash would be taken for one; the hash is keyed with a secret of the pass, so nobody can craft them.
 
-The memory is an anonymous mapping: pages that are never written to cost nothing.
+The memory is an anonymous mapping: pages that are never written to cost nothing, and it goes with its last user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORDS = 3
 class OffsetMap:
     """At most `capacity` keys. `words` is the table itself, for kernels that work on it in place."""
 
-    __slots__ = ("_memory", "capacity", "slots", "used", "words")
+    __slots__ = ("capacity", "slots", "used", "words")
 
     def __init__(self, size_bytes: int, load_factor: float) -> None:
         self.slots = largest_prime(size_bytes // MAP_ENTRY_BYTES)
@@ -33,8 +33,7 @@ class OffsetMap:
                 f"{size_bytes} bytes are too few to remember one key: raise log.cleaner.dedupe.buffer.size "
                 "or lower log.cleaner.threads"
             )
-        self._memory = mmap(-1, self.slots * MAP_ENTRY_BYTES)
-        self.words = memoryview(self._memory).cast("Q")
+        self.words = memoryview(mmap(-1, self.slots * MAP_ENTRY_BYTES)).cast("Q")
 
     def put(self, first: int, second: int, offset: int) -> bool:
         """Remember `offset` if it is the newest of its key; False if there is no room for a new key."""
@@ -71,11 +70,6 @@ class OffsetMap:
             slot += step
             if slot >= slots:
                 slot -= slots
-
-    def close(self) -> None:
-        """Give the memory back now."""
-        self.words.release()
-        self._memory.close()
 
 
 def largest_prime(limit: int) -> int:
