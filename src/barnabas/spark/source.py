@@ -25,7 +25,6 @@ from barnabas.spark.connection import LogClient, connect, require_partitions
 from barnabas.spark.options import Mode, SourceOptions, columns_of, parse_source_options
 from barnabas.spark.planner import LogView, Loss, Range, StreamPlanner, judge, missing_ends, plan_ranges
 from barnabas.spark.positions import AtOffsets, Position
-from barnabas.spark.reading import read_range
 from barnabas.spark.schema import check_columns, spark_schema
 from barnabas.spark.splits import split_ranges
 
@@ -89,7 +88,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # With nothing to read Spark calls once all the same, with a partition of its own making.
         if isinstance(partition, Task):
-            yield from read_range(self._options, self._columns, partition.range)
+            yield from _read(self._options, self._columns, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as above
@@ -168,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
-            yield from read_range(self._options, self._columns, partition.range)
+            yield from _read(self._options, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._follow(Position.from_json(end))
@@ -210,6 +209,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         fresh = [loss for loss in losses if loss not in self._reported]
         self._reported.update(fresh)
         _report(fresh)
+
+
+def _read(options: SourceOptions, columns: tuple[str, ...], task: Task) -> Iterator[pa.RecordBatch]:
+    from barnabas.spark.reading import read_range  # numba and numpy: 150 MB that the driver's processes do not need
+
+    return read_range(options, columns, task.range)
 
 
 def _tasks(client: LogClient, options: SourceOptions, ranges: list[Range]) -> list[Task]:
