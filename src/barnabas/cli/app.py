@@ -1,4 +1,4 @@
-"""Shell: the `barnabas` command. Only the noun that is asked for is imported, so that `barnabas serve` starts at once."""
+"""Shell: the `barnabas` command. Only the noun asked for is imported, so that `barnabas serve` starts at once."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def consume(
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only these; repeatable.")] = None,
     offset: Annotated[
         str | None,
-        typer.Option("--offset", "-o", help="Start at: earliest, latest, N, -N (N before the end), a time, PT1H (ago)."),
+        typer.Option("--offset", "-o", help="earliest, latest, N, -N (so many before the end), a time, or PT1H ago."),
     ] = None,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many records.")

@@ -279,4 +279,3 @@ class _Reading:
 def reset_policy(start: Start) -> str:
     """`auto.offset.reset` for a plan: where a group without offsets begins, or where an offset that is gone leads."""
     return "latest" if start.kind == "latest" else "earliest"
-

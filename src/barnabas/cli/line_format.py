@@ -89,7 +89,7 @@ class LinePrinter:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LinePrinter:
         """By Kafka's names: print.key, key.separator, key.deserializer, ... Raises ValueError for an unknown name."""
-        texts = {
+        texts: dict[str, Any] = {
             f"{part}_text": deserializer(properties[f"{part}.deserializer"])
             for part in ("key", "value", "headers")
             if f"{part}.deserializer" in properties
@@ -111,8 +111,7 @@ class LinePrinter:
         if self._only_key_and_value():
             separator = self.key_separator.encode()
             lines = [
-                (null if r.key is None else r.key) + separator + (null if r.value is None else r.value)
-                for r in records
+                (null if r.key is None else r.key) + separator + (null if r.value is None else r.value) for r in records
             ]
             return line_end.join([*lines, b""])
         separator = self.key_separator.encode()

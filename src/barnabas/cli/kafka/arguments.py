@@ -32,9 +32,7 @@ def client_settings(options: argparse.Namespace) -> dict[str, object]:
     return read_properties(getattr(options, "command_config", None))
 
 
-def split_pairs(
-    pairs: Sequence[str] | None, parser: argparse.ArgumentParser, *, strip: bool = True
-) -> dict[str, str]:
+def split_pairs(pairs: Sequence[str] | None, parser: argparse.ArgumentParser, *, strip: bool = True) -> dict[str, str]:
     """`name=value` arguments, as Kafka takes them. Without `strip` a value may be a blank, e.g. a separator."""
     found = {}
     for pair in pairs or ():
