@@ -382,7 +382,8 @@ class Sender:
             if not error.retriable:
                 self._give_up(error)
         finally:
-            await self._cluster.backoff(0)
+            self.wake()
+            await self._cluster.backoff(0)  # batches go on at once; the next refresh must wait
             self._refreshing = False
             self.wake()
 
