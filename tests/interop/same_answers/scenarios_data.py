@@ -1,0 +1,516 @@
+"""Table: scenarios about records: produced, fetched, listed, deleted. Each is played to both brokers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+from uuid import UUID
+
+from crc32c import crc32c
+
+from barnabas.core.ids import NO_TOPIC_ID
+from barnabas.records.compression import Codec
+from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from barnabas.wire.messages.describe_producers import DescribeProducersRequest
+from barnabas.wire.messages.describe_producers import TopicRequest as ProducersOf
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.interop.same_answers.talk import Talk, batch, produce
+
+NOWHERE = UUID(int=0xDEAD)
+T = 1_700_000_000_000
+_CRC_AT, _CRC_FROM = 17, 21
+
+
+def patched(records: bytes, at: int, form: str, value: int, *, crc: bool = True) -> bytes:
+    """The batch with one header field changed, and its checksum made to fit."""
+    changed = bytearray(records)
+    struct.pack_into(form, changed, at, value)
+    if crc:
+        struct.pack_into(">I", changed, _CRC_AT, crc32c(bytes(changed[_CRC_FROM:])))
+    return bytes(changed)
+
+
+def produce_answers(talk: Talk) -> None:
+    here = talk.topic("here", 2)
+    talk.topic_id(here)
+    for version in range(3, 13):
+        talk.ask("fine", produce(here, batch("a", "b", at=T)), version)
+    good = batch("a", "b", at=T)
+
+    def ask(label: str, records: bytes | None, versions: tuple[int, ...] = (7, 8, 12), **options: Any) -> None:
+        talk.each(label, produce(options.pop("topic", here), records, **options), versions)
+
+    ask("unknown topic", good, topic=talk.name("missing"))
+    ask("bad topic name", good, topic="a b")
+    ask("unknown partition", good, partition=9)
+    ask("negative partition", good, partition=-1)
+    ask("unknown id", good, (13,), topic=NOWHERE)
+    ask("no id", good, (13,), topic=NO_TOPIC_ID)
+    ask("by id", good, (13,), topic=talk.topic_id(here))
+    ask("by id, unknown partition", good, (13,), topic=talk.topic_id(here), partition=9)
+    for acks in (5, -2, 2):
+        ask(f"acks {acks}", good, acks=acks)
+    ask("acks 1", good, acks=1)
+    for internal in ("__consumer_offsets", "__transaction_state", "__cluster_metadata", "__share_group_state"):
+        ask(f"internal {internal}", good, topic=internal)
+    ask("null", None, (3, 7, 8, 9, 12))
+    ask("empty", b"", (3, 7, 8, 9, 12))
+    for size in (1, 11, 12, 16, 17, 60, 61, 62, len(good) - 1):
+        ask(f"cut to {size}", good[:size])
+    ask("trailing bytes", good + b"xxx")
+    ask("two batches", good + good)
+    ask("bad crc", patched(good, _CRC_AT, ">I", 7, crc=False))
+    for magic in (0, 1, 3, 99, -1):
+        ask(f"magic {magic}", patched(good, 16, ">b", magic))
+    for offset in (1, -1, 5):
+        ask(f"base offset {offset}", patched(good, 0, ">q", offset, crc=False))
+    for length in (0, -1, 48, 49, 1 << 30):
+        ask(f"length {length}", patched(good, 8, ">i", length, crc=False))
+    for count in (0, 1, 3, -1, 1 << 30):
+        ask(f"count {count}", patched(good, 57, ">i", count))
+    for delta in (0, 5, -1):
+        ask(f"last offset delta {delta}", patched(good, 23, ">i", delta))
+    ask("control batch", patched(good, 21, ">h", 0x20))
+    ask("transactional without producer", patched(good, 21, ">h", 0x10))
+    ask("unknown codec", patched(good, 21, ">h", 7))
+    ask("append-time flag", patched(good, 21, ">h", 8))
+    ask("unused bits", patched(good, 21, ">h", 0x4000))
+    ask("delete horizon", patched(good, 21, ">h", 0x40))
+    for codec in Codec:
+        ask(f"codec {codec.name}", batch("a" * 200, at=T, codec=codec))
+        if codec is not Codec.NONE:
+            whole = batch("a" * 200, at=T, codec=codec)
+            cut = patched(whole[:-5], 8, ">i", len(whole) - 5 - 12)
+            ask(f"codec {codec.name}, cut", cut)
+            ask(f"codec {codec.name}, garbage", patched(whole, len(whole) - 9, ">q", -2))
+            ask(f"codec {codec.name}, count", patched(whole, 57, ">i", 2))
+    ask("zstd before v7", batch("a", at=T, codec=Codec.ZSTD), (3, 6))
+    ask("max timestamp wrong", patched(good, 35, ">q", T + 1000))
+    ask("base timestamp wrong", patched(good, 27, ">q", T - 1000))
+    ask("no timestamp", batch("a", at=-1))
+    ask("negative timestamp", batch("a", at=-5))
+    ask("null key and value", batch("a", key=None, at=T))
+    record_at = 61
+    ask("a record's length too large", patched(good, record_at, ">b", 60))
+    ask("a record's attributes", patched(good, record_at + 1, ">b", 1))
+    ask("a record's offset", patched(good, record_at + 3, ">b", 4))
+    ask("a record's key length", patched(good, record_at + 4, ">b", 60))
+    ask("leader epoch", patched(good, 12, ">i", 99, crc=False))
+    both = ProduceRequest(
+        acks=-1,
+        timeout_ms=9000,
+        topic_data=[
+            TopicProduceData(
+                name=here,
+                partition_data=[
+                    PartitionProduceData(index=0, records=good),
+                    PartitionProduceData(index=1, records=patched(good, _CRC_AT, ">I", 7, crc=False)),
+                    PartitionProduceData(index=7, records=good),
+                ],
+            )
+        ],
+    )
+    talk.each("one good, one bad, one unknown", both, (7, 8, 12))
+    twice = ProduceRequest(
+        acks=-1,
+        timeout_ms=9000,
+        topic_data=[TopicProduceData(name=here, partition_data=[PartitionProduceData(index=0, records=good)] * 2)],
+    )
+    talk.each("a partition twice", twice, (8,))
+    apart = ProduceRequest(acks=-1, timeout_ms=9000, topic_data=twice.topic_data[:1] * 2)
+    talk.each("a topic twice", apart, (8,))
+    talk.each("nothing", ProduceRequest(acks=-1, timeout_ms=9000, topic_data=[]), (3, 8, 12))
+    talk.each("transactional id", produce(here, good, transactional_id="nobody"), (8, 11))
+    list_ends(talk, here, "afterwards", 2)
+
+
+def list_ends(talk: Talk, topic: str, label: str, partitions: int = 1) -> None:
+    for special in (-2, -1):
+        asked = [ListOffsetsPartition(partition_index=p, timestamp=special) for p in range(partitions)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+        talk.ask(f"{label}: offset {special}", request, 5)
+
+
+def produce_rules(talk: Talk) -> None:
+    small = talk.topic("small", max_message_bytes="200")
+    talk.each("as large as may be", produce(small, batch("v" * 130, at=T, key=None)), (8,))
+    for length in (131, 132, 133, 200, 5000):
+        talk.each(f"value of {length}", produce(small, batch("v" * length, at=T, key=None)), (8,))
+    squeezed = talk.topic("squeezed", max_message_bytes="200", compression_type="gzip")
+    talk.ask("large, small once compressed", produce(squeezed, batch("v" * 5000, at=T)), 8)
+    compact = talk.topic("compact", cleanup_policy="compact")
+    talk.each("no key", produce(compact, batch("a", key=None, at=T)), (7, 8, 12))
+    talk.each("no key, compressed", produce(compact, batch("a", "b", key=None, at=T, codec=Codec.LZ4)), (8,))
+    talk.each("key", produce(compact, batch("a", at=T)), (8,))
+    both = talk.topic("both", cleanup_policy="compact,delete")
+    talk.each("no key, both policies", produce(both, batch("a", key=None, at=T)), (8,))
+    late = talk.topic("late", message_timestamp_before_max_ms="1000")
+    talk.each("too old", produce(late, batch("a", "b", at=T)), (7, 8))
+    talk.each("just now", produce(late, batch("a")), (8,))
+    talk.each("no timestamp", produce(late, batch("a", at=-1)), (8,))
+    early = talk.topic("early")
+    far = 4_000_000_000_000
+    talk.each("far in the future", produce(early, batch("a", at=far)), (7, 8))
+    talk.each("far, the second", produce(early, batch("a", "b", at=far - 1)), (8,))
+    appended = talk.topic("appended", message_timestamp_type="LogAppendTime")
+    response = talk.quietly(produce(appended, batch("a", at=far)), 8)
+    answer = response.responses[0].partition_responses[0]
+    talk.note("append time", (answer.error_code, answer.log_append_time_ms > T, answer.base_offset))
+    for codec in ("gzip", "uncompressed", "zstd", "producer", "lz4", "snappy"):
+        name = talk.topic(f"to-{codec}", compression_type=codec)
+        for given in (Codec.NONE, Codec.GZIP, Codec.ZSTD):
+            talk.ask(f"{given.name} to {codec}", produce(name, batch("a" * 300, at=T, codec=given)), 8)
+        fetched = talk.quietly(fetch(name, 0, max_bytes=1 << 20), 11).responses[0].partitions[0]
+        data = bytes(fetched.records or b"")
+        codecs, at = [], 0
+        while at < len(data):
+            codecs.append(data[at + 22] & 7)
+            at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        talk.note(f"stored for {codec}", codecs)
+    tiny = talk.topic("tiny", internal_segment_bytes="300", max_message_bytes="100000")
+    talk.ask("larger than a segment", produce(tiny, batch("v" * 1000, at=T)), 8)
+    isr = talk.topic("isr", min_insync_replicas="3")
+    talk.ask("min.insync.replicas over the replicas", produce(isr, batch("v", at=T)), 8)
+    quiet = talk.topic("quiet")
+    client = talk.connect()
+    client.send(produce(quiet, batch("a", at=T), acks=0), 8, expect_response=False)
+    list_ends(talk, quiet, "after acks 0")
+    client = talk.connect()
+    client.send(produce(talk.name("missing"), batch("a", at=T), acks=0), 8, expect_response=False)
+    talk.note("acks 0 to an unknown topic hangs up", client.closed_by_peer())
+    client = talk.connect()
+    bad = patched(batch("a", at=T), _CRC_AT, ">I", 7, crc=False)
+    client.send(produce(quiet, bad, acks=0), 8, expect_response=False)
+    talk.note("acks 0 with a bad batch hangs up", client.closed_by_peer())
+    talk.hang_up()
+
+
+def idempotence(talk: Talk) -> None:
+    here = talk.topic("here", 3)
+    for label, request in {
+        "null": InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
+        "negative timeout": InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1),
+        "zero timeout": InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
+        "huge timeout": InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF),
+        "with an id": InitProducerIdRequest(transaction_timeout_ms=1, producer_id=5, producer_epoch=0),
+        "id without epoch": InitProducerIdRequest(transaction_timeout_ms=1, producer_id=5, producer_epoch=-1),
+        "epoch without id": InitProducerIdRequest(transaction_timeout_ms=1, producer_id=-1, producer_epoch=5),
+    }.items():
+        request.transactional_id = None
+        for version in (0, 2, 3, 4, 5) if request.producer_id < 0 and request.producer_epoch < 0 else (3, 5):
+            response = talk.quietly(request, version)
+            talk.call_it(response.producer_id, "pid")
+            talk.note(f"{label} v{version}", talk.plain(response))
+    talk.each("empty transactional id", InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), (0, 5))
+    pid = talk.quietly(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4).producer_id
+    other = talk.quietly(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4).producer_id
+    talk.call_it(pid, "pid")
+
+    def send(label: str, sequence: int, epoch: int = 0, count: int = 1, partition: int = 0, who: int = pid) -> None:
+        values = [f"v{i}" for i in range(count)]
+        records = batch(*values, at=T, producer_id=who, producer_epoch=epoch, base_sequence=sequence)
+        response = talk.quietly(produce(here, records, partition=partition), 8)
+        answer = talk.plain(response.responses[0].partition_responses[0])
+        talk.note(label, answer)
+
+    send("first batch not from 0", 5, partition=1)
+    send("next of it", 6, partition=1)
+    send("a gap", 9, partition=1)
+    send("0", 0)
+    send("0 again", 0)
+    send("1-3", 1, count=3)
+    send("gap", 9)
+    send("1-3 again", 1, count=3)
+    send("1-2, part of it", 1, count=2)
+    send("2-3, part of it", 2, count=2)
+    send("3-4, overlapping", 3, count=2)
+    for sequence in range(4, 10):
+        send(f"{sequence}", sequence)
+    send("0, beyond the window", 0)
+    send("5, in the window", 5)
+    send("4, out of the window", 4)
+    send("new epoch from 3", 3, epoch=1)
+    send("new epoch from 0", 0, epoch=1)
+    send("old epoch", 10, epoch=0)
+    send("old epoch's duplicate", 9, epoch=0)
+    send("epoch jump", 0, epoch=7)
+    send("negative sequence", -1, epoch=7)
+    send("negative epoch", 1, epoch=-1)
+    send("wrapping", 0x7FFFFFFF, partition=2, who=other)
+    send("wrapped", 0, partition=2, who=other)
+    send("over the wrap", 0x7FFFFFFE, partition=2, who=other, count=3, epoch=1)
+    send("an id nobody gave", 0, who=987654321, partition=2)
+    good = batch("a", at=T, producer_id=pid, producer_epoch=7, base_sequence=1)
+    more = batch("b", at=T, producer_id=pid, producer_epoch=7, base_sequence=2)
+    talk.ask("two idempotent batches", produce(here, good + more), 8)
+    talk.ask("id without sequence", produce(here, batch("a", at=T, producer_id=pid, producer_epoch=7)), 8)
+    for label, names, partitions in (
+        ("here", here, [0, 1, 2]),
+        ("unknown partition", here, [9]),
+        ("unknown topic", talk.name("missing"), [0]),
+    ):
+        asked = DescribeProducersRequest(topics=[ProducersOf(name=names, partition_indexes=partitions)])
+        response = talk.quietly(asked, 0)
+        for partition in response.topics[0].partitions:
+            for producer in partition.active_producers:
+                producer.last_timestamp = min(producer.last_timestamp, 1)
+                producer.producer_id = (
+                    1 if producer.producer_id == pid else 2 if producer.producer_id == other else producer.producer_id
+                )
+        talk.note(f"producers: {label}", talk.plain(response))
+    list_ends(talk, here, "in the end", 3)
+
+
+def fetch(
+    topic: str | UUID,
+    offset: int,
+    *,
+    partition: int = 0,
+    max_bytes: int = 1 << 20,
+    total: int = 1 << 20,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    session: tuple[int, int] = (0, -1),
+    forget: list[int] | None = None,
+    isolation: int = 0,
+    epoch: int = -1,
+    last_epoch: int = -1,
+    more: tuple[int, ...] = (),
+) -> FetchRequest:
+    def named(kind: Any, partitions: Any) -> Any:
+        if isinstance(topic, UUID):
+            return kind(topic_id=topic, partitions=partitions)
+        return kind(topic=topic, partitions=partitions)
+
+    partitions = [
+        FetchPartition(
+            partition=p,
+            fetch_offset=offset,
+            partition_max_bytes=max_bytes,
+            current_leader_epoch=epoch,
+            last_fetched_epoch=last_epoch,
+        )
+        for p in (partition, *more)
+        if p != -99
+    ]
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=total,
+        isolation_level=isolation,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[named(FetchTopic, partitions)] if partitions else [],
+        forgotten_topics_data=[named(ForgottenTopic, forget)] if forget else [],
+    )
+
+
+def fetch_answers(talk: Talk) -> None:
+    here = talk.topic("here", 3)
+    here_id = talk.topic_id(here)
+    talk.fill(here, *(batch(f"v{i}" * 20, "w" * 50, at=T + i) for i in range(5)))
+    talk.fill(here, batch("p1", at=T), partition=1)
+    for version in range(4, 13):
+        talk.ask("from 0", fetch(here, 0), version)
+    for version in range(13, 18):
+        talk.ask("by id", fetch(here_id, 0), version)
+    for offset in (-1, -2, 1, 3, 9, 10, 11, 1 << 40):
+        talk.each(f"from {offset}", fetch(here, offset), (4, 7, 11, 12))
+    for limit in (0, 1, 100, 200, 210, 420, -1):
+        talk.ask(f"partition limit {limit}", fetch(here, 0, max_bytes=limit), 11)
+        talk.ask(f"total limit {limit}", fetch(here, 0, total=limit), 11)
+        talk.ask(f"total limit {limit}, two partitions", fetch(here, 0, total=limit, more=(1,)), 11)
+        talk.ask(f"partition limit {limit}, two partitions", fetch(here, 0, max_bytes=limit, more=(1,)), 11)
+    for epoch in (-1, 0, 1, 9):
+        talk.ask(f"current epoch {epoch}", fetch(here, 0, epoch=epoch), 11)
+        talk.ask(f"current epoch {epoch}", fetch(here_id, 0, epoch=epoch), 16)
+        talk.ask(f"last fetched epoch {epoch}", fetch(here, 10, last_epoch=epoch), 12)
+        talk.ask(f"last fetched epoch {epoch}, at 3", fetch(here, 3, last_epoch=epoch), 12)
+    talk.each("read_committed", fetch(here, 0, isolation=1), (4, 11, 12))
+    talk.each("isolation 7", fetch(here, 0, isolation=7), (11,))
+    talk.each("unknown partition", fetch(here, 0, partition=9), (4, 11, 12))
+    talk.each("unknown topic", fetch(talk.name("missing"), 0), (4, 11, 12))
+    talk.each("bad name", fetch("a b", 0), (11,))
+    talk.each("unknown id", fetch(NOWHERE, 0), (13, 16))
+    talk.each("no id", fetch(NO_TOPIC_ID, 0), (13, 16))
+    talk.each("unknown partition by id", fetch(here_id, 0, partition=9), (13, 16))
+    talk.each("nothing", fetch(here, 0, partition=-99), (4, 11, 12))
+    talk.each("an error does not wait", fetch(talk.name("missing"), 0, wait_ms=15_000), (11,))
+    talk.each("data does not wait", fetch(here, 9, wait_ms=15_000), (11,))
+    talk.each("min bytes over the limit", fetch(here, 0, wait_ms=15_000, min_bytes=1 << 30, total=300), (11,))
+    talk.each("waits", fetch(here, 10, wait_ms=50), (4, 11))
+    talk.each("negative wait", fetch(here, 10, wait_ms=-5), (11,))
+    talk.each("min bytes 0", fetch(here, 10, wait_ms=15_000, min_bytes=0), (11,))
+    talk.each("min bytes negative", fetch(here, 10, wait_ms=15_000, min_bytes=-3), (11,))
+    talk.each("a partition twice", fetch(here, 0, more=(0,)), (11, 12))
+    follower = fetch(here, 0)
+    follower.replica_id = 5
+    talk.each("as a follower", follower, (11,))
+    debugger = fetch(here, 0)
+    debugger.replica_id = -2
+    talk.each("as a debugger", debugger, (11,))
+
+
+def fetch_sessions(talk: Talk) -> None:
+    here = talk.topic("here", 3)
+    here_id = talk.topic_id(here)
+    talk.fill(here, batch("a", at=T))
+
+    def ask(label: str, request: FetchRequest, version: int = 11) -> Any:
+        response = talk.quietly(request, version)
+        talk.call_it(response.session_id, "session")
+        talk.note(label, talk.plain(response))
+        return response
+
+    for topic, version in ((here, 11), (here_id, 16)):
+        talk._words = {key: word for key, word in talk._words.items() if word != "<session>"}
+        first = ask(f"new v{version}", fetch(topic, 0, session=(0, 0), more=(1, 2)), version)
+        s = first.session_id
+        ask("the same again", fetch(topic, 0, session=(s, 1), partition=-99), version)
+        ask("from 1", fetch(topic, 1, session=(s, 2)), version)
+        ask("nothing new", fetch(topic, 1, session=(s, 3), partition=-99), version)
+        talk.fill(here, batch("b", at=T), partition=1)
+        ask("new in partition 1", fetch(topic, 1, session=(s, 4), partition=-99), version)
+        ask("wrong epoch", fetch(topic, 1, session=(s, 9), partition=-99), version)
+        ask("forgotten", fetch(topic, 1, session=(s, 5), partition=-99, forget=[1]), version)
+        ask("a strange partition joins", fetch(topic, 0, session=(s, 6), partition=77), version)
+        ask("it is still unknown", fetch(topic, 0, session=(s, 7), partition=-99), version)
+        ask("out of range", fetch(topic, 99, session=(s, 8)), version)
+        ask("still out of range", fetch(topic, 99, session=(s, 9), partition=-99), version)
+        ask("the other naming", fetch(here if version == 16 else here_id, 0, session=(s, 10)), 27 - version)
+        ask("unknown session", fetch(topic, 0, session=(123456789, 1)), version)
+        ask("no session, epoch 5", fetch(topic, 0, session=(0, 5)), version)
+        ask("replaced", fetch(topic, 0, session=(s, 0)), version)
+        ask("the old one", fetch(topic, 0, session=(s, 11)), version)
+        ask("closing one", fetch(topic, 0, session=(s, -1)), version)
+        ask("negative epoch", fetch(topic, 0, session=(s, -7)), version)
+        ask("new and empty", fetch(topic, 0, session=(0, 0), partition=-99), version)
+        ask("new with unknown", fetch(topic, 0, session=(0, 0), partition=9), version)
+    gone = talk.topic("gone")
+    gone_id = talk.topic_id(gone)
+    talk._words = {key: word for key, word in talk._words.items() if word != "<session>"}
+    s = ask("session on a topic", fetch(gone_id, 0, session=(0, 0)), 16).session_id
+    by_name = talk.quietly(fetch(gone, 0, session=(0, 0)), 11).session_id
+    talk.delete(gone)
+    wanted = fetch(gone_id, 0, session=(s, 1), partition=-99)
+    response = talk.quietly(wanted, 16)
+    talk.note("topic deleted, by id", talk.plain(response))
+    talk.call_it(by_name, "session")
+    ask("topic deleted, by name", fetch(gone, 0, session=(by_name, 1), partition=-99), 11)
+
+
+def list_offsets(talk: Talk) -> None:
+    here, empty = talk.topic("here"), talk.topic("empty")
+    talk.fill(here, batch("a", "b", at=T), batch("c", "d", at=T + 1000), batch("e", at=T + 500))
+
+    def ask(label: str, timestamp: int, versions: tuple[int, ...], *, topic: str = here, partition: int = 0,
+            epoch: int = -1, isolation: int = 0, replica: int = -1) -> None:
+        for version in versions:
+            asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+            request = ListOffsetsRequest(
+                replica_id=replica,
+                isolation_level=isolation if version >= 2 else 0,
+                topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
+                timeout_ms=5000,
+            )
+            talk.ask(label, request, version)
+
+    every = tuple(range(1, 12))
+    for special in range(-1, -9, -1):
+        ask(f"special {special}", special, every)
+        ask(f"special {special} of an empty one", special, (1, 7, 8, 9, 11), topic=empty)
+    for at in (0, T - 1, T, T + 1, T + 2, T + 500, T + 999, T + 1000, T + 1001, T + 1002, 1 << 62):
+        ask(f"time {at - T}", at, (1, 5, 11))
+    ask("time in an empty one", T, (1, 11), topic=empty)
+    ask("unknown topic", -1, (1, 5, 11), topic=talk.name("missing"))
+    ask("unknown partition", -1, (1, 5, 11), partition=5)
+    for epoch in (0, 1):
+        ask(f"epoch {epoch}", -1, (5, 11), epoch=epoch)
+    ask("committed", -1, (5,), isolation=1)
+    ask("committed max timestamp", -3, (7,), isolation=1)
+    ask("isolation 9", -1, (5,), isolation=9)
+    ask("replica -2", -1, (5,), replica=-2)
+    ask("replica 4", -1, (5,), replica=4)
+    asked = [ListOffsetsPartition(partition_index=0, timestamp=t) for t in (-1, -2)]
+    twice = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=here, partitions=asked)])
+    talk.each("a partition twice", twice, (1, 5))
+    apart = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=here, partitions=asked[:1])] * 2
+    )
+    talk.each("a topic twice", apart, (5,))
+    talk.each("nothing", ListOffsetsRequest(replica_id=-1), (1, 11))
+
+
+def leader_epochs(talk: Talk) -> None:
+    here, empty = talk.topic("here"), talk.topic("empty")
+    talk.fill(here, batch("a", "b", at=T))
+
+    def ask(label: str, epoch: int, current: int = -1, *, topic: str = here, partition: int = 0) -> None:
+        asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+        )
+        talk.each(label, request, (2, 3, 4))
+
+    for epoch in (-2, -1, 0, 1, 99):
+        ask(f"epoch {epoch}", epoch)
+        ask(f"epoch {epoch} of an empty one", epoch, topic=empty)
+    for current in (0, 1, 9):
+        ask(f"current {current}", 0, current)
+    ask("unknown topic", 0, topic=talk.name("missing"))
+    ask("unknown partition", 0, partition=8)
+
+
+def delete_records(talk: Talk) -> None:
+    here = talk.topic("here")
+    talk.fill(here, *(batch("a", "b", at=T) for _ in range(3)))
+
+    def ask(label: str, offset: int, *, topic: str = here, partition: int = 0, version: int = 2) -> None:
+        asked = DeleteRecordsTopic(
+            name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)]
+        )
+        talk.ask(label, DeleteRecordsRequest(topics=[asked], timeout_ms=9000), version)
+
+    for offset in (-5, -2, 7, 1 << 40, 0, 3, 2, 3):
+        ask(f"before {offset}", offset)
+        ask(f"before {offset}", offset, version=0)
+    list_ends(talk, here, "after 3")
+    talk.ask("fetch what is gone", fetch(here, 0), 11)
+    talk.ask("fetch what is left", fetch(here, 3), 11)
+    ask("before the end", -1)
+    list_ends(talk, here, "after all")
+    ask("unknown topic", 0, topic=talk.name("missing"))
+    ask("unknown partition", 0, partition=4)
+    ask("bad name", 0, topic="a b")
+    ask("internal", 0, topic="__consumer_offsets")
+    compact = talk.topic("compact", cleanup_policy="compact")
+    talk.fill(compact, batch("a", at=T))
+    ask("compacted", 1, topic=compact)
+    both = talk.topic("both", cleanup_policy="compact,delete")
+    talk.fill(both, batch("a", at=T))
+    ask("both policies", 1, topic=both)
+    talk.ask("nothing", DeleteRecordsRequest(topics=[], timeout_ms=9000), 2)
+    doubled = DeleteRecordsTopic(
+        name=here, partitions=[DeleteRecordsPartition(partition_index=0, offset=o) for o in (1, 2)]
+    )
+    talk.ask("twice", DeleteRecordsRequest(topics=[doubled], timeout_ms=9000), 2)
+
+
+SCENARIOS = (
+    produce_answers,
+    produce_rules,
+    idempotence,
+    fetch_answers,
+    fetch_sessions,
+    list_offsets,
+    leader_epochs,
+    delete_records,
+)
