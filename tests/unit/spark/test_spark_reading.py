@@ -1,0 +1,68 @@
+"""One range as Arrow: what lies outside is cut off, and what vanished is judged."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from barnabas.client.errors import OffsetOutOfRangeError
+from barnabas.client.partition_reader import OffsetRange
+from barnabas.client.values import FetchedBatches
+from barnabas.core.ids import TopicPartition
+from barnabas.records.build import SimpleRecord, build_batch
+from barnabas.records.compression import Codec
+from barnabas.spark import reading
+from barnabas.spark.errors import DataLossError
+from barnabas.spark.options import OnDataLoss
+from barnabas.spark.planner import Range
+from barnabas.spark.schema import DDL, arrow_schema
+
+T0 = TopicPartition("t", 0)
+
+
+def batch(first: int, count: int, size: int = 1, codec: Codec = Codec.NONE) -> bytes:
+    records = [SimpleRecord(None, b"%d" % i * size, 1000 + i) for i in range(first, first + count)]
+    return bytes(build_batch(records, base_offset=first, codec=codec))
+
+
+def fetched(buffer: bytes, position: int = 0) -> FetchedBatches:
+    return FetchedBatches(T0, position, buffer, 1_000_000, 1_000_000, 0)
+
+
+def test_only_the_range_in_batches_of_the_schema_spark_expects() -> None:
+    buffer = batch(0, 10) + batch(20, 10, codec=Codec.LZ4)  # compaction took 10 to 19
+    found = list(reading.decode(fetched(buffer), OffsetRange(T0, 5, 25), tuple(DDL)))
+    assert all(part.schema.equals(arrow_schema(tuple(DDL))) for part in found)
+    table = pa.Table.from_batches(found)
+    assert table["offset"].to_pylist() == [*range(5, 10), *range(20, 25)]
+    assert table["value"].to_pylist() == [b"%d" % i for i in [*range(5, 10), *range(20, 25)]]
+
+
+def test_batches_are_of_a_size_that_suits_spark() -> None:
+    small = [
+        part.num_rows for part in reading.decode(fetched(batch(0, 25_000)), OffsetRange(T0, 0, 25_000), ("value",))
+    ]
+    assert small == [10_000, 10_000, 5_000]
+    large = list(reading.decode(fetched(batch(0, 50, size=50_000)), OffsetRange(T0, 0, 50), ("value",)))
+    assert len(large) >= 4
+    assert sum(part.num_rows for part in large) == 50
+
+
+def test_records_that_aged_out_before_they_were_read() -> None:
+    error = OffsetOutOfRangeError(T0, 5, 20, 100)
+    with pytest.raises(DataLossError, match="offsets 5 to 19"):
+        reading.step_over(error, Range(T0, 5, 50), OnDataLoss.FAIL)
+    assert reading.step_over(error, Range(T0, 5, 50), OnDataLoss.SKIP) == 20
+    assert reading.step_over(error, Range(T0, 5, 15), OnDataLoss.REPORT) == 15
+
+
+def test_a_log_that_was_cut_short() -> None:
+    error = OffsetOutOfRangeError(T0, 5, 0, 3)
+    with pytest.raises(DataLossError, match="the log ends at offset 3"):
+        reading.step_over(error, Range(T0, 5, 50), OnDataLoss.FAIL)
+    assert reading.step_over(error, Range(T0, 5, 50), OnDataLoss.SKIP) == 50
+
+
+def test_an_offset_that_is_there_after_all_is_left_to_a_retry() -> None:
+    with pytest.raises(OffsetOutOfRangeError):
+        reading.step_over(OffsetOutOfRangeError(T0, 5, 0, 100), Range(T0, 5, 50), OnDataLoss.SKIP)

@@ -1,0 +1,199 @@
+"""The stream reader's conversation with Spark, call by call, against a log that the test moves."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.spark import source
+from barnabas.spark.errors import DataLossError, OptionError, SparkSourceError
+from barnabas.spark.options import Subscription
+from barnabas.spark.planner import LogView, Range
+from barnabas.spark.positions import Boundary, Position, boundary_queries, resolve_boundary
+from barnabas.spark.schema import DEFAULT_COLUMNS
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class FakeLog:
+    """Stands where a `LogClient` would."""
+
+    def __init__(self, latest: dict[TopicPartition, int]) -> None:
+        self.latest_offsets = latest
+        self.earliest_offsets = dict.fromkeys(latest, 0)
+        self.committed: list[tuple[str, Position]] = []
+        self.refuses_commits = False
+
+    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+        return sorted(self.latest_offsets)
+
+    def log_view(self, partitions: list[TopicPartition]) -> LogView:
+        return LogView(
+            {tp: self.earliest_offsets[tp] for tp in partitions}, {tp: self.latest_offsets[tp] for tp in partitions}
+        )
+
+    def earliest(self, partitions: Any) -> dict[TopicPartition, int]:
+        return {tp: self.earliest_offsets[tp] for tp in partitions if tp in self.latest_offsets}
+
+    def resolve(
+        self, boundary: Boundary, partitions: Any, log: LogView, *, starting: bool
+    ) -> dict[TopicPartition, int]:
+        queries = boundary_queries(boundary, partitions)
+        answers = {tp: log.latest[tp] if at == -1 else log.earliest[tp] for tp, at in queries.items()}
+        return resolve_boundary(boundary, answers, partitions, log.latest, starting=starting)
+
+    def bytes_per_offset(self, log: LogView) -> dict[TopicPartition, float]:
+        return dict.fromkeys(log.latest, 100.0)
+
+    def commit(self, group: str, position: Position) -> None:
+        if self.refuses_commits:
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        self.committed.append((group, position))
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> FakeLog:
+    fake = FakeLog({T0: 100})
+    monkeypatch.setattr(source, "connect", lambda settings: fake)
+    return fake
+
+
+def reader(**options: str) -> source.StreamReader:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "startingOffsets": "latest", **options}
+    return source.stream_reader(given, DEFAULT_COLUMNS)
+
+
+def ranges(stream: source.StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+    return [task.range for task in stream.partitions(start, end)]
+
+
+def at(zero: int, **others: int) -> dict[str, Any]:
+    return {"t": {"0": zero, **{name.removeprefix("p"): offset for name, offset in others.items()}}}
+
+
+def test_the_initial_offset_is_pinned_by_an_empty_first_micro_batch(log: FakeLog) -> None:
+    stream = reader()
+    limit = stream.getDefaultReadLimit()
+    first = stream.initialOffset()
+    log.latest_offsets[T0] = 138
+    assert stream.initialOffset() == first == at(100)  # asked twice, the same answer
+    assert stream.latestOffset(first, limit) == at(100)
+    assert ranges(stream, at(100), at(100)) == []
+    assert stream.latestOffset(at(100), limit) == at(138)
+
+
+def test_a_replay_of_the_first_micro_batch_keeps_what_was_pinned(log: FakeLog) -> None:
+    log.latest_offsets[T0] = 138  # 100 was written to the offset log by a driver that died since
+    stream = reader()
+    assert stream.initialOffset() == at(138)
+    assert ranges(stream, at(138), at(100)) == []
+    end = stream.latestOffset(at(100), stream.getDefaultReadLimit())
+    assert ranges(stream, at(100), end) == [Range(T0, 100, 138)]
+
+
+def test_a_replay_that_finds_the_log_unmoved_does_not_pin_again(log: FakeLog) -> None:
+    # An AvailableNow run would take an unchanged offset for the end of the data, and stop early.
+    stream = reader(startingOffsets="earliest")
+    assert stream.initialOffset() == at(0)
+    assert ranges(stream, at(0), at(0)) == []
+    assert stream.latestOffset(at(0), stream.getDefaultReadLimit()) == at(100)
+
+
+def test_trigger_once_reads_at_once_and_without_limits(log: FakeLog) -> None:
+    stream = reader(startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == at(100)
+
+
+def test_offsets_given_outright_need_no_pin(log: FakeLog) -> None:
+    stream = reader(startingOffsets='{"t": {"0": 40}}')
+    assert stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit()) == at(100)
+
+
+def test_available_now(log: FakeLog) -> None:
+    stream = reader(startingOffsets="earliest", maxOffsetsPerTrigger="60")
+    assert isinstance(stream, SupportsTriggerAvailableNow)
+    stream.prepareForTriggerAvailableNow()
+    limit = stream.getDefaultReadLimit()
+    log.latest_offsets.update({T0: 500, T1: 5})
+    log.earliest_offsets[T1] = 0
+    position = stream.latestOffset(stream.initialOffset(), limit)
+    seen = []
+    while (end := stream.latestOffset(position, limit)) != position:
+        seen.append(end)
+        position = end
+    assert seen == [at(60, p1=0), at(100, p1=0)] or seen == [at(60), at(100)]
+    assert stream.reportLatestOffset() == at(500, p1=5)
+
+
+def test_the_group_follows_and_knows_of_the_last_micro_batch(log: FakeLog) -> None:
+    stream = reader(startingOffsets="earliest", groupId="g")
+    limit = stream.getDefaultReadLimit()
+    first = stream.latestOffset(stream.initialOffset(), limit)
+    end = stream.latestOffset(first, limit)
+    stream.commit(first)
+    assert stream.latestOffset(end, limit) == end  # no commit() for the last one: the next plan tells
+    assert log.committed == [("g", Position({T0: 0})), ("g", Position({T0: 100}))]
+
+
+def test_a_refused_commit_does_not_stop_the_query(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
+    log.refuses_commits = True
+    stream = reader(groupId="g")
+    stream.commit(at(5))
+    assert "could not be committed for group g" in caplog.text
+
+
+def test_losses_stop_the_query_where_they_are_found(log: FakeLog) -> None:
+    stream = reader()
+    log.earliest_offsets[T0] = 60
+    with pytest.raises(DataLossError, match="offsets 40 to 59"):
+        stream.latestOffset(at(40), stream.getDefaultReadLimit())
+    with pytest.raises(DataLossError, match="offsets 40 to 59"):
+        stream.partitions(at(40), at(100))
+
+
+def test_reported_losses_are_told_once(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
+    stream = reader(failOnDataLoss="report")
+    log.earliest_offsets[T0] = 60
+    end = stream.latestOffset(at(40), stream.getDefaultReadLimit())
+    assert end == {"$lost": {"t": {"0": 20}}, "t": {"0": 100}}
+    assert ranges(stream, at(40), end) == [Range(T0, 60, 100)]
+    assert caplog.text.count("data loss") == 1
+    assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
+
+
+def test_topics_that_do_not_exist(log: FakeLog) -> None:
+    with pytest.raises(SparkSourceError, match="topics u: they do not exist"):
+        source.stream_reader({"kafka.bootstrap.servers": "h:1", "subscribe": "t,u"}, DEFAULT_COLUMNS).initialOffset()
+
+
+def test_readers_and_tasks_travel_and_offer_no_push_down(log: FakeLog) -> None:
+    stream = reader()
+    copy: source.StreamReader = pickle.loads(pickle.dumps(stream))
+    assert copy.initialOffset() == at(100)
+    task: source.Task = pickle.loads(pickle.dumps(source.Task(Range(T0, 1, 2))))
+    assert task.range == Range(T0, 1, 2)
+    assert source.BatchReader.pushFilters is DataSourceReader.pushFilters
+    assert isinstance(reader().getDefaultReadLimit(), ReadLimit)
+
+
+def test_a_batch_read_plans_ranges_and_splits(log: FakeLog) -> None:
+    options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "maxRecordsPerPartition": "60"}
+    batch = source.batch_reader(options, ("value",))
+    assert [task.range for task in batch.partitions()] == [Range(T0, 0, 50), Range(T0, 50, 100)]
+    log.latest_offsets.clear()
+    with pytest.raises(SparkSourceError, match="do not exist"):
+        batch.partitions()
+
+
+def test_wrong_options_are_refused_before_anything_is_asked() -> None:
+    with pytest.raises(OptionError, match="endingOffsets is not valid"):
+        reader(endingOffsets="latest")
