@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import Any
 
 NOUNS = ("serve", "topics", "produce", "consume", "configs", "groups", "logs", "cluster")
-"""In the order in which help shows them; each is a module of this package, with an `app` or a function of its name."""
+"""In the order in which help shows them; each is a module of this package, with an `app` or a function of its name
+(`serve` alone has a `main`)."""
 
 HELP = """A Kafka-compatible commit log. Kafka's clients and tools work with it unchanged.
 
@@ -31,6 +32,9 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
         typer.echo(f"barnabas {__version__}")
 
     for noun in nouns:
+        if noun == "serve":
+            _list_serve(app)
+            continue
         module = import_module(f"barnabas.cli.{noun}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=noun)
@@ -39,9 +43,21 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
     return app
 
 
+def _list_serve(app: Any) -> None:
+    """`serve` has a parser of its own (see there why), which `main` calls; here it takes its place among the nouns."""
+    from barnabas.cli import serve
+
+    app.command("serve", help=serve.SUMMARY)(lambda: serve.main(sys.argv[2:]))
+
+
 def main() -> None:
     """The entry point. `barnabas NOUN ...` imports that noun alone."""
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if asked == "serve":
+        from barnabas.cli.serve import main as serve
+
+        serve(sys.argv[2:])
+        return
     if asked == "--version":
         from barnabas import __version__
 

@@ -1,0 +1,59 @@
+"""`barnabas serve`: its options, its place among the nouns, and what a start must not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from barnabas.cli.app import build_app
+from barnabas.cli.serve import SUMMARY, build_parser
+
+
+def test_options_and_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BARNABAS_DATA_DIR", raising=False)
+    assert vars(build_parser().parse_args([])) == {
+        "data_dir": None,
+        "listener": None,
+        "config": None,
+        "settings": [],
+        "cluster_id": None,
+        "log_level": "warning",
+        "log_json": False,
+    }
+    given = build_parser().parse_args(["-d", "data", "-l", "PLAINTEXT://:0", "-c", "a=1", "-c", "b=2", "--log-json"])
+    assert (given.data_dir, given.listener, given.settings, given.log_json) == (
+        "data",
+        "PLAINTEXT://:0",
+        ["a=1", "b=2"],
+        True,
+    )
+
+
+def test_the_data_directory_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BARNABAS_DATA_DIR", "/srv/barnabas")
+    assert build_parser().parse_args([]).data_dir == "/srv/barnabas"
+
+
+@pytest.mark.parametrize("wrong", [["--data"], ["--log-level", "loud"], ["surplus"]])
+def test_wrong_usage_ends_with_code_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args(wrong)
+    assert ended.value.code == 2
+    assert "usage: barnabas serve" in capsys.readouterr().err
+
+
+def test_serve_is_listed_with_the_other_nouns() -> None:
+    shown = CliRunner().invoke(build_app(), ["--help"])
+    assert shown.exit_code == 0
+    assert SUMMARY in shown.output
+
+
+def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
+    """Each of these costs 20 to 150 ms; the broker's start-up is promised to be a fraction of a second."""
+    code = "import sys, barnabas.cli.serve, barnabas.node.server, uvloop; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    imported = set(done.stdout.split())
+    assert imported & {"typer", "rich", "numpy", "numba", "pyarrow", "pydantic", "barnabas.client"} == set()
