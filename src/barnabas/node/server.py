@@ -44,7 +44,16 @@ from barnabas.node.config import NodeConfig
 from barnabas.node.founding import found_cluster, register_broker
 from barnabas.node.identity import find_identity
 from barnabas.node.metadata_log import SingleVoterLog
-from barnabas.node.settings import broker_settings, controller_settings, group_config, net_limits, upkeep_intervals
+from barnabas.node.settings import (
+    broker_settings,
+    cleaner_settings,
+    controller_settings,
+    group_config,
+    net_limits,
+    upkeep_intervals,
+)
+from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
+from barnabas.replication.compaction import Compactor
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.partitions import Partitions
 from barnabas.replication.upkeep import Upkeep
@@ -58,6 +67,8 @@ log = get_logger("barnabas.node")
 
 _HOT: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 _DISK_THREADS: Final = 4
+_CLEANER_THREADS: Final = 8
+"""At most so many passes at a time, whatever log.cleaner.threads says; the threads only wait for the cleaners."""
 _SNAPSHOT_CHECK_S: Final = 10.0
 
 
@@ -82,6 +93,7 @@ class Node:
         self._rng = rng or system_rng()
         self._stopping = asyncio.Event()
         self._disk = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="barnabas-disk")
+        self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
         self._dirs: list[LogDir] = []
         self._partitions: Partitions | None = None
@@ -112,6 +124,7 @@ class Node:
                 sock.close()
             self._close(clean=clean)
             self._disk.shutdown(wait=True)
+            self._cleaners.shutdown(wait=True)
 
     # ---- start
 
@@ -184,7 +197,8 @@ class Node:
                 await found_cluster(metadata, self._fs, home.path)
             services, groups, flusher = self._assemble(publisher, LocalController(driver), metadata)
             upkeep = Upkeep(services.partitions, flusher, self._disk, self._clock, upkeep_intervals(self.config))
-            async with _running(groups.run, flusher.run, upkeep.run):
+            compactor = self._compactor(services.partitions, publisher)
+            async with _running(groups.run, flusher.run, upkeep.run, compactor.run):
                 await asyncio.sleep(0)  # they own their tasks from their first step on
                 services.partitions.discover()
                 feed = GroupFeed(groups)
@@ -231,6 +245,19 @@ class Node:
             settings=broker_settings(self.config_view(publisher.image)),
         )
         return services, groups, flusher
+
+    def _compactor(self, partitions: Partitions, publisher: Publisher) -> Compactor:
+        """The cleaner works in processes of its own on a real disk, in a thread on any other."""
+        real = isinstance(self._fs, OsFileSystem)
+        return Compactor(
+            partitions,
+            lambda: cleaner_settings(self.config_view(publisher.image)),
+            ProcessEngine if real else lambda: InlineEngine(self._fs),
+            self._cleaners,
+            self._clock,
+            self._rng,
+            self.metrics,
+        )
 
     async def _listen(
         self,

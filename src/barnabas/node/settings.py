@@ -12,7 +12,9 @@ from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.controller.settings import ControllerSettings
 from barnabas.net.limits import NetLimits
 from barnabas.node.config import NodeConfig
+from barnabas.replication.compaction import CleanerSettings
 from barnabas.replication.upkeep import UpkeepIntervals
+from barnabas.storage.cleaner.task import CleanerLimits
 
 
 def broker_settings(view: ConfigView) -> BrokerSettings:
@@ -96,4 +98,23 @@ def upkeep_intervals(config: NodeConfig) -> UpkeepIntervals:
         recovery_point_ms=config["log.flush.offset.checkpoint.interval.ms"],
         log_start_ms=config["log.flush.start.offset.checkpoint.interval.ms"],
         producer_expiry_ms=config["producer.id.expiration.check.interval.ms"],
+    )
+
+
+def cleaner_settings(view: ConfigView) -> CleanerSettings:
+    """What the cleaner obeys; asked for anew before each pass, because all but `log.cleaner.enable` are dynamic."""
+
+    def value(name: str) -> Any:
+        return view.broker_value(f"log.cleaner.{name}").value
+
+    return CleanerSettings(
+        enable=value("enable"),
+        threads=value("threads"),
+        backoff_ms=value("backoff.ms"),
+        limits=CleanerLimits(
+            dedupe_buffer_bytes=value("dedupe.buffer.size"),
+            load_factor=value("io.buffer.load.factor"),
+            io_buffer_bytes=value("io.buffer.size"),
+            io_bytes_per_second=value("io.max.bytes.per.second"),
+        ),
     )

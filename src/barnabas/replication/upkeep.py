@@ -78,7 +78,7 @@ class Upkeep:
         """Delete segments beyond retention.ms, retention.bytes or the log start offset."""
         now_ms = self._clock.now_ms()
         for count, partition in enumerate(list(self._partitions)):
-            if partition.log is not None:
+            if partition.log is not None and partition.log.cleaning is None:  # it would call the cleaning off
                 deleted = partition.log.delete_old_segments(now_ms, partition.high_watermark)
                 if deleted:
                     log.info("segments deleted", partition=str(partition.name), segments=deleted)

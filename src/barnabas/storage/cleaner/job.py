@@ -145,3 +145,12 @@ class CleaningJob:
             if staged is not None:
                 staged.unlink()
                 self._fs.sync_dir(self._path)
+
+    def remove_leftovers(self) -> None:
+        """What a pass that failed had begun to write. Once nobody writes any more."""
+        if self.log.failed:
+            return
+        with suppress(StorageError):
+            for name in self._fs.listdir(self._path):
+                if name.endswith(names.CLEANED):
+                    self._fs.unlink(f"{self._path}/{name}")

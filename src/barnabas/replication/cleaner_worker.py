@@ -1,0 +1,101 @@
+"""Shell: the cleaner's own process: takes tasks on stdin, cleans, answers on stdout. Started by `cleaner_engine`.
+
+A process of its own for two reasons. Compaction opens every record: in a thread of the broker, in plain Python, it
+would hold the interpreter's lock and add milliseconds to every request; and compiled kernels (numba) would cost the
+broker 150 MB for good. This one starts when there is something to clean, and ends after a while without work.
+
+A message is its length (uint32, big-endian) and a pickle; both ends are this program. The answers to a task are the
+groups, each followed by a byte from the broker once it is in place, and then the outcome or the exception.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+from struct import Struct
+from typing import IO, Any, Final
+
+from barnabas.core.errors import KafkaError
+from barnabas.storage.cleaner.cleaning import CleaningPass, EngineFactory
+from barnabas.storage.cleaner.errors import CleaningError
+from barnabas.storage.cleaner.keys import PlainKeys
+from barnabas.storage.cleaner.task import CleaningTask, GroupCleaned
+from barnabas.storage.cleaner.throttle import Throttle
+from barnabas.storage.fs import OsFileSystem
+
+LENGTH: Final = Struct(">I")
+GO_ON: Final = b"\x01"
+_NICENESS: Final = 5
+"""Serving comes first."""
+
+
+def send(stream: IO[bytes], message: object) -> None:
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    stream.write(LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """The next message. Raises EOFError when the other side is gone."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    size = LENGTH.unpack(head)[0]
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return pickle.loads(data)  # only ever between a broker and the process that it has started itself
+
+
+def choose_engine() -> EngineFactory:
+    """Compiled where numpy and numba are installed (`barnabas[columnar]`), plain Python elsewhere."""
+    try:
+        from barnabas.storage.cleaner.columns import ColumnarKeys
+    except ImportError:
+        return PlainKeys
+    return ColumnarKeys
+
+
+def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory) -> None:
+    """Clean until the broker closes the pipe."""
+    fs = OsFileSystem()
+    while True:
+        task: CleaningTask = receive(tasks)
+        throttle = Throttle(task.limits.io_bytes_per_second, time.monotonic())
+
+        def take(size: int, throttle: Throttle = throttle) -> None:
+            wait = throttle.delay(size, time.monotonic())
+            if wait:
+                time.sleep(wait)
+
+        began = time.monotonic()
+        try:
+            for step in CleaningPass(fs, task, engine=engine, take=take).run():
+                if isinstance(step, GroupCleaned):
+                    send(answers, step)
+                    if tasks.read(1) != GO_ON:
+                        raise EOFError
+                else:
+                    step.stats.seconds = time.monotonic() - began
+                    send(answers, step)
+        except KafkaError as error:
+            send(answers, error)
+        except (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError) as error:
+            # a defect, or too little memory: this partition is reported, the others go on
+            send(answers, CleaningError(f"the pass failed: {error!r}"))
+
+
+def main() -> None:
+    os.nice(_NICENESS)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    sys.stdout = sys.stderr  # a stray print must not end up among the answers
+    try:
+        work(sys.stdin.buffer, answers, choose_engine())
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        os._exit(0)  # the broker is done with us; skip the flush of a pipe that nobody reads
+
+
+if __name__ == "__main__":
+    main()
