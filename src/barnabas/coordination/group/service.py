@@ -3,20 +3,22 @@
 Every method takes the request's context and its decoded message, and returns the response message with
 per-group or top-level error codes inside; it raises nothing but bugs. Authorization, quotas and the choice of version
 happen before (broker/dispatch). Methods that touch several groups ask the shard of each.
+
+The machines behind it (`shard` and all that it stands on) are imported when the first partition of `__consumer_offsets`
+is led: a broker without groups starts sooner and stays smaller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.coordination.errors import error_for_client
-from barnabas.coordination.group import admin, consumer_describe
 from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig, NoGroupConfigs
-from barnabas.coordination.group.shard import GroupShard
 from barnabas.coordination.ports import Marker, PartitionWriter, Producer, RequestContext, TopicCatalog
 from barnabas.coordination.runtime import CoordinatorRuntime, RuntimeConfig
+from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import Parked, Turn
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -69,6 +71,9 @@ from barnabas.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
+if TYPE_CHECKING:
+    from barnabas.coordination.group.shard import GroupShard
+
 R = TypeVar("R")
 
 
@@ -93,7 +98,7 @@ class GroupCoordinator:
             writer,
             clock,
             rng,
-            lambda partition, timeline: GroupShard(config, configs, self._topics, timeline),
+            lambda partition, timeline: _new_shard(config, configs, self._topics, timeline),
         )
 
     async def run(self) -> None:
@@ -203,7 +208,7 @@ class GroupCoordinator:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         listed: list[ListedGroup] = []
         for _, shard in self._runtime.active():
-            listed.extend(admin.list_groups(shard.table, request.states_filter, request.types_filter))
+            listed.extend(shard.list_groups(request.states_filter, request.types_filter))
         return ListGroupsResponse(groups=listed)
 
     async def delete_groups(self, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
@@ -358,16 +363,24 @@ class GroupCoordinator:
             raise KafkaError(error_for_client(error.code), error.detail) from error
 
 
+def _new_shard(
+    config: GroupCoordinatorConfig, group_configs: GroupConfigs, topics: TopicCatalog, timeline: Timeline
+) -> GroupShard:
+    from barnabas.coordination.group.shard import GroupShard
+
+    return GroupShard(config, group_configs, topics, timeline)
+
+
 def _describe(group_id: str, api_version: int, shard: GroupShard) -> DescribedGroup:
-    return admin.describe(shard.table, group_id, api_version)
+    return shard.describe_group(group_id, api_version)
 
 
 def _describe_consumers(group_id: str, shard: GroupShard) -> described_consumers.DescribedGroup:
-    return consumer_describe.describe(shard.table, shard.topics, group_id, shard.consumers.default_assignor)
+    return shard.describe_consumer_group(group_id)
 
 
 def _delete(group_ids: Sequence[str], shard: GroupShard, turn: Turn) -> list[DeletableGroupResult]:
-    return admin.delete_groups(shard.table, shard.offsets, turn, group_ids)
+    return shard.delete_groups(turn, group_ids)
 
 
 def _check_group_id(group_id: str) -> None:

@@ -6,13 +6,17 @@ kind of group, by the kind of record, by the kind of timer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from barnabas.coordination.errors import error_for_client
 from barnabas.coordination.group import (
+    admin,
     classic_group,
     classic_in_consumer,
     classic_join,
     classic_members,
     classic_rebalance,
+    consumer_describe,
     migration,
 )
 from barnabas.coordination.group import records as rec
@@ -30,13 +34,17 @@ from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import PARKED, Parked, StateRecord, TimerKey, Turn
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_ID
+from barnabas.wire.messages import consumer_group_describe
 from barnabas.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from barnabas.wire.messages.delete_groups import DeletableGroupResult
+from barnabas.wire.messages.describe_groups import DescribedGroup
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.wire.messages.list_groups import ListedGroup
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 FORMAT = LogFormat((*rec.GROUP_KINDS, *SHARE_KINDS))
@@ -141,6 +149,20 @@ class GroupShard:
             return
         classic = migration.downgrade(self.consumers, turn, group, member_id)
         classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
+
+    # -- groups of any kind --------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
+        return admin.list_groups(self.table, states, types)
+
+    def describe_group(self, group_id: str, api_version: int) -> DescribedGroup:
+        return admin.describe(self.table, group_id, api_version)
+
+    def describe_consumer_group(self, group_id: str) -> consumer_group_describe.DescribedGroup:
+        return consumer_describe.describe(self.table, self.topics, group_id, self.consumers.default_assignor)
+
+    def delete_groups(self, turn: Turn, group_ids: Sequence[str]) -> list[DeletableGroupResult]:
+        return admin.delete_groups(self.table, self.offsets, turn, group_ids)
 
     # -- the runtime's doors -------------------------------------------------------------------------------------
 
