@@ -1,9 +1,22 @@
-"""Codec: records of the cluster's own topics as text, for the dump tools."""
+"""Codec: records of the cluster's own topics as text, in the JSON that Kafka's dump tool prints."""
 
 from __future__ import annotations
 
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
 from barnabas.core.errors import BarnabasError
+from barnabas.core.ids import uuid_to_text
 from barnabas.records.batch import Record
+
+if TYPE_CHECKING:
+    from barnabas.coordination.log_format import LogFormat
+    from barnabas.wire.schema import Field, Struct
+
+Decoder = Callable[[Record], str]
 
 
 def metadata_record(record: Record) -> str:
@@ -13,22 +26,105 @@ def metadata_record(record: Record) -> str:
     if record.value is None:
         return ""
     try:
-        return f" payload: {decode_record(record.value)!r}"
+        message = decode_record(record.value)
     except BarnabasError as error:
         return f" (not readable: {error})"
+    version = record.value[2]
+    return " payload: " + _json(
+        {"type": _constant(_name(message)), "version": version, "data": as_json(message, version)}
+    )
 
 
 def offsets_record(record: Record) -> str:
     """A record of `__consumer_offsets`."""
     from barnabas.coordination.group.shard import FORMAT
+
+    return _coordinator_record(FORMAT, record)
+
+
+def transaction_record(record: Record) -> str:
+    """A record of `__transaction_state`."""
+    from barnabas.coordination.transaction.records import FORMAT
+
+    return _coordinator_record(FORMAT, record)
+
+
+DECODERS: Final[Mapping[str, Decoder]] = {
+    "__cluster_metadata": metadata_record,
+    "__consumer_offsets": offsets_record,
+    "__transaction_state": transaction_record,
+}
+"""By the topic whose records they read."""
+
+
+def _coordinator_record(form: LogFormat, record: Record) -> str:
     from barnabas.coordination.ports import LogRecord
 
     if record.key is None:
         return " (no key)"
     try:
-        decoded = FORMAT.decode(LogRecord(record.key, record.value))
+        decoded = form.decode(LogRecord(record.key, record.value))
     except BarnabasError as error:
         return f" (not readable: {error})"
     if decoded is None:
-        return " (of a kind this version does not know)"
-    return f" key: {decoded.key!r} payload: {decoded.value!r}"
+        return " (of a kind that this version does not know)"
+    kind = int.from_bytes(record.key[:2], "big")
+    key = _json({"type": str(kind), "data": as_json(decoded.key, 0)})
+    if decoded.value is None:
+        return f" key: {key} payload: <DELETE>"
+    version = decoded.version or 0
+    return f" key: {key} payload: " + _json({"version": str(version), "data": as_json(decoded.value, version)})
+
+
+def as_json(message: Struct, version: int) -> dict[str, Any]:
+    """A message as Kafka's generated JSON converters write it: the spec's names, tagged fields only when set."""
+    from barnabas.wire.schema import schema_of
+
+    shown = {}
+    for field in schema_of(message).fields:
+        value = getattr(message, field.name)
+        if version in field.tagged:
+            if value == field.new_default():
+                continue
+        elif version not in field.versions:
+            continue
+        shown[_camel(field.name)] = _value(field, value, version)
+    return shown
+
+
+def _value(field: Field, value: Any, version: int) -> Any:
+    if value is None:
+        return None
+    if field.kind == "struct":
+        return as_json(value, version)
+    if field.kind == "array":
+        return [_scalar(v) if isinstance(field.element, str) else as_json(v, version) for v in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return uuid_to_text(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(bytes(value)).decode()
+    return value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _name(message: Struct) -> str:
+    from barnabas.wire.schema import schema_of
+
+    return schema_of(message).name
+
+
+def _constant(name: str) -> str:
+    """RegisterBrokerRecord as REGISTER_BROKER_RECORD."""
+    return "".join("_" + c if c.isupper() and i else c for i, c in enumerate(name)).upper()
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.rstrip("_").split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -3,14 +3,27 @@ DumpLogSegments does (same words, same order, so that scripts which parse its ou
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from barnabas.core.errors import KafkaError
+from barnabas.core.ids import uuid_to_text
 from barnabas.records.batch import BatchHeader, Record, check_crc, iter_batches, iter_records
 from barnabas.records.compression import Codec
+from barnabas.records.control import (
+    EndTxn,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotFooter,
+    SnapshotHeader,
+    Voter,
+    parse_control,
+)
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -25,6 +38,10 @@ class DumpOptions:
     payload: bool = False
     max_bytes: int = 1 << 62
     decode: Callable[[Record], str] | None = None
+    metadata: bool = True
+    """Offset, timestamp and sizes before the payload of each record."""
+    index_only: bool = False
+    """Nothing of an index but what is wrong with it."""
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
@@ -32,15 +49,17 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
     yield f"Dumping {path}"
     base = _base_offset(path)
     match path.suffix:
-        case ".log" | ".checkpoint":
+        case ".log":
             yield f"Log starting offset: {base}"
             yield from dump_log(path, options)
+        case ".checkpoint":
+            epoch = int(path.name.split(".")[0].split("-")[1])
+            yield f"Snapshot end offset: {base}, epoch: {epoch}"
+            yield from dump_log(path, options)
         case ".index":
-            for relative, position in _entries(path, _OFFSET_ENTRY):
-                yield f"offset: {base + relative} position: {position}"
+            yield from _dump_offset_index(path, base, options)
         case ".timeindex":
-            for timestamp, relative in _entries(path, _TIME_ENTRY):
-                yield f"timestamp: {timestamp} offset: {base + relative}"
+            yield from _dump_time_index(path, base, options)
         case ".txnindex":
             for version, producer, first, last, stable in _TXN_ENTRY.iter_unpack(_whole(path, _TXN_ENTRY.size)):
                 yield (
@@ -49,6 +68,42 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
                 )
         case _:
             raise ValueError(f"{path}: not a .log, .index, .timeindex, .txnindex or .checkpoint file")
+
+
+def _dump_offset_index(path: Path, base: int, options: DumpOptions) -> Iterator[str]:
+    """The entries; then those that do not lead to the batch they name (the log must lie beside the index)."""
+    entries = list(_entries(path, _OFFSET_ENTRY))
+    if not options.index_only:
+        for relative, position in entries:
+            yield f"offset: {base + relative} position: {position}"
+    log = path.with_suffix(".log")
+    if not log.exists():
+        return
+    data = memoryview(log.read_bytes())
+    wrong = []
+    for relative, position in entries:
+        found = next((h for _, h in iter_batches(data[position:])), None) if position < len(data) else None
+        if found is None or found.last_offset != base + relative:
+            where = "nothing" if found is None else str(found.last_offset)
+            wrong.append(f"  Index offset: {base + relative}, log offset: {where}")
+    if wrong:
+        yield f"Mismatches in :{path.absolute()}"
+        yield from wrong
+
+
+def _dump_time_index(path: Path, base: int, options: DumpOptions) -> Iterator[str]:
+    """The entries; then those that go back in time."""
+    previous = -1
+    wrong = []
+    for timestamp, relative in _entries(path, _TIME_ENTRY):
+        if not options.index_only:
+            yield f"timestamp: {timestamp} offset: {base + relative}"
+        if timestamp < previous:
+            wrong.append(f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}")
+        previous = timestamp
+    if wrong:
+        yield f"Found out of order timestamp in :{path.absolute()}"
+        yield from wrong
 
 
 def _base_offset(path: Path) -> int:
@@ -82,7 +137,8 @@ def dump_log(path: Path, options: DumpOptions) -> Iterator[str]:
             yield batch_line(data, position, header)
             if options.records:
                 for record in iter_records(data, position, header):
-                    yield record_line(header, record, options)
+                    if options.metadata or not header.is_control:
+                        yield record_line(header, record, options)
             end = position + header.size
     except KafkaError as error:
         yield f"Found a damaged batch at position {end}: {error}"
@@ -112,31 +168,74 @@ def batch_line(data: memoryview, position: int, header: BatchHeader) -> str:
 
 
 def record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:
+    """`| offset: ...` and what the record says; a control record is opened whatever the options are."""
     key, value = record.key, record.value
-    sequence = header.base_sequence + record.offset - header.base_offset if header.has_producer_id else -1
-    line = (
-        f"| offset: {record.offset} {header.timestamp_type.config_name}: {record.timestamp} "
-        f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} "
-        f"sequence: {sequence} headerKeys: [{','.join(name for name, _ in record.headers)}]"
-    )
-    if header.is_control and key is not None:
-        kinds = (
-            "ABORT",
-            "COMMIT",
-            "LEADER_CHANGE",
-            "SNAPSHOT_HEADER",
-            "SNAPSHOT_FOOTER",
-            "KRAFT_VERSION",
-            "KRAFT_VOTERS",
+    line = "|"
+    if options.metadata:
+        sequence = header.base_sequence + record.offset - header.base_offset if header.base_sequence >= 0 else -1
+        line += (
+            f" offset: {record.offset} {header.timestamp_type.config_name}: {record.timestamp} "
+            f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} "
+            f"sequence: {sequence & 0x7FFFFFFF if sequence >= 0 else -1} "
+            f"headerKeys: [{','.join(name for name, _ in record.headers)}]"
         )
-        kind = struct.unpack_from(">h", key, 2)[0]
-        return line + f" controlType: {kinds[kind] if 0 <= kind < len(kinds) else kind}"
+    if header.is_control:
+        return line + _control(record)
     if options.decode:
         return line + options.decode(record)
     if options.payload:
         line += "" if key is None else f" key: {_text(key)}"
         line += "" if value is None else f" payload: {_text(value)}"
     return line
+
+
+def _control(record: Record) -> str:
+    """A control record in Kafka's words."""
+    marker = parse_control(record)
+    match marker:
+        case EndTxn():
+            kind = "COMMIT" if marker.commit else "ABORT"
+            return f" endTxnMarker: {kind} coordinatorEpoch: {marker.coordinator_epoch}"
+        case LeaderChange():
+            change = {
+                "version": marker.version,
+                "leaderId": marker.leader_id,
+                "voters": [_leader_voter(v, marker.version) for v in marker.voters],
+                "grantingVoters": [_leader_voter(v, marker.version) for v in marker.granting_voters],
+            }
+            return f" LeaderChange: {_json(change)}"
+        case SnapshotHeader():
+            return f" SnapshotHeader {_json({'version': 0, 'lastContainedLogTimestamp': marker.last_contained_log_timestamp})}"
+        case SnapshotFooter():
+            return ' SnapshotFooter {"version":0}'
+        case KRaftVersion():
+            return f" KRaftVersion {_json({'version': 0, 'kRaftVersion': marker.kraft_version})}"
+        case KRaftVoters():
+            return f" KRaftVoters {_json({'version': 0, 'voters': [_voter(v) for v in marker.voters]})}"
+        case _:
+            return f" controlType: UNKNOWN({int.from_bytes((record.key or b'')[2:4], 'big')})"
+
+
+def _leader_voter(voter: tuple[int, UUID], version: int) -> dict[str, object]:
+    voter_id, directory = voter
+    return {"voterId": voter_id} | ({"voterDirectoryId": uuid_to_text(directory)} if version else {})
+
+
+def _voter(voter: Voter) -> dict[str, object]:
+    supported = {
+        "minSupportedVersion": voter.min_supported_version,
+        "maxSupportedVersion": voter.max_supported_version,
+    }
+    return {
+        "voterId": voter.voter_id,
+        "voterDirectoryId": uuid_to_text(voter.directory_id),
+        "endpoints": [{"name": name, "host": host, "port": port} for name, host, port in voter.endpoints],
+        "kRaftVersionFeature": supported,
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _text(data: bytes) -> str:

@@ -133,16 +133,32 @@ def dump(
     files: Annotated[list[Path], typer.Argument(help=".log, .index, .timeindex or .txnindex files, or a folder.")],
     records: Annotated[bool, typer.Option("--records", "-r", help="Also every record.")] = False,
     values: Annotated[bool, typer.Option("--values", "-v", help="With keys and values.")] = False,
+    metadata: Annotated[bool, typer.Option("--metadata", help="Open records of __cluster_metadata.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Open records of __consumer_offsets.")] = False,
+    transactions: Annotated[bool, typer.Option("--transactions", help="Open records of __transaction_state.")] = False,
 ) -> None:
-    """Read the files of a partition, without a broker, and print what is in them."""
+    """Read the files of a partition, ours or Apache Kafka's, without a broker, and print what is in them.
+
+    Example: `barnabas logs dump data/orders-0 --values`
+
+    In the folders of the cluster's own topics --values opens their records without being told which they are.
+    """
+    from barnabas.cli.decoders import DECODERS
     from barnabas.cli.log_dump import DumpOptions, dump_file
 
+    named = {"__cluster_metadata": metadata, "__consumer_offsets": offsets, "__transaction_state": transactions}
+    asked = [topic for topic, wanted in named.items() if wanted]
+    if len(asked) > 1:
+        fail("--metadata, --offsets and --transactions exclude each other", EXIT_USAGE)
     suffixes = (".log", ".index", ".timeindex", ".txnindex")
     chosen = [f for path in files for f in (sorted(path.iterdir()) if path.is_dir() else [path])]
     try:
         for path in chosen:
             if path in files or path.suffix in suffixes:
-                for line in dump_file(path, DumpOptions(records=records or values, payload=values)):
+                topic = asked[0] if asked else path.absolute().parent.name.rpartition("-")[0]
+                decode = DECODERS.get(topic) if asked or values else None
+                options = DumpOptions(records=records or values or bool(asked), payload=values, decode=decode)
+                for line in dump_file(path, options):
                     typer.echo(line)
     except (OSError, ValueError) as error:
         fail(str(error), EXIT_USAGE)

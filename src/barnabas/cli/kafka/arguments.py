@@ -22,9 +22,20 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="the brokers to ask first")
             self.add_argument("--command-config", metavar="FILE", help="a .properties file with client settings")
 
+    def refuse(self, *flags: str, why: str) -> None:
+        """Flags of Kafka's tool that mean nothing here: they are known, and refused with the reason."""
+        self.add_argument(*flags, action=_Refusal, nargs="?", help=argparse.SUPPRESS, const=why)
+
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(EXIT_FAILED, f"{self.prog}: {message}\n")
+
+
+class _Refusal(argparse.Action):
+    """Says why, and leaves."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        parser.error(f"{self.option_strings[0]} is not supported: {self.const}")
 
 
 def client_settings(options: argparse.Namespace) -> dict[str, object]:
@@ -58,3 +69,10 @@ def split_list(text: str) -> list[str]:
 
 def emit(line: str) -> None:
     sys.stdout.write(line + "\n")
+
+
+def emit_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Left-aligned columns, each as wide as its widest cell and at least 15, as Kafka's tools print tables."""
+    widths = [max(15, *(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
+    for row in rows:
+        emit(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.group_offsets import ResetTarget, describe_lag, plan_reset, select_partitions
-from barnabas.cli.kafka.arguments import Parser, client_settings, emit
-from barnabas.cli.output import EXIT_FAILED
+from barnabas.cli.kafka.arguments import Parser, client_settings, emit, emit_columns
+from barnabas.cli.output import EXIT_FAILED, fail, note
 from barnabas.cli.session import run_admin
 from barnabas.core.errors import KafkaError
 
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
 
 
 def build_parser() -> Parser:
-    parser = Parser("kafka-consumer-groups", "List, describe, delete or reset consumer groups.")
+    parser = Parser("kafka-consumer-groups", "List, describe, delete or reset consumer groups.", bootstrap=False)
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the brokers to ask first")
+    parser.add_argument("--command-config", metavar="FILE", help="a .properties file with client settings")
     actions = parser.add_mutually_exclusive_group(required=True)
-    for action in ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex"):
-        actions.add_argument(f"--{action}", action="store_true" if action != "validate-regex" else "store")
+    for action in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
+        actions.add_argument(f"--{action}", action="store_true")
+    actions.add_argument("--validate-regex", metavar="REGEX")
     parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--all-groups", action="store_true")
     parser.add_argument("--topic", action="append", default=[], help="TOPIC or TOPIC:0,1")
@@ -49,6 +53,11 @@ def build_parser() -> Parser:
 def main() -> None:
     parser = build_parser()
     options = parser.parse_args()
+    if options.validate_regex is not None:
+        _validate_regex(options.validate_regex)
+        return
+    if not options.bootstrap_server:
+        parser.error("--bootstrap-server is required")
     if not options.list and not options.group and not options.all_groups:
         parser.error("--group or --all-groups is required")
 
@@ -69,6 +78,15 @@ def main() -> None:
     run_admin(options.bootstrap_server, command, client_settings(options))
 
 
+def _validate_regex(pattern: str) -> None:
+    """Says whether a subscription's pattern can be read."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        fail(f"The regular expression {pattern!r} is not valid: {error}")
+    emit(f"The regular expression {pattern!r} is valid.")
+
+
 async def list_groups(admin: AsyncAdmin, options: argparse.Namespace) -> None:
     states = options.state.split(",") if options.state else ()
     types = options.type.split(",") if options.type else ()
@@ -83,39 +101,27 @@ async def list_groups(admin: AsyncAdmin, options: argparse.Namespace) -> None:
             emit(row[0])
         return
     heading = ["GROUP"] + (["TYPE"] if options.type is not None else [])
-    _columns([heading + (["STATE"] if options.state is not None else []), *rows])
+    emit_columns([heading + (["STATE"] if options.state is not None else []), *rows])
 
 
 async def describe(admin: AsyncAdmin, groups: list[str], options: argparse.Namespace) -> None:
     described = await admin.describe_groups(groups)
+    addresses = {b.broker_id: f"{b.host}:{b.port}" for b in (await admin.describe_cluster()).brokers}
     for name in groups:
         group = described[name]
         if isinstance(group, KafkaError):
             raise KafkaError(group.code, f"Consumer group '{name}': {group}")
+        if not group.members:
+            note(f"\nConsumer group '{name}' has no active members.")
         emit("")
         if options.state is not None:
-            coordinator = await _address(admin, group.coordinator)
-            row = [
-                name,
-                f"{coordinator} ({group.coordinator})",
-                group.assignor,
-                group.state.value,
-                str(len(group.members)),
-            ]
-            _columns([["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"], row])
+            coordinator = f"{addresses.get(group.coordinator, '-')}  ({group.coordinator})"
+            row = [name, coordinator, group.assignor or "-", group.state.value, str(len(group.members))]
+            emit_columns([["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"], row])
         elif options.members:
             _members(group, verbose=options.verbose)
         else:
-            if not group.members:
-                emit(f"Consumer group '{name}' has no active members.\n")
             await _offsets(admin, group)
-
-
-async def _address(admin: AsyncAdmin, broker_id: int) -> str:
-    for broker in (await admin.describe_cluster()).brokers:
-        if broker.broker_id == broker_id:
-            return f"{broker.host}:{broker.port}"
-    return "-"
 
 
 def _members(group: GroupDescription, *, verbose: bool) -> None:
@@ -123,7 +129,7 @@ def _members(group: GroupDescription, *, verbose: bool) -> None:
     for m in group.members:
         row = [group.group_id, m.member_id, _host(m.client_host), m.client_id, str(len(m.assignment))]
         rows.append(row + ([_grouped(m.assignment)] if verbose else []))
-    _columns(rows)
+    emit_columns(rows)
 
 
 def _grouped(partitions: Any) -> str:
@@ -140,7 +146,7 @@ async def _offsets(admin: AsyncAdmin, group: GroupDescription) -> None:
         cells = [group.group_id, o["topic"], o["partition"], o["committed"], o["end"], o["lag"], o["member"]]
         cells += [_host(o["host"]), o["client"]]
         rows.append(["-" if cell is None else str(cell) for cell in cells])
-    _columns(rows)
+    emit_columns(rows)
 
 
 def _host(host: str | None) -> str:
@@ -154,9 +160,10 @@ async def delete(admin: AsyncAdmin, groups: list[str]) -> None:
     if done:
         listed = ", ".join(f"'{g}'" for g in done)
         emit(f"Deletion of requested consumer groups ({listed}) was successful.")
-    for group, error in errors.items():
-        emit(f"Error: Deletion of some consumer groups failed:\n* Group '{group}' could not be deleted due to: {error}")
     if errors:
+        emit("\nError: Deletion of some consumer groups failed:")
+        for group, error in errors.items():
+            emit(f"* Group '{group}' could not be deleted due to: {error}")
         raise SystemExit(EXIT_FAILED)
 
 
@@ -164,8 +171,12 @@ async def delete_offsets(admin: AsyncAdmin, group: str, topics: list[str]) -> No
     partitions = await select_partitions(admin, group, topics)
     rows = [["TOPIC", "PARTITION", "STATUS"]]
     answers = await admin.delete_group_offsets(group, partitions)
+    if any(answers.values()):
+        emit("Encountered some partition-level error, see the follow-up details.\n")
+    else:
+        emit(f"Request succeeded for deleting offsets from group {group}.\n")
     rows += [[p.topic, str(p.partition), "Successful" if e is None else f"Error: {e}"] for p, e in answers.items()]
-    _columns(rows)
+    emit_columns(rows)
     if any(answers.values()):
         raise SystemExit(EXIT_FAILED)
 
@@ -198,6 +209,8 @@ async def reset(admin: AsyncAdmin, groups: list[str], options: argparse.Namespac
     if not options.topic and not options.all_topics and target.kind != "file":
         raise ValueError("--reset-offsets needs --topic, --all-topics or --from-file")
     rows = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
+    if not options.execute and not options.dry_run and not options.export:
+        note("WARN: No action will be performed as the --execute option is missing.")
     for group in groups:
         plan = await plan_reset(admin, group, options.topic, target)
         if options.export:
@@ -211,11 +224,5 @@ async def reset(admin: AsyncAdmin, groups: list[str], options: argparse.Namespac
                     raise KafkaError(error.code, f"{partition}: {error}")
         rows += [[group, r.partition.topic, str(r.partition.partition), str(r.new)] for r in plan]
     if not options.export:
-        _columns(rows)
-
-
-def _columns(rows: list[list[str]]) -> None:
-    """Left-aligned columns, each as wide as its widest cell."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        emit(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        emit("")
+        emit_columns(rows)

@@ -2,42 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from barnabas.cli import decoders
+from barnabas.cli.decoders import DECODERS
 from barnabas.cli.kafka.arguments import Parser, emit
 from barnabas.cli.log_dump import DumpOptions, dump_file
 from barnabas.cli.output import fail
-from barnabas.records.batch import Record
+
+_DECODERS = {
+    "cluster_metadata_decoder": "__cluster_metadata",
+    "offsets_decoder": "__consumer_offsets",
+    "transaction_log_decoder": "__transaction_state",
+}
+
+
+def build_parser() -> Parser:
+    parser = Parser("kafka-dump-log", "Dump segment, index and snapshot files.", bootstrap=False)
+    parser.add_argument("--files", required=True, help="a,b,c")
+    parser.add_argument("--print-data-log", action="store_true", help="with keys and values")
+    parser.add_argument("--deep-iteration", action="store_true", help="every record, not batches alone")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="keys and values alone")
+    parser.add_argument("--max-bytes", type=int, default=1 << 62)
+    parser.add_argument("--max-message-size", type=int, help="accepted; a batch's own length is checked")
+    parser.add_argument("--verify-index-only", action="store_true", help="nothing of an index but its faults")
+    parser.add_argument("--index-sanity-check", action="store_true", help="the same, in one line a file")
+    decoders = parser.add_mutually_exclusive_group()
+    for name in _DECODERS:
+        decoders.add_argument(f"--{name.replace('_', '-')}", action="store_true")
+    parser.refuse("--key-decoder-class", why="Java classes cannot be loaded here")
+    parser.refuse("--value-decoder-class", why="Java classes cannot be loaded here")
+    parser.refuse("--remote-log-metadata-decoder", why="there is no tiered storage in this version")
+    parser.refuse("--share-group-state-decoder", why="share group state is not opened; use --print-data-log")
+    return parser
 
 
 def main() -> None:
-    parser = Parser("kafka-dump-log", "Dump segment and index files.", bootstrap=False)
-    parser.add_argument("--files", required=True, help="a,b,c")
-    parser.add_argument("--print-data-log", action="store_true")
-    parser.add_argument("--deep-iteration", action="store_true")
-    parser.add_argument("--skip-record-metadata", action="store_true")
-    parser.add_argument("--max-bytes", type=int, default=1 << 62)
-    parser.add_argument("--verify-index-only", action="store_true")
-    parser.add_argument("--index-sanity-check", action="store_true")
-    parser.add_argument("--cluster-metadata-decoder", action="store_true")
-    parser.add_argument("--offsets-decoder", action="store_true")
-    options = parser.parse_args()
-    decode: Callable[[Record], str] | None = None
-    if options.cluster_metadata_decoder:
-        decode = decoders.metadata_record
-    elif options.offsets_decoder:
-        decode = decoders.offsets_record
+    options = build_parser().parse_args()
+    decode = next((DECODERS[topic] for name, topic in _DECODERS.items() if getattr(options, name)), None)
     dump = DumpOptions(
         records=options.deep_iteration or options.print_data_log or decode is not None,
         payload=options.print_data_log,
         max_bytes=options.max_bytes,
         decode=decode,
+        metadata=not options.skip_record_metadata,
+        index_only=options.verify_index_only or options.index_sanity_check,
     )
     try:
         for name in options.files.split(","):
-            for line in dump_file(Path(name), dump):
+            lines = 0
+            for line in dump_file(Path(name.strip()), dump):
                 emit(line)
+                lines += 1
+            if options.index_sanity_check and lines == 1:
+                emit(f"{name} passed sanity check.")
     except (OSError, ValueError) as error:
         fail(str(error))
