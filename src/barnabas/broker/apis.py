@@ -48,7 +48,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.FETCH, "data.fetch", 4, 18, Pace.ABANDON),
     Route(_K.LIST_OFFSETS, "data.list_offsets", 1, 11),
     Route(_K.DELETE_RECORDS, "data.delete_records", 0, 2),
-    Route(_K.INIT_PRODUCER_ID, "data.init_producer_id", 0, 5),
+    Route(_K.INIT_PRODUCER_ID, "data.init_producer_id", 0, 6),
     Route(_K.OFFSET_FOR_LEADER_EPOCH, "data.offset_for_leader_epoch", 2, 4),
     Route(_K.DESCRIBE_PRODUCERS, "data.describe_producers", 0, 0),
     # cluster
@@ -68,6 +68,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2),
     Route(_K.DESCRIBE_QUORUM, "cluster.describe_quorum", 0, 2),
     Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0),
+    # transactions
+    Route(_K.ADD_PARTITIONS_TO_TXN, "transactions.add_partitions_to_txn", 0, 5),
+    Route(_K.ADD_OFFSETS_TO_TXN, "transactions.add_offsets_to_txn", 0, 4),
+    Route(_K.END_TXN, "transactions.end_txn", 0, 5),
+    Route(_K.WRITE_TXN_MARKERS, "transactions.write_txn_markers", 1, 2),
+    Route(_K.TXN_OFFSET_COMMIT, "transactions.txn_offset_commit", 0, 5),
+    Route(_K.DESCRIBE_TRANSACTIONS, "transactions.describe_transactions", 0, 0),
+    Route(_K.LIST_TRANSACTIONS, "transactions.list_transactions", 0, 2),
     # groups
     Route(_K.FIND_COORDINATOR, "groups.find_coordinator", 0, 6),
     Route(_K.JOIN_GROUP, "groups.join_group", 0, 9),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
-from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -54,6 +54,21 @@ def _blueprint(services: Services, name: str) -> CreatableTopic:
             name=name,
             num_partitions=settings.offsets_topic_num_partitions,
             replication_factor=settings.offsets_topic_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+    if name == TRANSACTION_STATE_TOPIC:
+        # no compression: its records are small, and every one of them is a producer's wait
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(settings.transaction_state_log_min_isr),
+            "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+        return CreatableTopic(
+            name=name,
+            num_partitions=settings.transaction_state_log_num_partitions,
+            replication_factor=settings.transaction_state_log_replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
     return CreatableTopic(name=name, num_partitions=_BY_CONTROLLER, replication_factor=_BY_CONTROLLER)

@@ -18,6 +18,7 @@ class Client(Protocol):
     it.
     """
 
+    connection_id: int
     listener: str
     security_protocol: str
     host: str
@@ -43,6 +44,11 @@ class RequestContext:
     @property
     def client_host(self) -> str:
         return "/" + self.client.host
+
+    @property
+    def connection_id(self) -> int:
+        """Connections are numbered as they are opened."""
+        return self.client.connection_id
 
     def deadline(self, timeout_ms: int) -> float:
         """A time of the loop's clock, `timeout_ms` after the request came in."""

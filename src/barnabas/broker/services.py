@@ -17,7 +17,9 @@ from barnabas.replication.flushing import Flusher
 from barnabas.replication.partitions import Partitions
 
 if TYPE_CHECKING:
+    from barnabas.broker.verification import TransactionGate
     from barnabas.coordination.group.service import GroupCoordinator
+    from barnabas.coordination.transaction.service import TransactionCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,14 @@ class BrokerSettings:
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 1
     offsets_topic_segment_bytes: int = 104_857_600
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 1
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transaction_state_log_min_isr: int = 1
+    transaction_partition_verification_enable: bool = True
+    add_partitions_to_txn_retry_backoff_ms: int = 20
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+    request_timeout_ms: int = 30_000
 
 
 @dataclass(slots=True)
@@ -48,6 +58,8 @@ class Services:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    gate: TransactionGate
     flusher: Flusher
     disk: Executor
     """Where reads go that would wait for the device."""

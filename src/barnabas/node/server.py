@@ -18,7 +18,9 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.services import Services
+from barnabas.broker.verification import TransactionGate
 from barnabas.coordination.group.service import GroupCoordinator
+from barnabas.coordination.transaction.service import TransactionCoordinator
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.rng import Rng, random_uuid, system_rng
 from barnabas.metadata.config_view import ConfigView
@@ -38,7 +40,9 @@ from barnabas.node.adapters import (
     ImageCatalog,
     ImageGroupConfigs,
     LocalController,
+    LocalTransactions,
     ReplicatedWriter,
+    TransactionFeed,
 )
 from barnabas.node.config import NodeConfig
 from barnabas.node.founding import found_cluster, register_broker
@@ -50,6 +54,7 @@ from barnabas.node.settings import (
     controller_settings,
     group_config,
     net_limits,
+    transaction_config,
     upkeep_intervals,
 )
 from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
@@ -198,12 +203,16 @@ class Node:
             services, groups, flusher = self._assemble(publisher, LocalController(driver), metadata)
             upkeep = Upkeep(services.partitions, flusher, self._disk, self._clock, upkeep_intervals(self.config))
             compactor = self._compactor(services.partitions, publisher)
-            async with _running(groups.run, flusher.run, upkeep.run, compactor.run):
+            transactions = services.transactions
+            async with _running(
+                groups.run, transactions.markers.run, transactions.run, flusher.run, upkeep.run, compactor.run
+            ):
                 await asyncio.sleep(0)  # they own their tasks from their first step on
                 services.partitions.discover()
-                feed = GroupFeed(groups)
-                services.partitions.add_listener(feed)
-                for subscriber in (services.partitions, feed, services.metadata, _SettingsFeed(self, services)):
+                feeds = (GroupFeed(groups), TransactionFeed(transactions))
+                for feed in feeds:
+                    services.partitions.add_listener(feed)
+                for subscriber in (services.partitions, *feeds, services.metadata, _SettingsFeed(self, services)):
                     publisher.subscribe(subscriber)
                 self.endpoints = self._advertised(sockets)
                 self._broker_epoch = services.producer_ids.broker_epoch = await register_broker(
@@ -228,7 +237,9 @@ class Node:
             self._rng,
             ImageGroupConfigs(lambda: publisher.image),
         )
-        services = Services(
+        producer_ids = ProducerIds(controller, node_id)
+        others = LocalTransactions()
+        services = others.services = Services(
             node_id=node_id,
             clock=self._clock,
             rng=self._rng,
@@ -236,9 +247,13 @@ class Node:
             partitions=partitions,
             controller=controller,
             quorum=metadata,
-            producer_ids=ProducerIds(controller, node_id),
+            producer_ids=producer_ids,
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"], self._rng),
             groups=groups,
+            transactions=TransactionCoordinator(
+                transaction_config(config), writer, others, producer_ids.next, self._clock, self._rng
+            ),
+            gate=TransactionGate(others),
             flusher=flusher,
             disk=self._disk,
             static_config=config.given,

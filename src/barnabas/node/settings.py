@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.broker.services import BrokerSettings
 from barnabas.coordination.group.config import GroupCoordinatorConfig, MigrationPolicy
+from barnabas.coordination.transaction.config import TransactionConfig
 from barnabas.core.config import ConfigError
 from barnabas.core.ids import BrokerId
 from barnabas.metadata.config_view import ConfigView
@@ -32,6 +33,14 @@ def broker_settings(view: ConfigView) -> BrokerSettings:
         offsets_topic_num_partitions=value("offsets.topic.num.partitions"),
         offsets_topic_replication_factor=value("offsets.topic.replication.factor"),
         offsets_topic_segment_bytes=value("offsets.topic.segment.bytes"),
+        transaction_state_log_num_partitions=value("transaction.state.log.num.partitions"),
+        transaction_state_log_replication_factor=value("transaction.state.log.replication.factor"),
+        transaction_state_log_segment_bytes=value("transaction.state.log.segment.bytes"),
+        transaction_state_log_min_isr=value("transaction.state.log.min.isr"),
+        transaction_partition_verification_enable=value("transaction.partition.verification.enable"),
+        add_partitions_to_txn_retry_backoff_ms=value("add.partitions.to.txn.retry.backoff.ms"),
+        add_partitions_to_txn_retry_backoff_max_ms=value("add.partitions.to.txn.retry.backoff.max.ms"),
+        request_timeout_ms=value("request.timeout.ms"),
     )
 
 
@@ -87,6 +96,21 @@ def group_config(config: NodeConfig) -> GroupCoordinatorConfig:
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_minutes=config["offsets.retention.minutes"],
         offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],
+    )
+
+
+def transaction_config(config: NodeConfig) -> TransactionConfig:
+    return TransactionConfig(
+        transaction_max_timeout_ms=config["transaction.max.timeout.ms"],
+        transactional_id_expiration_ms=config["transactional.id.expiration.ms"],
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=config[
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        ],
+        transaction_remove_expired_transaction_cleanup_interval_ms=config[
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ],
+        transaction_two_phase_commit_enable=config["transaction.two.phase.commit.enable"],
+        write_timeout_ms=config["request.timeout.ms"],
     )
 
 

@@ -224,6 +224,11 @@ class Partition:
         _, log = self._require_leader()
         return log.producers.entries
 
+    def producer(self, producer_id: int) -> ProducerEntry | None:
+        """What it remembers of one of them."""
+        _, log = self._require_leader()
+        return log.producers.get(producer_id)
+
     def read(
         self,
         fetch_offset: int,

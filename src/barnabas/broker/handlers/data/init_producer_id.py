@@ -1,8 +1,12 @@
-"""Shell: InitProducerId (key 22), versions 0 to 5.
+"""Shell: InitProducerId (key 22), versions 0 to 6.
 
-Gives an idempotent producer a fresh producer id with epoch 0; whatever id it had before does not matter (KIP-360 needs
-the old one for transactional producers only).
-Gaps: a request with a transactional id is answered UNSUPPORTED_VERSION until the transaction coordinator exists.
+Gives an idempotent producer a fresh producer id with epoch 0; whatever id it had before does not matter. A producer
+with a transactional id gets what the transaction coordinator says: the id's producer id with the next epoch, which
+fences every earlier incarnation and aborts what it left open.
+
+Versions: 3 carries the id and epoch of a producer that recovers (KIP-360), 4 knows PRODUCER_FENCED, 6 two-phase commit
+(KIP-939): `keep_prepared_txn` leaves an open transaction to the new incarnation, which finds its id and epoch in the
+answer. Kafka 4.3 still marks 6 as unstable.
 """
 
 from __future__ import annotations
@@ -15,8 +19,7 @@ from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitP
 
 async def handle(services: Services, ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        code = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+        return await services.transactions.init_producer_id(ctx, request)
     try:
         producer_id = await services.producer_ids.next()
     except KafkaError as error:

@@ -7,16 +7,20 @@ while one waits for replicas the next is already written.
 
 Versions: 5 adds log_start_offset, 8 per-record errors (KIP-467), 9 is flexible, 10 names the new leader in errors
 (KIP-951), 12 lets the server add partitions to transactions (KIP-890), 13 names topics by id (KIP-516).
-Gaps: transactional batches are refused until the transaction coordinator exists.
+A transactional batch must be in an open transaction: `broker.verification` sees to that, and to the order of a
+producer's requests while the coordinator is asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from barnabas.broker.request_context import HangUpError, RequestContext
 from barnabas.broker.services import Services
+from barnabas.broker.verification import Protocol890, Write
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import INTERNAL_TOPICS
-from barnabas.records.batch import TRANSACTIONAL_FLAG
+from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
+from barnabas.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
 from barnabas.records.errors import RecordRefusedError
 from barnabas.replication.partition import Partition
 from barnabas.telemetry import get_logger
@@ -35,9 +39,22 @@ from barnabas.wire.messages.produce import (
 log = get_logger("barnabas.broker")
 
 INVALID_OFFSET = -1
+TOPIC_IDS_SINCE = 13
+IMPLICIT_SINCE = 12
+ABORTABLE_SINCE = 11
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes; one batch per partition is all that is accepted
 _LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
+_COORDINATOR_AWAY = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+_Refused = Mapping[TopicPartition, KafkaError]
 _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
 """The answer so far, the partition, and the offset below which everything must be safe before it is given."""
 
@@ -45,18 +62,12 @@ _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
 async def handle(services: Services, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     acks = request.acks
     waiting: _Waiting = []
-    response = ProduceResponse(responses=[])
-    for topic in request.topic_data:
-        name = topic.name if ctx.api_version < 13 else services.partitions.topic_name(topic.topic_id)
-        response.responses.append(
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    _produce(services, ctx, request, name, topic, data, waiting) for data in topic.partition_data
-                ],
-            )
-        )
+    if request.transactional_id is None:
+        response = _append_all(services, ctx, request, waiting, {})
+    else:
+        async with services.gate.in_line(request.transactional_id):
+            refused = await _admit(services, ctx, request, request.transactional_id)
+            response = _append_all(services, ctx, request, waiting, refused)
     if acks == 0:
         _hang_up_on_error(response)
         return None
@@ -77,22 +88,85 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     return response
 
 
+def _append_all(
+    services: Services, ctx: RequestContext, request: ProduceRequest, waiting: _Waiting, refused: _Refused
+) -> ProduceResponse:
+    response = ProduceResponse(responses=[])
+    for topic in request.topic_data:
+        name = _name_of(services, ctx, topic)
+        response.responses.append(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    _produce(services, ctx, request, name, data, waiting, refused) for data in topic.partition_data
+                ],
+            )
+        )
+    return response
+
+
+def _name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -> str | None:
+    return topic.name if ctx.api_version < TOPIC_IDS_SINCE else services.partitions.topic_name(topic.topic_id)
+
+
+async def _admit(services: Services, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> _Refused:
+    """Which partitions may not be written to, because they are not in the producer's transaction."""
+    writes: list[Write] = []
+    for topic in request.topic_data:
+        name = _name_of(services, ctx, topic)
+        for data in topic.partition_data:
+            partition = None if name is None else services.partitions.get(name, data.index)
+            records = data.records
+            if partition is None or not isinstance(records, (memoryview, bytes, bytearray)):
+                continue
+            if len(records) >= HEADER_SIZE and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+                header = read_header(records)
+                writes.append(Write(partition, header.producer_id, header.producer_epoch, header.base_sequence))
+    if not writes:
+        return {}
+    if len({(write.producer_id, write.epoch) for write in writes}) > 1:
+        mixed = KafkaError(ErrorCode.INVALID_RECORD, "One request carries the transaction of one producer only.")
+        return {write.partition.name: mixed for write in writes}
+    if ctx.api_version >= IMPLICIT_SINCE:
+        client = Protocol890.IMPLICIT
+    else:
+        client = Protocol890.ABORTABLE if ctx.api_version >= ABORTABLE_SINCE else Protocol890.LEGACY
+    settings = services.settings
+    refused = await services.gate.admit(
+        transactional_id,
+        writes,
+        client,
+        verify=settings.transaction_partition_verification_enable,
+        backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
+        retry_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
+    )
+    return {tp: _for_producers(error, client) for tp, error in refused.items()} if refused else refused
+
+
+def _for_producers(error: KafkaError, client: Protocol890) -> KafkaError:
+    """Producers do not retry what only a coordinator says; NOT_ENOUGH_REPLICAS they do, without asking for metadata
+    (`ReplicaManager.handleProduceAppend`)."""
+    busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS and client is not Protocol890.IMPLICIT
+    if busy or error.code in _COORDINATOR_AWAY:
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"The transaction could not be verified: {error.code.name}.")
+    return error
+
+
 def _produce(
     services: Services,
     ctx: RequestContext,
     request: ProduceRequest,
     name: str | None,
-    topic: TopicProduceData,
     data: PartitionProduceData,
     waiting: _Waiting,
+    refused: _Refused,
 ) -> PartitionProduceResponse:
     try:
         if request.acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if request.transactional_id is not None:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker does not serve transactions yet.")
         if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
         if not isinstance(data.records, (memoryview, bytes, bytearray)):
@@ -101,19 +175,25 @@ def _produce(
         if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
             # Decided by the batch itself, whatever the request says (CVE-2018-17196): it would hold back readers for
             # ever.
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker does not serve transactions yet.")
+            if request.transactional_id is None:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transactional batch needs a transactional id."
+                )
+            refusal = refused.get(TopicPartition(name, data.index)) if refused else None
+            if refusal is not None:
+                raise refusal
         partition = services.partitions.require(name, data.index)
         info = partition.append(records, request.acks, ctx.now_ms)
-    except RecordRefusedError as refusal:
+    except RecordRefusedError as bad:
         return PartitionProduceResponse(
             index=data.index,
-            error_code=refusal.code,
+            error_code=bad.code,
             base_offset=INVALID_OFFSET,
             record_errors=[
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-                for index, message in refusal.record_errors
+                for index, message in bad.record_errors
             ],
-            error_message=str(refusal),
+            error_message=str(bad),
         )
     except KafkaError as error:
         return PartitionProduceResponse(

@@ -1,9 +1,9 @@
 """Shell: FindCoordinator (key 10), versions 0 to 6.
 
-Which broker coordinates a group (key type 0): the leader of the partition of `__consumer_offsets` that the group's id
-hashes to. The topic is created when the first client asks. Version 4 asks for many keys at once (KIP-699); 6 adds share
-groups.
-Gaps: transactional ids (type 1) and share partitions (type 2) are refused until their coordinators exist.
+Which broker coordinates a group (key type 0) or a transactional id (1): the leader of the partition of
+`__consumer_offsets` or `__transaction_state` that it hashes to. The topic is created when the first client asks.
+Version 4 asks for many keys at once (KIP-699); 6 adds share groups.
+Gaps: share partitions (type 2) are refused until their coordinator exists.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.core.hashing import coordinator_partition
-from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 BATCHED_SINCE = 4
+_TOPICS = {GROUP: CONSUMER_OFFSETS_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
 
 
 async def handle(services: Services, ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -38,22 +39,21 @@ async def handle(services: Services, ctx: RequestContext, request: FindCoordinat
 
 
 async def _find(services: Services, ctx: RequestContext, key_type: int, key: str) -> Coordinator:
-    if key_type in (TRANSACTION, SHARE):
-        what = "transactions" if key_type == TRANSACTION else "share groups"
-        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"This broker does not serve {what} yet.")
-    if key_type != GROUP:
+    if key_type == SHARE:
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, "This broker does not serve share groups yet.")
+    home = _TOPICS.get(key_type)
+    if home is None:
         return _nowhere(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
-    topic = services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
+    topic = services.metadata.image.topics.get(home)
     if topic is None:
-        refused = await create_missing(services, ctx, [CONSUMER_OFFSETS_TOPIC])
-        topic = services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
+        refused = await create_missing(services, ctx, [home])
+        topic = services.metadata.image.topics.get(home)
         if topic is None:
-            code = refused.get(CONSUMER_OFFSETS_TOPIC, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            code = refused.get(home, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return _nowhere(
                 key,
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{CONSUMER_OFFSETS_TOPIC} could not be created ({code.name}); "
-                "are offsets.topic.replication.factor brokers alive?",
+                f"{home} could not be created ({code.name}); are as many brokers alive as its replication factor?",
             )
     state = topic.partitions[coordinator_partition(key, len(topic.partitions))]
     address = services.metadata.address(state.leader, ctx.client.listener)

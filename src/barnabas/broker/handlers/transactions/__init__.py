@@ -1,0 +1,1 @@
+"""APIs about transactions; InitProducerId and Produce are with the data."""
