@@ -10,6 +10,8 @@ KafkaError                        any answer of a broker with an error code (bar
    ├─ SerializationError          a (de)serializer refused a key or a value
    ├─ BufferFullError             buffer.memory stayed full for max.block.ms
    ├─ DeliveryTimeoutError        a record was not acknowledged within delivery.timeout.ms
+   ├─ TransactionStateError       the call does not fit the state of the transaction
+   ├─ TransactionAbortedError     the transaction failed or was aborted; its records will not be seen
    ├─ OffsetOutOfRangeError       the offset asked for is no longer, or not yet, in the log
    ├─ NoOffsetError               no committed offset, and auto.offset.reset is none
    ├─ TruncationError             the log was truncated below the position (KIP-320)
@@ -83,6 +85,20 @@ class DeliveryTimeoutError(ClientError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class TransactionStateError(ClientError):
+    """A call that does not fit the state of the transaction."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_TXN_STATE, message)
+
+
+class TransactionAbortedError(ClientError):
+    """The transaction failed or was aborted: none of its records will be seen by read_committed consumers."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
 
 
 class OffsetOutOfRangeError(ClientError):

@@ -12,7 +12,8 @@ the broker. Records of one partition keep the order of the calls, through retrie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
@@ -20,12 +21,13 @@ from barnabas.client.accumulator import Accumulator, PartitionQueue
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
 from barnabas.client.delivery import RecordFuture
-from barnabas.client.errors import BufferFullError, ClientClosedError
+from barnabas.client.errors import BufferFullError, ClientClosedError, TransactionAbortedError
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitioner
 from barnabas.client.sender import Sender, SenderOptions
 from barnabas.client.serialization import AnySerializer, as_encode
-from barnabas.client.values import Headers, RecordMetadata
+from barnabas.client.transactions import State, Transactions
+from barnabas.client.values import GroupMetadata, Headers, OffsetAndMetadata, RecordMetadata
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
@@ -115,6 +117,12 @@ class AsyncProducer:
         )
         self._sender = Sender(self.cluster, self._accumulator, options)
         self._sender.on_progress = self._on_progress
+        self._transactions: Transactions | None = None
+        if options.transactional_id is not None:
+            self._transactions = Transactions(
+                self.cluster, options.transactional_id, options.transaction_timeout_ms, self._sender.wake
+            )
+            self._sender.transactions = self._transactions
         self._hasher = KeyHasher()
         self._topics: dict[str, _TopicState] = {}
         self._waiting_for_room: list[asyncio.Future[None]] = []
@@ -190,6 +198,8 @@ class AsyncProducer:
             raise ClientClosedError("This producer")
         if self._sender.fatal is not None:
             raise self._sender.fatal
+        if self._transactions is not None:
+            self._transactions.check_can_send()
         if self._interceptors:
             topic, value, key, partition, timestamp, headers = self._intercept(
                 ProducerRecord(topic, value, key, partition, timestamp, headers)
@@ -258,6 +268,8 @@ class AsyncProducer:
         """
         from barnabas.client.columns import ColumnNames, Placement, encode_columns
 
+        if self._transactions is not None:
+            self._transactions.check_can_send()
         limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
         while not self._knows(topic):
             await self._learn(topic, limit)
@@ -306,6 +318,57 @@ class AsyncProducer:
                 await done
         finally:
             self._sender.flushing -= 1
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    async def init_transactions(self) -> None:
+        """Once, before the first transaction: fences older producers of this id, and ends what they left open."""
+        await self._transactional().init(self.cluster.deadline(self._max_block_ms))
+
+    def begin_transaction(self) -> None:
+        """What is sent from now on becomes visible together, or not at all."""
+        self._transactional().begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
+    ) -> None:
+        """Commit a consumer's positions with the transaction; pass `consumer.group_metadata()` (KIP-447)."""
+        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in offsets.items()}
+        who = GroupMetadata(group) if isinstance(group, str) else group
+        await self._transactional().send_offsets(exact, who, self.cluster.deadline(self._max_block_ms))
+
+    async def commit_transaction(self) -> None:
+        """Flush, and commit. Raises TransactionAbortedError when a part failed; then abort."""
+        await self._transactional().end(
+            commit=True, settle=self.flush, deadline=self.cluster.deadline(self._max_block_ms)
+        )
+
+    async def abort_transaction(self) -> None:
+        """Drop what is queued, and abort; read_committed consumers will see none of it."""
+
+        async def settle() -> None:
+            self._sender.drop_queued(TransactionAbortedError("The record's transaction was aborted."))
+            await self.flush()
+
+        await self._transactional().end(commit=False, settle=settle, deadline=self.cluster.deadline(self._max_block_ms))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """`async with producer.transaction(): ...` commits at the end, and aborts when the block raises."""
+        self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            if self._transactional().state in (State.IN_TRANSACTION, State.ABORTABLE):
+                await self.abort_transaction()
+            raise
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigError("Transactions need transactional.id: a name that stays the same over restarts.")
+        self._ensure_running()
+        return self._transactions
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
@@ -429,6 +492,8 @@ def _sender_options(settings: Settings, config: Mapping[str, object], keywords: 
     idempotent = bool(settings["enable.idempotence"])
     in_flight: int = settings["max.in.flight.requests.per.connection"]
     explicit = given("enable.idempotence")
+    if settings["transactional.id"] is not None and not (idempotent and acks == -1):
+        raise ConfigError("transactional.id needs enable.idempotence=true and acks=all.")
     if idempotent and (acks != -1 or settings["retries"] == 0 or in_flight > 5):
         if explicit:
             raise ConfigError(

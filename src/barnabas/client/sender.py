@@ -19,6 +19,7 @@ from barnabas.client.connection import Connection
 from barnabas.client.delivery import ProducerBatch
 from barnabas.client.errors import DeliveryTimeoutError
 from barnabas.client.fetching import note_leader_hints
+from barnabas.client.transactions import Transactions
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.ids import NO_TOPIC_ID
 from barnabas.records.batch import HEADER_SIZE
@@ -84,6 +85,7 @@ class Sender:
 
     def __init__(self, cluster: Cluster, accumulator: Accumulator, options: SenderOptions) -> None:
         self.identity: ProducerIdentity = NOBODY
+        self.transactions: Transactions | None = None
         self.flushing = 0
         self.fatal: BarnabasError | None = None
         self.on_progress: Callable[[], None] = lambda: None
@@ -96,6 +98,7 @@ class Sender:
         self._stopping = False
         self._refreshing = False
         self._identifying = False
+        self._adding = False
         self._expiry_at = 0.0
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -139,6 +142,7 @@ class Sender:
             self._expiry_at = now + EXPIRY_CHECK_S
         if self._options.idempotent and not self._identify():
             return self._expiry_at
+        transactions = self.transactions
         next_at = self._expiry_at
         ready: dict[int, list[PartitionQueue]] = {}
         topics = self._cluster.metadata.topics
@@ -153,6 +157,8 @@ class Sender:
                 if first_at > now:
                     next_at = min(next_at, first_at)
                 continue
+            if transactions is not None and not transactions.may_send(queue.partition):
+                continue
             view = topics.get(queue.partition.topic)
             index = queue.partition.partition
             if view is None or index >= len(view.partitions) or view.partitions[index].leader not in brokers:
@@ -163,6 +169,9 @@ class Sender:
             ready.setdefault(view.partitions[index].leader, []).append(queue)
         if leaderless:
             self._refresh(leaderless)
+        if transactions is not None and transactions.has_partitions_to_add and not self._adding:
+            self._adding = True
+            self._start(self._add_partitions(transactions))
         for leader, queues in ready.items():
             at = self._send_to(leader, queues, now)
             if at is not None:
@@ -194,15 +203,15 @@ class Sender:
         flushing = self.flushing > 0
         for place, queue in enumerate(queues):
             if queue.needs_new_epoch:
-                if queue.in_flight:
-                    continue
+                if queue.in_flight or self.transactions is not None:
+                    continue  # a transaction's epoch changes when it has been aborted, not within it
                 self._bump_epoch(queue)
             first = queue.queue[0]
             first_size = len(first.encoded) or HEADER_SIZE + first.charged
             if taken and size + first_size > self._options.request_bytes_max:
                 left += queues[place:]
                 break
-            batch = queue.take(self.identity)
+            batch = queue.take(self.identity, transactional=self.transactions is not None)
             size += len(batch.encoded)
             taken.append((queue, batch))
             if queue.is_ready(now, flushing=flushing):
@@ -215,14 +224,14 @@ class Sender:
         connection = link.connection
         assert connection is not None
         topics: dict[str, TopicProduceData] = {}
-        max_version: int | None = None
+        max_version = None if self.transactions is None else self.transactions.produce_version_max
         for queue, batch in taken:
             name = queue.partition.topic
             topic = topics.get(name)
             if topic is None:
                 view = self._cluster.metadata.topics[name]
                 if view.topic_id == NO_TOPIC_ID:
-                    max_version = NO_TOPIC_IDS_VERSION
+                    max_version = min(max_version or NO_TOPIC_IDS_VERSION, NO_TOPIC_IDS_VERSION)
                 topic = topics[name] = TopicProduceData(name=name, topic_id=view.topic_id)
             topic.partition_data.append(
                 PartitionProduceData(index=queue.partition.partition, records=memoryview(batch.encoded))
@@ -317,6 +326,8 @@ class Sender:
             queue.replace(batch, self._accumulator.split(batch))
             return
         lost_place = code in _LOST_PLACE and self._options.idempotent
+        if self.transactions is not None and queue.is_first(batch):
+            lost_place = False  # not because another failed before it: the transaction must be aborted
         retriable = lost_place or (isinstance(error, KafkaError) and error.retriable)
         if not retriable or batch.attempts > self._options.retries:
             self._fail(queue, batch, error, in_doubt=code in _IN_DOUBT or lost_place)
@@ -336,6 +347,8 @@ class Sender:
 
     def _fail(self, queue: PartitionQueue, batch: ProducerBatch, error: BarnabasError, *, in_doubt: bool) -> None:
         queue.on_failed(batch, in_doubt=in_doubt)
+        if self.transactions is not None:
+            self.transactions.on_failure(error, in_doubt=in_doubt or batch.attempts > 0)
         self._accumulator.release(batch)
         batch.fail(error)
 
@@ -389,6 +402,9 @@ class Sender:
 
     def _identify(self) -> bool:
         """True when there is a producer id; otherwise one is being asked for."""
+        if self.transactions is not None:
+            self.identity = self.transactions.identity
+            return self.identity.valid
         if self.identity.valid:
             return True
         if not self._identifying:
@@ -417,6 +433,21 @@ class Sender:
         finally:
             self._identifying = False
             self.wake()
+
+    async def _add_partitions(self, transactions: Transactions) -> None:
+        try:
+            await transactions.add_partitions()
+        finally:
+            self._adding = False
+            self.wake()
+
+    def drop_queued(self, error: BarnabasError) -> None:
+        """Fail what has not been sent yet (the transaction is being aborted)."""
+        for queue in self._accumulator.queues.values():
+            for batch in list(queue.queue):
+                batch.seal_count()
+                self._fail(queue, batch, error, in_doubt=batch.attempts > 0)
+        self.on_progress()
 
     def _bump_epoch(self, queue: PartitionQueue) -> None:
         """Start the partition's sequence anew under the next epoch (KIP-360 for producers without transactions)."""
