@@ -1,6 +1,8 @@
 # `make help` lists the targets. Everything lands in .venv; nothing is installed elsewhere (interop excepted, see there).
 SHELL := /bin/bash
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# The first Python on the PATH that runs and is new enough.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := env PYTHONWARNINGS=ignore $(BIN)/python
@@ -13,8 +15,8 @@ help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
 
 $(VENV)/bin/pip:
-	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Barnabas needs Python 3.11 or newer; found: $(PYTHON). Install it, or run: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Barnabas needs Python 3.11 or newer, and none is on the PATH." \
+	  "Install it, or run: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { echo "python -m venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 1; }
 
