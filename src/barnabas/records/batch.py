@@ -29,10 +29,9 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.core.buffers import Buffer
 from barnabas.records.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
+from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptBatchError
 
 HEADER_SIZE: Final = 61

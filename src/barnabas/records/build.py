@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.core.buffers import Buffer
 from barnabas.records.batch import (
     CODEC_MASK,
@@ -29,6 +27,7 @@ from barnabas.records.batch import (
     TimestampType,
 )
 from barnabas.records.compression import Codec, compress
+from barnabas.records.crc import crc32c
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -12,8 +12,6 @@ from enum import Enum
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
 from barnabas.records.batch import (
@@ -32,6 +30,7 @@ from barnabas.records.batch import (
     records_payload,
 )
 from barnabas.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
+from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptBatchError, DecompressionLimitError, RecordRefusedError
 from barnabas.records.scan import LONG_MAX, Scan, check_chain, iter_facts, open_record, scan_records
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
+from barnabas.records.crc import crc32c
 from barnabas.storage import names
 from barnabas.storage.errors import CorruptSnapshotError, FileMissingError
 from barnabas.storage.fs import Access, FileSystem, read_file

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.core.buffers import Buffer
 from barnabas.records.batch import (
     CRC_START,
@@ -23,6 +21,7 @@ from barnabas.records.columnar._jit import np, pa
 from barnabas.records.columnar.byte_column import ByteColumn, from_arrow, nulls
 from barnabas.records.columnar.encode_kernels import header_sizes, plan, sizes, write, write_headers
 from barnabas.records.compression import Codec, compress
+from barnabas.records.crc import crc32c
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
