@@ -205,7 +205,8 @@ def _control(record: Record) -> str:
             }
             return f" LeaderChange: {_json(change)}"
         case SnapshotHeader():
-            return f" SnapshotHeader {_json({'version': 0, 'lastContainedLogTimestamp': marker.last_contained_log_timestamp})}"
+            header = {"version": 0, "lastContainedLogTimestamp": marker.last_contained_log_timestamp}
+            return f" SnapshotHeader {_json(header)}"
         case SnapshotFooter():
             return ' SnapshotFooter {"version":0}'
         case KRaftVersion():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
 from barnabas.cli.session import run_admin
+from barnabas.core.errors import KafkaError, error_code
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -13,16 +14,38 @@ if TYPE_CHECKING:
 
 def main() -> None:
     parser = Parser("kafka-cluster", "The cluster's id and its brokers.")
-    parser.add_argument("action", choices=["cluster-id", "list-endpoints"])
+    parser.add_argument("action", choices=["cluster-id", "unregister", "list-endpoints"])
+    parser.add_argument("--id", type=int, help="with unregister: the broker")
+    parser.add_argument("--include-fenced-brokers", action="store_true", help="with list-endpoints")
+    parser.add_argument("--config", dest="command_config", metavar="FILE", help="the same as --command-config")
+    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
     options = parser.parse_args()
+    if options.action == "unregister" and options.id is None:
+        parser.error("unregister needs --id")
 
     async def command(admin: AsyncAdmin) -> None:
+        if options.action == "unregister":
+            await unregister(admin, options.id)
+            return
         cluster = await admin.describe_cluster()
         if options.action == "cluster-id":
             emit(f"Cluster ID: {cluster.cluster_id}")
             return
-        emit(f"{'ID':<10} {'HOST':<40} {'PORT':<10} {'RACK':<10} {'STATE':<10} ENDPOINT_TYPE")
-        for b in cluster.brokers:
-            emit(f"{b.broker_id:<10} {b.host:<40} {b.port:<10} {b.rack or 'null':<10} {'unfenced':<10} broker")
+        host = max(8, *(len(b.host) for b in cluster.brokers))
+        rack = max(10, *(len(b.rack or "") for b in cluster.brokers))
+        form = f"%-10s %-{host + 1}s%-10s %-{rack}s %-10s %-15s"
+        emit(form % ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"))
+        for b in cluster.brokers:  # a fenced broker is not among them: metadata does not show it
+            emit(form % (b.broker_id, b.host, b.port, b.rack or "null", "unfenced", "broker"))
 
     run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+async def unregister(admin: AsyncAdmin, broker_id: int) -> None:
+    """Forgets a broker that will not come back."""
+    from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
+
+    response = await admin.cluster.send_any(UnregisterBrokerRequest(broker_id=broker_id))
+    if response.error_code:
+        raise KafkaError(error_code(response.error_code), response.error_message)
+    emit(f"Broker {broker_id} is no longer registered.")

@@ -21,7 +21,7 @@ def build_parser() -> Parser:
     actions = parser.add_mutually_exclusive_group(required=True)
     actions.add_argument("--describe", action="store_true")
     actions.add_argument("--alter", action="store_true")
-    parser.add_argument("--entity-type", choices=list(_TYPES))
+    parser.add_argument("--entity-type", metavar="TYPE", help=", ".join(_TYPES))
     parser.add_argument("--entity-name")
     parser.add_argument("--entity-default", action="store_true")
     parser.add_argument("--topic")
@@ -32,6 +32,11 @@ def build_parser() -> Parser:
     parser.add_argument("--add-config", help="k1=v1,k2=[v1,v2]")
     parser.add_argument("--add-config-file", help="a .properties file")
     parser.add_argument("--delete-config", help="k1,k2")
+    for flag in ("--user", "--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"):
+        parser.refuse(flag, why="quotas and SCRAM credentials are not kept by this broker yet")
+    parser.refuse("--client-metrics", why="client metrics subscriptions are not kept by this broker")
+    parser.refuse("--broker-logger", why="set levels with `barnabas serve --log-level`")
+    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
     return parser
 
 
@@ -58,6 +63,8 @@ def _entity(options: argparse.Namespace, parser: Parser) -> tuple[str, str | Non
             return kind, getattr(options, kind)
     if options.entity_type is None:
         parser.error("name an entity: --topic, --broker, --broker-defaults, --group or --entity-type")
+    if options.entity_type not in _TYPES:
+        parser.error(f"--entity-type {options.entity_type} is not kept by this broker; there are {', '.join(_TYPES)}")
     name = "" if options.entity_default else options.entity_name
     if options.alter and name is None:
         parser.error("--alter needs --entity-name or --entity-default")

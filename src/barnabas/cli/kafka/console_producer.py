@@ -18,6 +18,8 @@ _FLAGS = {
     "max_block_ms": "max.block.ms",
     "request_required_acks": "acks",
     "compression_codec": "compression.type",
+    "metadata_expiry_ms": "metadata.max.age.ms",
+    "socket_buffer_size": "send.buffer.bytes",
 }
 
 
@@ -30,12 +32,15 @@ def main() -> None:
     parser.add_argument("--reader-config", help="a .properties file of reader properties")
     parser.add_argument("--producer-property", "--command-property", action="append", dest="producer_property")
     parser.add_argument("--producer.config", "--producer-config", dest="producer_config")
+    parser.add_argument("--line-reader", metavar="CLASS")
     for flag in _FLAGS:
         if flag != "compression_codec":
             parser.add_argument(f"--{flag.replace('_', '-')}")
     options = parser.parse_args()
+    if options.line_reader and not options.line_reader.endswith("LineMessageReader"):
+        parser.error(f"--line-reader {options.line_reader}: Java classes cannot be loaded here")
     properties = {name: str(value) for name, value in read_properties(options.reader_config).items()}
-    properties.update(split_pairs(options.reader_property, parser))
+    properties.update(split_pairs(options.reader_property, parser, strip=False))
     try:
         reader = LineReader.from_properties(properties)
     except ValueError as error:

@@ -16,12 +16,13 @@ _OTHERS = ("upgrade", "downgrade", "disable", "version-mapping", "feature-depend
 def main() -> None:
     parser = Parser("kafka-features", "Show the cluster's feature levels.")
     parser.add_argument("command", choices=["describe", *_OTHERS])
+    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
     options = parser.parse_args()
     if options.command != "describe":
         parser.error(f"{options.command} is not offered: a broker of this version runs at the one level it knows")
 
     async def command(admin: AsyncAdmin) -> None:
-        from barnabas.metadata.features import metadata_version_name
+        from barnabas.metadata.features import METADATA_VERSION_NAMES
         from barnabas.wire.messages.api_versions import ApiVersionsRequest
 
         request = ApiVersionsRequest(client_software_name="barnabas-cli", client_software_version="1")
@@ -31,11 +32,11 @@ def main() -> None:
         for feature in sorted(response.supported_features, key=lambda f: f.name):
             levels = [feature.min_version, feature.max_version, finalized.get(feature.name, 0)]
             low, high, level = (
-                metadata_version_name(n) if feature.name == "metadata.version" and n else str(n) for n in levels
+                METADATA_VERSION_NAMES.get(n, str(n)) if feature.name == "metadata.version" else str(n) for n in levels
             )
             emit(
-                f"Feature: {feature.name}\tSupportedMinVersion: {low}\tSupportedMaxVersion: {high}"
-                f"\tFinalizedVersionLevel: {level}\tEpoch: {epoch}"
+                f"Feature: {feature.name:<40}\tSupportedMinVersion: {low:<15}\tSupportedMaxVersion: {high:<15}"
+                f"\tFinalizedVersionLevel: {level:<15}\tEpoch: {epoch}"
             )
 
     run_admin(options.bootstrap_server, command, client_settings(options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 from barnabas.cli.kafka.arguments import Parser, emit, split_pairs
 from barnabas.cli.line_format import unescape
 from barnabas.cli.session import read_properties, run
+
+_MEBIBYTE = 1024 * 1024
 
 
 def main() -> None:
@@ -21,60 +24,119 @@ def main() -> None:
     payload = parser.add_mutually_exclusive_group(required=True)
     payload.add_argument("--record-size", type=int)
     payload.add_argument("--payload-file")
+    payload.add_argument("--payload-monotonic", action="store_true", help="the payloads are 0, 1, 2, ...")
     parser.add_argument("--payload-delimiter", default="\\n")
     parser.add_argument("--producer-props", "--command-property", nargs="+", dest="producer_props", action="extend")
     parser.add_argument("--producer.config", "--command-config", dest="producer_config")
+    parser.add_argument("--reporting-interval", type=int, default=5_000, metavar="MS")
+    parser.add_argument("--warmup-records", type=int, default=0)
+    for flag in ("--transactional-id", "--transaction-duration-ms"):
+        parser.refuse(flag, why="this tool measures plain and idempotent producers")
+    parser.refuse("--print-metrics", why="this client keeps no table of metrics")
     options = parser.parse_args()
     settings: dict[str, object] = {**read_properties(options.producer_config)}
     settings |= split_pairs(options.producer_props, parser)
     if options.bootstrap_server:
         settings["bootstrap.servers"] = options.bootstrap_server
-    payloads = _payloads(options.record_size, options.payload_file, options.payload_delimiter)
-    run(lambda: _produce(settings, options.topic, options.num_records, options.throughput, payloads))
+    if "bootstrap.servers" not in settings:
+        parser.error("--bootstrap-server is required, or bootstrap.servers in the settings")
+    if not 0 <= options.warmup_records < options.num_records:
+        parser.error("--warmup-records must be at least 0 and less than --num-records")
+    payloads = None if options.payload_monotonic else _payloads(options)
+    run(lambda: _produce(settings, options, payloads))
 
 
-def _payloads(size: int | None, path: str | None, delimiter: str) -> list[bytes]:
-    if path:
-        separator = unescape(delimiter).encode()
-        return [part for part in Path(path).read_bytes().split(separator) if part]
+def _payloads(options: argparse.Namespace) -> list[bytes]:
+    if options.payload_file:
+        separator = unescape(options.payload_delimiter).encode()
+        found = [part for part in Path(options.payload_file).read_bytes().split(separator) if part]
+        if not found:
+            raise SystemExit(f"{options.payload_file} holds no payload")
+        return found
     letters = random.Random(0)
-    return [bytes(letters.choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=size or 1)) for _ in range(100)]
+    return [bytes(letters.choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=options.record_size)) for _ in range(100)]
 
 
-async def _produce(
-    settings: dict[str, object], topic: str, count: int, throughput: float, payloads: list[bytes]
-) -> None:
+class Stats:
+    """Latencies of acknowledged records: of all, and of those since the last line."""
+
+    def __init__(self, interval_ms: int) -> None:
+        self.latencies: list[float] = []
+        self.size = 0
+        self.began = time.perf_counter()
+        self._interval_s = interval_ms / 1000
+        self._window = (0, 0, self.began)
+        """Records, bytes and time at the last line."""
+
+    def add(self, latency_ms: float, size: int) -> None:
+        self.latencies.append(latency_ms)
+        self.size += size
+        now = time.perf_counter()
+        if now - self._window[2] >= self._interval_s:
+            self._report(now)
+
+    def _report(self, now: float) -> None:
+        records, size, at = self._window
+        part = self.latencies[records:]
+        seconds = now - at
+        self._window = (len(self.latencies), self.size, now)
+        emit(
+            f"{len(part)} records sent, {len(part) / seconds:.1f} records/sec "
+            f"({(self.size - size) / seconds / _MEBIBYTE:.2f} MB/sec), "
+            f"{sum(part) / len(part):.1f} ms avg latency, {max(part):.1f} ms max latency."
+        )
+
+    def total(self, *, note: str = "") -> None:
+        count = len(self.latencies)
+        seconds = max(time.perf_counter() - self.began, 1e-9)
+        latencies = sorted(self.latencies) or [0.0]
+        at = [latencies[min(len(latencies) - 1, int(len(latencies) * q))] for q in (0.5, 0.95, 0.99, 0.999)]
+        emit(
+            f"{count}{note} records sent, {count / seconds:f} records/sec "
+            f"({self.size / seconds / _MEBIBYTE:.2f} MB/sec), {sum(latencies) / len(latencies):.2f} ms avg latency, "
+            f"{latencies[-1]:.2f} ms max latency, {at[0]:.0f} ms 50th, {at[1]:.0f} ms 95th, {at[2]:.0f} ms 99th, "
+            f"{at[3]:.0f} ms 99.9th."
+        )
+
+
+async def _produce(settings: dict[str, object], options: argparse.Namespace, payloads: list[bytes] | None) -> None:
     from barnabas.client.producer import AsyncProducer
 
-    latencies: list[float] = []
+    topic, count, warmup = options.topic, options.num_records, options.warmup_records
     failures: list[BaseException] = []
-    size = 0
     async with AsyncProducer(settings) as producer:
         await producer.partitions_for(topic)
-        began = time.perf_counter()
+        every = Stats(options.reporting_interval)
+        steady: Stats | None = None
         for i in range(count):
-            value = payloads[i % len(payloads)]
-            size += len(value)
+            value = b"%d" % i if payloads is None else payloads[i % len(payloads)]
             sent = time.perf_counter()
+            if warmup and i == warmup:
+                steady = Stats(1 << 40)
 
-            def on_delivery(_metadata: object, error: BaseException | None, sent: float = sent) -> None:
-                latencies.append((time.perf_counter() - sent) * 1000)
+            def on_delivery(
+                _metadata: object,
+                error: BaseException | None,
+                sent: float = sent,
+                size: int = len(value),
+                part: Stats | None = steady,
+            ) -> None:
+                latency_ms = (time.perf_counter() - sent) * 1000
                 if error is not None:
                     failures.append(error)
+                    return
+                every.add(latency_ms, size)
+                if part is not None:
+                    part.add(latency_ms, size)
 
             await producer.send(topic, value, on_delivery=on_delivery)
-            if throughput > 0 and (ahead := i / throughput - (sent - began)) > 0.005:
+            if options.throughput > 0 and (ahead := i / options.throughput - (sent - every.began)) > 0.005:
                 await asyncio.sleep(ahead)
             elif i % 1000 == 0:
                 await asyncio.sleep(0)
         await producer.flush()
-        seconds = time.perf_counter() - began
     if failures:
         raise failures[0]
-    latencies.sort()
-    at = [latencies[min(len(latencies) - 1, int(len(latencies) * q))] for q in (0.5, 0.95, 0.99, 0.999)]
-    emit(
-        f"{count} records sent, {count / seconds:.1f} records/sec ({size / seconds / 1048576:.2f} MB/sec), "
-        f"{sum(latencies) / len(latencies):.2f} ms avg latency, {latencies[-1]:.2f} ms max latency, "
-        f"{at[0]:.0f} ms 50th, {at[1]:.0f} ms 95th, {at[2]:.0f} ms 99th, {at[3]:.0f} ms 99.9th."
-    )
+    every.total()
+    if steady is not None:
+        steady.total(note=" steady state")

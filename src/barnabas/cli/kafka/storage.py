@@ -10,6 +10,10 @@ from barnabas.cli.session import read_properties
 from barnabas.core.ids import uuid_to_text
 from barnabas.core.properties import parse_properties, render_properties
 from barnabas.core.rng import random_uuid, system_rng
+from barnabas.metadata.features import METADATA_VERSION_NAMES
+from barnabas.metadata.records import LATEST_METADATA_VERSION
+
+_LEVEL = METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]
 
 
 def main() -> None:
@@ -27,10 +31,15 @@ def main() -> None:
             sub.add_argument("--initial-controllers", "-I")
             sub.add_argument("--release-version", "-r")
             sub.add_argument("--feature", "-f", action="append")
+            sub.refuse("--add-scram", "-S", why="SCRAM credentials are not kept by this broker yet")
+    for action in ("version-mapping", "feature-dependencies"):
+        actions.add_parser(action)
     options = parser.parse_args()
     if options.action == "random-uuid":
         emit(uuid_to_text(random_uuid(system_rng())))
         return
+    if options.action in ("version-mapping", "feature-dependencies"):
+        parser.error(f"{options.action} is not offered: a broker of this version runs at the one level it knows")
     settings = {name: str(value) for name, value in read_properties(options.config).items()}
     folders = [Path(d.strip()) for d in settings.get("log.dirs", settings.get("log.dir", "/tmp/kafka-logs")).split(",")]
     if options.action == "info":
@@ -51,21 +60,27 @@ def _info(folders: list[Path]) -> None:
     for folder in folders:
         path = folder / "meta.properties"
         if path.exists():
-            emit(f"\nFound metadata: {parse_properties(path.read_text(encoding='utf-8'))}")
+            found = sorted(parse_properties(path.read_text(encoding="utf-8")).items())
+            emit(f"\nFound metadata: {{{', '.join(f'{name}={value}' for name, value in found)}}}\n")
         else:
             emit(f"\n{folder} is not formatted yet; `barnabas serve` will do that by itself.")
 
 
 def _format(folders: list[Path], settings: dict[str, str], cluster_id: str, *, ignore_formatted: bool) -> None:
+    """Only meta.properties is needed; the server writes the first metadata records itself when there are none."""
     node = settings.get("node.id", settings.get("broker.id", "1"))
-    for folder in folders:
-        path = folder / "meta.properties"
-        if path.exists():
-            if ignore_formatted:
-                continue
-            fail(f"{folder} is already formatted. Use --ignore-formatted to leave such directories as they are.")
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            render_properties({"version": "1", "cluster.id": cluster_id, "node.id": node}), encoding="utf-8"
+    formatted = [folder for folder in folders if (folder / "meta.properties").exists()]
+    if formatted and not ignore_formatted:
+        fail(
+            f"Log directory {formatted[0]} is already formatted. "
+            "Use --ignore-formatted to ignore this directory and format the others."
         )
-        emit(f"Formatting {folder} for cluster {cluster_id}.")
+    for folder in folders:
+        if folder in formatted:
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        directory_id = uuid_to_text(random_uuid(system_rng()))
+        identity = {"version": "1", "cluster.id": cluster_id, "node.id": node, "directory.id": directory_id}
+        (folder / "meta.properties").write_text(render_properties(identity), encoding="utf-8")
+        kind = "metadata" if folder is folders[0] else "data"
+        emit(f"Formatting {kind} directory {folder} with metadata.version {_LEVEL}.")

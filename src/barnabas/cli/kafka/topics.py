@@ -7,7 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_pairs
+from barnabas.cli.output import EXIT_FAILED
 from barnabas.cli.session import run_admin
+from barnabas.client.errors import BrokerUnreachableError
 from barnabas.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def build_parser() -> Parser:
     parser.add_argument("--replication-factor", type=int, default=-1)
     parser.add_argument("--replica-assignment", help="broker:broker,broker:broker: the replicas of each partition")
     parser.add_argument("--config", action="append", metavar="NAME=VALUE")
+    parser.refuse("--delete-config", why="topic configs are changed with kafka-configs --alter --delete-config")
     parser.add_argument("--if-exists", action="store_true")
     parser.add_argument("--if-not-exists", action="store_true")
     parser.add_argument("--exclude-internal", action="store_true")
@@ -42,6 +45,10 @@ def main() -> None:
     options = parser.parse_args()
     if (options.create or options.alter or options.delete) and not options.topic:
         parser.error("--topic is required")
+    if options.config and not options.create:
+        parser.error("--config goes with --create; topic configs are changed with kafka-configs --alter --add-config")
+    if options.alter and options.partitions is None:
+        parser.error("--alter needs --partitions")
     configs = split_pairs(options.config, parser)
 
     async def command(admin: AsyncAdmin) -> None:
@@ -57,7 +64,16 @@ def main() -> None:
         else:
             await delete(admin, options)
 
-    run_admin(options.bootstrap_server, command, client_settings(options))
+    async def reported(admin: AsyncAdmin) -> None:
+        try:
+            await command(admin)
+        except BrokerUnreachableError:
+            raise
+        except KafkaError as error:
+            emit(f"Error while executing topic command : {error}")
+            raise SystemExit(EXIT_FAILED) from None
+
+    run_admin(options.bootstrap_server, reported, client_settings(options))
 
 
 async def matching(admin: AsyncAdmin, options: argparse.Namespace) -> list[str]:
@@ -153,6 +169,11 @@ def _assignment(text: str) -> dict[int, list[int]]:
 async def create(admin: AsyncAdmin, options: argparse.Namespace, configs: dict[str, str]) -> None:
     from barnabas.client.values import NewTopic
 
+    if "." in options.topic or "_" in options.topic:
+        emit(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
+            "collide. To avoid issues it is best to use either, but not both."
+        )
     assignment = _assignment(options.replica_assignment) if options.replica_assignment else None
     partitions = -1 if assignment or options.partitions is None else options.partitions
     topic = NewTopic(options.topic, partitions, -1 if assignment else options.replication_factor, configs, assignment)

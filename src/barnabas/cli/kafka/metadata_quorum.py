@@ -1,0 +1,115 @@
+"""Shell: `kafka-metadata-quorum`: who votes on the cluster's metadata, who leads, and how far each has come."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from barnabas.cli.kafka.arguments import Parser, client_settings, emit
+from barnabas.cli.session import run_admin
+from barnabas.core.errors import KafkaError, error_code
+from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, uuid_to_text
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+
+
+def build_parser() -> Parser:
+    parser = Parser("kafka-metadata-quorum", "Describe the metadata quorum.")
+    parser.add_argument("command", choices=["describe", "add-controller", "remove-controller"])
+    parser.add_argument("--status", action="store_true", help="a summary")
+    parser.add_argument("--replication", "--re", action="store_true", help="every replica and its lag")
+    parser.add_argument("--human-readable", "--hr", action="store_true", help="with --replication: times as 'ms ago'")
+    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    return parser
+
+
+def main() -> None:
+    parser = build_parser()
+    options = parser.parse_args()
+    if options.command != "describe":
+        parser.error(f"{options.command} is not offered: the voters are set with controller.quorum.voters")
+    if options.status == options.replication:
+        parser.error("describe needs one of --status and --replication")
+
+    async def command(admin: AsyncAdmin) -> None:
+        from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+
+        topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
+        response = await admin.cluster.send_any(DescribeQuorumRequest(topics=[topic]))
+        quorum = response.topics[0].partitions[0] if response.topics else response
+        code = response.error_code or quorum.error_code
+        if code:
+            raise KafkaError(error_code(code), quorum.error_message or response.error_message)
+        if options.status:
+            cluster_id = (await admin.describe_cluster()).cluster_id
+            emit(status(quorum, str(cluster_id), {n.node_id: n for n in response.nodes}))
+        else:
+            for line in replication(quorum, options):
+                emit(line)
+
+    run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+def status(quorum: Any, cluster_id: str, nodes: dict[int, Any]) -> str:
+    """The summary; the lag is that of the slowest voter."""
+    leader = next((r for r in quorum.current_voters if r.replica_id == quorum.leader_id), None)
+    lag = lag_ms = 0
+    if leader is not None:
+        slowest = min(quorum.current_voters, key=lambda r: r.log_end_offset)
+        lag = leader.log_end_offset - slowest.log_end_offset
+        lag_ms = max(0, leader.last_caught_up_timestamp - slowest.last_caught_up_timestamp) if lag else 0
+    rows = {
+        "ClusterId": cluster_id,
+        "LeaderId": quorum.leader_id,
+        "LeaderEpoch": quorum.leader_epoch,
+        "HighWatermark": quorum.high_watermark,
+        "MaxFollowerLag": lag,
+        "MaxFollowerLagTimeMs": lag_ms,
+        "CurrentVoters": _replicas(quorum.current_voters, nodes),
+        "CurrentObservers": _replicas(quorum.observers, nodes),
+    }
+    return "\n".join(f"{name + ':':<24}{value}" for name, value in rows.items())
+
+
+def _replicas(replicas: list[Any], nodes: dict[int, Any]) -> str:
+    shown = []
+    for replica in replicas:
+        one: dict[str, object] = {"id": replica.replica_id}
+        if replica.replica_directory_id != NO_TOPIC_ID:
+            one["directoryId"] = uuid_to_text(replica.replica_directory_id)
+        if node := nodes.get(replica.replica_id):
+            one["endpoints"] = [f"{at.name}://{at.host}:{at.port}" for at in node.listeners]
+        shown.append(one)
+    return json.dumps(shown)
+
+
+def replication(quorum: Any, options: argparse.Namespace) -> list[str]:
+    """A line a replica, the leader first."""
+    names = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
+    end = max((r.log_end_offset for r in quorum.current_voters if r.replica_id == quorum.leader_id), default=0)
+    rows = [names]
+    kinds = [(r, "Leader" if r.replica_id == quorum.leader_id else "Follower") for r in quorum.current_voters]
+    kinds.sort(key=lambda pair: pair[1] != "Leader")
+    for replica, kind in [*kinds, *((r, "Observer") for r in quorum.observers)]:
+        times = (replica.last_fetch_timestamp, replica.last_caught_up_timestamp)
+        fetched, caught_up = (_ago(t) if options.human_readable else str(t) for t in times)
+        rows.append(
+            (
+                str(replica.replica_id),
+                uuid_to_text(replica.replica_directory_id),
+                str(replica.log_end_offset),
+                str(end - replica.log_end_offset),
+                fetched,
+                caught_up,
+                kind,
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
+    return ["\t".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + "\t" for row in rows]
+
+
+def _ago(timestamp: int) -> str:
+    return f"{int(time.time() * 1000) - timestamp} ms ago" if timestamp >= 0 else str(timestamp)
