@@ -1,4 +1,4 @@
-"""Shell: where a cleaning pass runs: in a process of its own (`ProcessEngine`) or in the calling thread (`InlineEngine`).
+"""Shell: where a cleaning pass runs: in its own process (`ProcessEngine`) or in the calling thread (`InlineEngine`).
 
 Both are used by blocking calls, from an executor's thread: `begin(task)`, then `next()` until it gives the outcome.
 """
