@@ -227,9 +227,11 @@ def test_producer_ids_are_never_given_twice(connect: Callable[[], WireClient]) -
     assert len(set(ids)) == 1200
 
 
-def test_transactional_requests_are_refused_in_words(client: WireClient) -> None:
-    answer = client.call(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
-    assert ErrorCode(answer.error_code) is ErrorCode.UNSUPPORTED_VERSION
+def test_a_transactional_batch_needs_a_transactional_id(client: WireClient, topic: str) -> None:
+    create(client, topic)
+    records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    answer = produce(client, topic, records)
+    assert ErrorCode(answer.error_code) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_fetch_waits_for_bytes_and_is_woken_by_them(
