@@ -18,6 +18,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -277,6 +278,31 @@ class Producer(_Blocking[AsyncProducer]):
     send_and_wait = _wait(AsyncProducer.send_and_wait)
     send_arrow = _wait(AsyncProducer.send_arrow)
     partitions_for = _wait(AsyncProducer.partitions_for)
+    init_transactions = _wait(AsyncProducer.init_transactions)
+    begin_transaction = _call(AsyncProducer.begin_transaction)
+    send_offsets_to_transaction = _wait(AsyncProducer.send_offsets_to_transaction)
+
+    def commit_transaction(self) -> None:
+        """Flush, and commit. Raises TransactionAbortedError when a part failed; then abort."""
+        self._run(self._until_drained())
+        self._run(self._client.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Drop what is queued, and abort; read_committed consumers will see none of it."""
+        self._run(self._until_drained())
+        self._run(self._client.abort_transaction())
+
+    @contextmanager
+    def transaction(self) -> Generator[Self, None, None]:
+        """`with producer.transaction(): ...` commits at the end, and aborts when the block raises."""
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException:
+            if self._client.in_transaction:
+                self.abort_transaction()
+            raise
 
     def send(
         self,

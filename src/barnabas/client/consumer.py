@@ -14,21 +14,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.assign.member import Assignor
 from barnabas.client.cluster import Cluster
+from barnabas.client.commits import Commits
 from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
 from barnabas.client.coordinator import ConsumerCoordinator, RebalanceListener
-from barnabas.client.errors import ClientClosedError, CommitFailedError
+from barnabas.client.errors import ClientClosedError
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.fetching import FetchLimits
 from barnabas.client.handout import Handout
+from barnabas.client.jobs import Jobs
 from barnabas.client.membership.classic import ClassicMember, MembershipOptions
 from barnabas.client.membership.subscriptions import build_assignors
-from barnabas.client.offsets import commit_group_offsets, fetch_group_offsets, list_offsets, offsets_at
+from barnabas.client.offsets import fetch_group_offsets, list_offsets, offsets_at
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.positions import Positions
 from barnabas.client.serialization import AnyDeserializer, as_decode
@@ -44,7 +46,7 @@ from barnabas.client.values import (
 )
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -81,9 +83,6 @@ class AsyncConsumer:
         self._isolation = IsolationLevel.parse(resolved["isolation.level"])
         self._reset_policy = ResetPolicy.parse(resolved["auto.offset.reset"])
         self._timeout_ms: int = resolved["default.api.timeout.ms"]
-        self._auto_commit = bool(resolved["enable.auto.commit"]) and self._group_id is not None
-        self._auto_commit_s = resolved["auto.commit.interval.ms"] / 1000.0
-        self._auto_commit_at: float | None = None
         self._subscription = SubscriptionState()
         self._limits = FetchLimits(
             max_bytes=resolved["fetch.max.bytes"],
@@ -94,13 +93,20 @@ class AsyncConsumer:
             rack=resolved["client.rack"],
         )
         self._coordinator: ConsumerCoordinator | None = None
-        self._jobs: dict[str, asyncio.Task[None]] = {}
-        self._failure: BarnabasError | None = None
         self._closed = False
         self._positions = Positions(
             self.cluster, self._subscription, self._group_id, self._reset_policy, self._isolation, self._clock
         )
         self._fetcher = Fetcher(self.cluster, self._subscription, self._limits, self._reset_policy, self._clock)
+        self._jobs = Jobs(self._fetcher.arrived.set)
+        self._commits = Commits(
+            self.cluster,
+            self._subscription,
+            self._group_id,
+            interval_ms=resolved["auto.commit.interval.ms"] if resolved["enable.auto.commit"] else None,
+            timeout_ms=self._timeout_ms,
+            coordinator=lambda: self._coordinator,
+        )
         self._handout = Handout(
             self._fetcher,
             self._subscription,
@@ -229,20 +235,18 @@ class AsyncConsumer:
     async def _step(self) -> None:
         """Everything that must go on besides fetching: group, positions, auto-commit."""
         self._check_open()
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        self._jobs.check()
         if self._coordinator is not None and self._subscription.uses_group:
             await self._coordinator.poll()
-        if self._auto_commit:
-            self._maybe_auto_commit()
+        if self._commits.is_due():
+            self.commit_nowait()
         if self._positions.has_work():
-            self._start_job("positions", self._positions.update)
+            self._jobs.start("positions", self._positions.update)
         self._start_fetches()
 
     def _start_fetches(self) -> None:
         if self._fetcher.wanting():
-            self._start_job("fetch", self._fetcher.send_fetches)
+            self._jobs.start("fetch", self._fetcher.send_fetches)
 
     async def _wait(self, deadline: float) -> bool:
         """Until something has happened, or something must be tried again; False when the time is up."""
@@ -257,8 +261,8 @@ class AsyncConsumer:
         wake_at = min(
             [deadline, *(at for at in (fetcher.next_retry(), self._positions.next_retry()) if at is not None)]
         )
-        if self._auto_commit_at is not None:
-            wake_at = min(wake_at, self._auto_commit_at)
+        if self._commits.next_at is not None:
+            wake_at = min(wake_at, self._commits.next_at)
         timer = asyncio.get_running_loop().call_at(wake_at, fetcher.arrived.set)
         try:
             await fetcher.arrived.wait()
@@ -314,7 +318,11 @@ class AsyncConsumer:
         """What the group has committed; None where nothing is."""
         wanted = list(partitions)
         found = await fetch_group_offsets(
-            self.cluster, self._require_group(), wanted, require_stable=True, deadline=self._deadline(timeout_ms)
+            self.cluster,
+            self._commits.require_group(),
+            wanted,
+            require_stable=True,
+            deadline=self._deadline(timeout_ms),
         )
         results: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for partition in wanted:
@@ -331,50 +339,12 @@ class AsyncConsumer:
         timeout_ms: float | None = None,
     ) -> None:
         """Commit the positions, or these offsets, and wait for it. Raises CommitFailedError after a rebalance."""
-        given = self._subscription.all_consumed() if offsets is None else offsets
-        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
-        await self._commit(exact, self._deadline(timeout_ms))
+        await self._commits.commit(self._commits.exact(offsets), self._deadline(timeout_ms))
 
     def commit_nowait(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit in the background; a failure is logged, and the next commit makes up for it."""
-        given = self._subscription.all_consumed() if offsets is None else offsets
-        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
-        self._start_job("commit", lambda: self._commit_quietly(exact))
-
-    async def _commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], deadline: float) -> None:
-        if not offsets:
-            return
-        if self._coordinator is not None and self._subscription.uses_group:
-            results = await self._coordinator.commit(offsets, deadline=deadline)
-        else:
-            results = await commit_group_offsets(self.cluster, self._require_group(), offsets, deadline=deadline)
-        for error in results.values():
-            if error is not None:
-                raise error
-
-    async def _commit_quietly(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        try:
-            await self._commit(offsets, self._deadline(None))
-        except KafkaError as error:
-            log.warning("committing offsets of group %s failed: %s", self._group_id, error)
-
-    def _maybe_auto_commit(self) -> None:
-        now = self.cluster.now()
-        if self._auto_commit_at is None:
-            self._auto_commit_at = now + self._auto_commit_s
-        elif now >= self._auto_commit_at:
-            self._auto_commit_at = now + self._auto_commit_s
-            self.commit_nowait()
-
-    async def _before_revoke(self) -> None:
-        """Auto-commit happens before partitions go to others."""
-        if self._auto_commit:
-            try:
-                await self._commit(self._subscription.all_consumed(), self._deadline(5_000))
-            except CommitFailedError as error:
-                log.warning("auto-commit before a rebalance failed: %s", error)
-            except KafkaError as error:
-                log.warning("auto-commit of group %s failed: %s", self._group_id, error)
+        exact = self._commits.exact(offsets)
+        self._jobs.start("commit", lambda: self._commits.commit_quietly(exact, self._timeout_ms))
 
     # -- looking around --------------------------------------------------------------------------------------------
 
@@ -427,7 +397,7 @@ class AsyncConsumer:
         """Who we are in the group: what a transactional producer needs to commit for us."""
         if self._coordinator is not None:
             return self._coordinator.metadata
-        return GroupMetadata(self._require_group())
+        return GroupMetadata(self._commits.require_group())
 
     async def close(self) -> None:
         """Commit (with auto-commit), leave the group, close the connections."""
@@ -436,13 +406,11 @@ class AsyncConsumer:
         try:
             if self._coordinator is not None:
                 await self._coordinator.close()
-            elif self._auto_commit:
-                await self._before_revoke()
+            else:
+                await self._commits.before_revoke()
         finally:
             self._closed = True
-            for task in list(self._jobs.values()):
-                task.cancel()
-            await asyncio.gather(*self._jobs.values(), return_exceptions=True)
+            await self._jobs.close()
             self._fetcher.close()
             if self._owns_cluster:
                 await self.cluster.close()
@@ -467,39 +435,12 @@ class AsyncConsumer:
             max_poll_interval_ms=settings["max.poll.interval.ms"],
             exclude_internal_topics=settings["exclude.internal.topics"],
             wake=self._fetcher.arrived.set,
-            before_revoke=self._before_revoke,
+            before_revoke=self._commits.before_revoke,
         )
         return self._coordinator
 
-    def _start_job(self, name: str, work: Any) -> None:
-        """Run something beside `poll`, once at a time; when it is done or fails, poll wakes up."""
-        if name in self._jobs:
-            return
-        coroutine: Coroutine[Any, Any, None] = work()
-        # the consumer is the root of these tasks: close() cancels and awaits them, poll raises their failures
-        task = asyncio.get_running_loop().create_task(coroutine, name=f"barnabas-consumer-{name}")
-        self._jobs[name] = task
-        task.add_done_callback(lambda done: self._on_job_done(name, done))
-
-    def _on_job_done(self, name: str, task: asyncio.Task[None]) -> None:
-        self._jobs.pop(name, None)
-        if not task.cancelled():
-            error = task.exception()
-            if isinstance(error, KafkaError) and error.retriable:
-                log.info("%s of the consumer failed and will be tried again: %s", name, error)
-            elif isinstance(error, BarnabasError):
-                self._failure = error
-            elif error is not None:
-                self._failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} of the consumer failed: {error!r}")
-        self._fetcher.arrived.set()
-
     def _deadline(self, timeout_ms: float | None) -> float:
         return self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
-
-    def _require_group(self) -> str:
-        if self._group_id is None:
-            raise ConfigError("Committed offsets belong to a group: set group.id.")
-        return self._group_id
 
     def _check_open(self) -> None:
         if self._closed:

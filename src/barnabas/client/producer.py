@@ -12,56 +12,34 @@ the broker. Records of one partition keep the order of the calls, through retrie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.client.accumulator import Accumulator, PartitionQueue
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
 from barnabas.client.delivery import RecordFuture
 from barnabas.client.errors import BufferFullError, ClientClosedError, TransactionAbortedError
+from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
+from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
+from barnabas.client.interceptors import ProducerRecord as ProducerRecord
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitioner
-from barnabas.client.sender import Sender, SenderOptions
+from barnabas.client.producing import COLUMNAR_BATCH_BYTES, sender_options
+from barnabas.client.sender import Sender
 from barnabas.client.serialization import AnySerializer, as_encode
 from barnabas.client.transactions import State, Transactions
 from barnabas.client.values import GroupMetadata, Headers, OffsetAndMetadata, RecordMetadata
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
-from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-DeliveryCallback = Callable[[RecordMetadata | None, BarnabasError | None], None]
-
-
-class ProducerInterceptor(Protocol):
-    """Sees every record before it is serialized, and every outcome."""
-
-    def on_send(self, record: ProducerRecord) -> ProducerRecord: ...
-
-    def on_acknowledgement(self, metadata: RecordMetadata | None, error: BarnabasError | None) -> None: ...
-
-
-class ProducerRecord:
-    """A record as an interceptor sees it; it may be changed or replaced."""
-
-    __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
-
-    def __init__(
-        self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers
-    ) -> None:
-        self.topic = topic
-        self.value = value
-        self.key = key
-        self.partition = partition
-        self.timestamp = timestamp
-        self.headers = headers
 
 
 class _TopicState:
@@ -94,7 +72,7 @@ class AsyncProducer:
         if cluster is not None:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
         resolved: Settings = resolve_config(PRODUCER_CONFIGS, config, settings)
-        options = _sender_options(resolved, config or {}, settings)
+        options = sender_options(resolved, config or {}, settings)
         self._owns_cluster = cluster is None
         self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
         self._clock = clock or SystemClock()
@@ -360,9 +338,14 @@ class AsyncProducer:
             yield self
             await self.commit_transaction()
         except BaseException:
-            if self._transactional().state in (State.IN_TRANSACTION, State.ABORTABLE):
+            if self.in_transaction:
                 await self.abort_transaction()
             raise
+
+    @property
+    def in_transaction(self) -> bool:
+        """A transaction is open, or has failed and must be aborted."""
+        return self._transactional().state in (State.IN_TRANSACTION, State.ABORTABLE)
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
@@ -476,44 +459,3 @@ class AsyncProducer:
                 on_delivery(metadata, error)
 
         future.add_done_callback(settled)
-
-
-COLUMNAR_BATCH_BYTES = 1_000_000
-"""Columns come in bulk already, so their batches are larger than `batch.size`."""
-
-
-def _sender_options(settings: Settings, config: Mapping[str, object], keywords: Mapping[str, object]) -> SenderOptions:
-    """Settings that depend on one another, with Kafka's rules for them (ProducerConfig.postProcessAndValidate)."""
-
-    def given(name: str) -> bool:
-        return name in config or name.replace(".", "_") in keywords
-
-    acks = -1 if settings["acks"] in ("all", "-1") else int(settings["acks"])
-    idempotent = bool(settings["enable.idempotence"])
-    in_flight: int = settings["max.in.flight.requests.per.connection"]
-    explicit = given("enable.idempotence")
-    if settings["transactional.id"] is not None and not (idempotent and acks == -1):
-        raise ConfigError("transactional.id needs enable.idempotence=true and acks=all.")
-    if idempotent and (acks != -1 or settings["retries"] == 0 or in_flight > 5):
-        if explicit:
-            raise ConfigError(
-                "enable.idempotence needs acks=all, retries above 0 and max.in.flight.requests.per.connection of at"
-                " most 5. Change those, or set enable.idempotence=false."
-            )
-        idempotent = False
-    needed = settings["linger.ms"] + settings["request.timeout.ms"]
-    if settings["delivery.timeout.ms"] < needed and given("delivery.timeout.ms"):
-        raise ConfigError(
-            f"delivery.timeout.ms ({settings['delivery.timeout.ms']}) must be at least linger.ms + request.timeout.ms"
-            f" ({needed})."
-        )
-    return SenderOptions(
-        acks=acks,
-        idempotent=idempotent,
-        retries=cast("int", settings["retries"]),
-        in_flight_max=in_flight,
-        request_bytes_max=settings["max.request.size"],
-        request_timeout_ms=settings["request.timeout.ms"],
-        transactional_id=settings["transactional.id"],
-        transaction_timeout_ms=settings["transaction.timeout.ms"],
-    )

@@ -19,22 +19,18 @@ from barnabas.client.connection import Connection
 from barnabas.client.delivery import ProducerBatch
 from barnabas.client.errors import DeliveryTimeoutError
 from barnabas.client.fetching import note_leader_hints
+from barnabas.client.producing import SenderOptions, answers_of, build_produce
 from barnabas.client.transactions import Transactions
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
-from barnabas.core.ids import NO_TOPIC_ID
 from barnabas.records.batch import HEADER_SIZE
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 
 EPOCH_MAX: Final = 32_766
-NO_TOPIC_IDS_VERSION: Final = 12
 EXPIRY_CHECK_S: Final = 0.1
 _LOST_PLACE: Final = frozenset(
     {
@@ -54,20 +50,6 @@ _IN_DOUBT: Final = frozenset(
     }
 )
 """Errors after which a batch may have been written all the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class SenderOptions:
-    """The producer's settings that are about sending. Times in seconds."""
-
-    acks: int = -1
-    idempotent: bool = True
-    retries: int = 2_147_483_647
-    in_flight_max: int = 5
-    request_bytes_max: int = 1_048_576
-    request_timeout_ms: int = 30_000
-    transactional_id: str | None = None
-    transaction_timeout_ms: int = 60_000
 
 
 @dataclass(slots=True)
@@ -223,26 +205,12 @@ class Sender:
     def _write(self, link: _Link, leader: int, taken: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
         connection = link.connection
         assert connection is not None
-        topics: dict[str, TopicProduceData] = {}
-        max_version = None if self.transactions is None else self.transactions.produce_version_max
-        for queue, batch in taken:
-            name = queue.partition.topic
-            topic = topics.get(name)
-            if topic is None:
-                view = self._cluster.metadata.topics[name]
-                if view.topic_id == NO_TOPIC_ID:
-                    max_version = min(max_version or NO_TOPIC_IDS_VERSION, NO_TOPIC_IDS_VERSION)
-                topic = topics[name] = TopicProduceData(name=name, topic_id=view.topic_id)
-            topic.partition_data.append(
-                PartitionProduceData(index=queue.partition.partition, records=memoryview(batch.encoded))
-            )
         options = self._options
-        request = ProduceRequest(
-            transactional_id=options.transactional_id,
-            acks=options.acks,
-            timeout_ms=options.request_timeout_ms,
-            topic_data=list(topics.values()),
+        request, max_version = build_produce(
+            [(queue.partition, batch.encoded) for queue, batch in taken], self._cluster.metadata, options
         )
+        if self.transactions is not None and self.transactions.produce_version_max is not None:
+            max_version = self.transactions.produce_version_max
         try:
             version = connection.versions.choose(ApiKey.PRODUCE, peer=connection.peer, max_version=max_version)
         except KafkaError as error:
@@ -279,7 +247,7 @@ class Sender:
             response = future.result()
             if response.throttle_time_ms:
                 link.paused_until = now + response.throttle_time_ms / 1000.0
-            answers = _answers(response)
+            answers = answers_of(response)
             for queue, batch in taken:
                 topic_id = self._cluster.metadata.topics[queue.partition.topic].topic_id
                 index = queue.partition.partition
@@ -464,15 +432,6 @@ class Sender:
         self.fatal = error
         self._accumulator.abandon(error)
         self.on_progress()
-
-
-def _answers(response: ProduceResponse) -> dict[tuple[Any, int], PartitionProduceResponse]:
-    """Answers by (topic name or id, partition)."""
-    return {
-        (topic.name or topic.topic_id, answer.index): answer
-        for topic in response.responses
-        for answer in topic.partition_responses
-    }
 
 
 def _start(tasks: asyncio.TaskGroup, background: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:

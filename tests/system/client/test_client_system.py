@@ -13,7 +13,7 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.blocking import Admin, Consumer, Producer
 from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.coordinator import RebalanceListener
-from barnabas.client.errors import NoOffsetError
+from barnabas.client.errors import NoOffsetError, TransactionStateError
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.producer import AsyncProducer
 from barnabas.client.values import (
@@ -248,3 +248,50 @@ def test_the_blocking_clients(servers: str, topic: str) -> None:
         consumer.commit()
         assert consumer.position(TopicPartition(topic, 1)) == 1_000
     assert values == [b"%d" % number for number in range(1_000)]
+
+
+async def test_transactions(servers: str, topic: str) -> None:
+    """Committed, aborted, raised; offsets with them; an older producer is fenced."""
+    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    settings = {"bootstrap.servers": servers, "transactional.id": f"t-{topic}", "linger.ms": 0}
+    producer, newer = AsyncProducer(settings), AsyncProducer(settings)
+    try:
+        await producer.init_transactions()
+        with pytest.raises(TransactionStateError, match="begin_transaction"):
+            await producer.send(topic, b"outside")
+        for round_ in range(3):
+            async with producer.transaction():
+                for number in range(4):
+                    await producer.send(topic, b"committed %d.%d" % (round_, number), partition=number % 2)
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, b"aborted", partition=0)
+                    await producer.send(topic, b"dropped", partition=1)
+                    raise ZeroDivisionError
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({zero: 5}, f"g-{topic}")
+        await newer.init_transactions()
+        with pytest.raises(KafkaError) as fenced:
+            async with producer.transaction():
+                await producer.send(topic, b"fenced", partition=1)
+        assert fenced.value.code is ErrorCode.PRODUCER_FENCED
+    finally:
+        await producer.close()
+        await newer.close()
+    consumer = AsyncConsumer(
+        bootstrap_servers=servers,
+        group_id=f"g-{topic}",
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    async with consumer:
+        consumer.assign([zero, one])
+        assert (await consumer.committed([zero]))[zero] == OffsetAndMetadata(5)
+        consumer.seek_to_beginning()
+        found: list[bytes] = []
+        while len(found) < 12:
+            found += [record.value for record in await consumer.poll(5_000)]
+        assert sorted(found) == sorted(b"committed %d.%d" % (r, n) for r in range(3) for n in range(4))
+        assert await consumer.poll(100) == []
+        assert {consumer.lag(partition) for partition in (zero, one)} == {0}
