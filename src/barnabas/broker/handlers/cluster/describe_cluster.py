@@ -22,11 +22,14 @@ CONTROLLERS = 2
 
 async def handle(services: Services, ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
-        known = request.endpoint_type == CONTROLLERS
+        if request.endpoint_type != CONTROLLERS:
+            return DescribeClusterResponse(
+                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message=f"Unsupported endpoint type {request.endpoint_type}",
+            )
         return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message="This endpoint belongs to a broker; ask a controller for controllers.",
-            endpoint_type=request.endpoint_type,
         )
     image = services.metadata.image
     brokers = []

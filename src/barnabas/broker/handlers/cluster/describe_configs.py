@@ -12,6 +12,7 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.config_view import ConfigView
+from barnabas.metadata.controller.topic_names import name_problem
 from barnabas.metadata.describe_configs import (
     DescribeOptions,
     describe_broker,
@@ -35,7 +36,7 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeConfi
     results = []
     for resource in request.resources:
         options = DescribeOptions(
-            names=None if resource.configuration_keys is None else frozenset(resource.configuration_keys),
+            names=frozenset(resource.configuration_keys) if resource.configuration_keys else None,
             include_synonyms=request.include_synonyms,
             include_documentation=request.include_documentation,
             version=ctx.api_version,
@@ -58,6 +59,9 @@ def _describe(
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
+            problem = name_problem(name)
+            if problem is not None:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
             if name not in services.metadata.image.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return describe_topic(view, name, options)

@@ -7,10 +7,13 @@ topics. Includes the eligible leader replicas, which Metadata does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER
+from barnabas.metadata.controller.topic_names import name_problem
 from barnabas.metadata.image import PartitionImage
 from barnabas.security.operations import TOPIC_OPERATIONS
 from barnabas.wire.messages.describe_topic_partitions import (
@@ -30,21 +33,28 @@ async def handle(
     first_index = 0
     if request.cursor is not None:
         cursor = request.cursor
+        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
+            return _refuse(names, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
-            first_index = max(cursor.partition_index, 0)
+            first_index = cursor.partition_index
     room = max(1, min(request.response_partition_limit, services.settings.max_request_partition_size_limit))
     answers: list[DescribeTopicPartitionsResponseTopic] = []
     for position, name in enumerate(names):
         start = first_index if position == 0 else 0
         topic = topics.get(name)
-        if topic is None:
-            answers.append(
-                DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-            )
-            continue
         if room <= 0:
             return _page(answers, Cursor(topic_name=name, partition_index=start))
+        if topic is None:
+            bad = name_problem(name) is not None
+            answers.append(
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    name=name,
+                    topic_authorized_operations=TOPIC_OPERATIONS,
+                )
+            )
+            continue
         chosen = topic.partitions[start : start + room]
         answers.append(
             DescribeTopicPartitionsResponseTopic(
@@ -59,6 +69,11 @@ async def handle(
         if start + len(chosen) < len(topic.partitions):
             return _page(answers, Cursor(topic_name=name, partition_index=start + len(chosen)))
     return _page(answers, None)
+
+
+def _refuse(names: Iterable[str], code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """There is no error for the request as a whole: every topic carries it."""
+    return _page([DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names], None)
 
 
 def _page(

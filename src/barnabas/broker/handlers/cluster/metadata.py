@@ -15,6 +15,7 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, NO_TOPIC_ID, TopicId
+from barnabas.metadata.controller.topic_names import name_problem
 from barnabas.metadata.image import PartitionImage, TopicImage
 from barnabas.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.wire.messages.metadata import (
@@ -26,6 +27,9 @@ from barnabas.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+_NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
+"""Topics refused for these reasons have no name that rights could hang on."""
+
 
 async def handle(services: Services, ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
@@ -36,7 +40,7 @@ async def handle(services: Services, ctx: RequestContext, request: MetadataReque
         topics = await _named(services, ctx, wanted, create=request.allow_auto_topic_creation)
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if not topic.error_code:
+            if topic.error_code not in _NAMELESS:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     brokers = services.metadata.addresses(ctx.client.listener)
     return MetadataResponse(
@@ -75,7 +79,7 @@ def _answer(
     topics = services.metadata.image.topics
     if topic_id != NO_TOPIC_ID:
         # Up to version 11 ids were accepted by the schema only (KAFKA-13078); names are answered, ids are not.
-        if ctx.api_version < 12 or name is not None:
+        if ctx.api_version < 12:
             return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
         topic = topics.get_by_id(topic_id)
         if topic is None:
@@ -86,6 +90,8 @@ def _answer(
     topic = topics.get(name)
     if topic is None:
         code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if name_problem(name) is not None:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
     return _found(services, ctx, topic)
 
