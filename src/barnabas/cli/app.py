@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-NOUNS = ("serve", "topics", "produce", "consume", "configs", "groups", "logs", "cluster")
+NOUNS = ("serve", "topics", "produce", "consume", "groups", "configs", "logs", "cluster")
 """In the order in which help shows them; each is a module of this package, with an `app` or a function of its name
 (`serve` alone has a `main`)."""
 
@@ -26,11 +26,6 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
         name="barnabas", help=HELP, no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
     )
 
-    @app.command("version")
-    def version() -> None:
-        """Show the version."""
-        typer.echo(f"barnabas {__version__}")
-
     for noun in nouns:
         if noun == "serve":
             _list_serve(app)
@@ -40,6 +35,15 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
             app.add_typer(module.app, name=noun)
         else:
             app.command(noun)(getattr(module, noun))
+
+    @app.command("version")
+    def version() -> None:
+        """Show the version.
+
+        Example: `barnabas version`
+        """
+        typer.echo(f"barnabas {__version__}")
+
     return app
 
 

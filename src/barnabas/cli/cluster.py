@@ -18,7 +18,10 @@ app = noun("The cluster: its brokers, its controller, and what they can do.")
 def describe(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False, command_config: CommandConfig = None
 ) -> None:
-    """Show the cluster id, the brokers, how much they hold, and partitions that are not in order."""
+    """Show the cluster id, the brokers, how much they hold, and partitions that are not in order.
+
+    Example: `barnabas cluster describe`
+    """
 
     async def command(admin: AsyncAdmin) -> dict[str, Any]:
         return await describe_cluster(admin)
@@ -79,7 +82,10 @@ async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
 def apis(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False, command_config: CommandConfig = None
 ) -> None:
-    """Show which APIs the brokers serve, and in which versions."""
+    """Show which APIs the brokers serve, and in which versions.
+
+    Example: `barnabas cluster apis --json`
+    """
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         return await served_apis(admin)

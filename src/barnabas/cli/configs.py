@@ -49,7 +49,10 @@ def describe(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show settings: those that were set, or with --all every one there is."""
+    """Show settings: those that were set, or with --all every one there is.
+
+    Example: `barnabas configs describe --topic orders --all --docs`
+    """
     from barnabas.core.errors import KafkaError
 
     resource = resource_of(topic, broker, group)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from barnabas.cli.options import Bootstrap, CommandConfig
-from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, fail, note, size_text
+from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, fail, leave_pipe, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
 
 if TYPE_CHECKING:
@@ -126,13 +126,6 @@ class Lines:
             leave_pipe()
             raise
         return len(data)
-
-
-def leave_pipe() -> None:
-    """Nobody reads standard output any more: what Python would still flush there at exit goes nowhere, quietly."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _format(*, json: bool, template: str | None, show: tuple[bool, bool, bool, bool], separator: str) -> Format:

@@ -8,7 +8,7 @@ import typer
 
 from barnabas.cli.group_offsets import ResetTarget, describe_lag, plan_reset
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
-from barnabas.cli.output import EXIT_USAGE, fail, note, print_json, print_table
+from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def list_groups(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """List all groups."""
+    """List all groups.
+
+    Example: `barnabas groups list --state Stable`
+    """
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         listings = await admin.list_groups(states=state or (), types=kind or ())
@@ -54,7 +57,10 @@ def describe(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show a group's state, its members, and for each partition its committed offset and lag."""
+    """Show a group's state, its members, and for each partition its committed offset and lag.
+
+    Example: `barnabas groups describe billing`
+    """
     from barnabas.core.errors import KafkaError
 
     async def command(admin: AsyncAdmin) -> dict[str, Any]:
@@ -150,9 +156,11 @@ def delete(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Delete groups that have no members, with their offsets."""
-    if not yes and not typer.confirm(f"delete {', '.join(groups)} and their offsets?"):
-        fail("nothing was deleted")
+    """Delete groups that have no members, with their offsets.
+
+    Example: `barnabas groups delete billing --yes`
+    """
+    confirm(yes, f"delete {', '.join(groups)} and their offsets?")
 
     async def command(admin: AsyncAdmin) -> None:
         for name, error in (await admin.delete_groups(groups)).items():
@@ -170,7 +178,10 @@ def delete_offsets(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Forget a group's offsets of topics that it does not subscribe to at the moment."""
+    """Forget a group's offsets of topics that it does not subscribe to at the moment.
+
+    Example: `barnabas groups delete-offsets billing --topic orders:0,1`
+    """
     from barnabas.cli.group_offsets import select_partitions
 
     if not topic:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.log_upkeep import compact, retain
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, Yes, noun
-from barnabas.cli.output import EXIT_USAGE, fail, note, print_json, print_table, size_text
+from barnabas.cli.output import EXIT_USAGE, confirm, emit, fail, note, print_json, print_table, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 app = noun("Logs: what lies on the brokers' disks.")
+app.command()(compact)
+app.command()(retain)
 
 
 @app.command()
@@ -24,7 +27,10 @@ def dirs(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show the log directories of all brokers and the replicas in them, largest first."""
+    """Show the log directories of all brokers and the replicas in them, largest first.
+
+    Example: `barnabas logs dirs --topic orders`
+    """
     from barnabas.core.errors import KafkaError
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
@@ -60,7 +66,10 @@ def offsets(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show a partition's offset at a position: its end, its start, or the first record after a time."""
+    """Show a partition's offset at a position: its end, its start, or the first record after a time.
+
+    Example: `barnabas logs offsets orders --at PT1H`
+    """
     from barnabas.core.errors import KafkaError
 
     timestamp = timestamp_of(at)
@@ -108,15 +117,17 @@ def delete_records(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Delete the records of a partition below an offset."""
+    """Delete the records of a partition below an offset.
+
+    Example: `barnabas logs delete-records orders:0 --before 1000 --yes`
+    """
     from barnabas.core.errors import KafkaError
     from barnabas.core.ids import TopicPartition
 
     topic, colon, number = partition.rpartition(":")
     if not colon or not number.isdigit():
         fail(f"{partition!r} is not a partition: write TOPIC:PARTITION", EXIT_USAGE)
-    if not yes and not typer.confirm(f"delete the records of {partition} before offset {before}?"):
-        fail("nothing was deleted")
+    confirm(yes, f"delete the records of {partition} before offset {before}?")
     target = TopicPartition(topic, int(number))
 
     async def command(admin: AsyncAdmin) -> int:
@@ -159,6 +170,6 @@ def dump(
                 decode = DECODERS.get(topic) if asked or values else None
                 options = DumpOptions(records=records or values or bool(asked), payload=values, decode=decode)
                 for line in dump_file(path, options):
-                    typer.echo(line)
+                    emit(line)
     except (OSError, ValueError) as error:
         fail(str(error), EXIT_USAGE)

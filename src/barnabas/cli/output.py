@@ -6,7 +6,9 @@ Exit codes: 0 done; 1 the cluster refused or something failed; 2 the command lin
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -72,3 +74,42 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
     """Says what went wrong and leaves."""
     sys.stderr.write(f"error: {text}\n")
     raise SystemExit(code)
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Leaves unless the answer is yes. Where nobody can be asked, --yes must have been given."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        fail(f"{question} Nobody can be asked here: give --yes.", EXIT_USAGE)
+    import typer
+
+    if not typer.confirm(question, err=True):
+        fail("nothing was deleted")
+
+
+def emit(line: str) -> None:
+    """One line of data on stdout. Leaves quietly when nobody reads it any more (`... | head`)."""
+    try:
+        sys.stdout.write(line + "\n")
+    except BrokenPipeError:
+        leave_pipe()
+        raise SystemExit(0) from None
+
+
+def leave_pipe() -> None:
+    """Nobody reads stdout any more: what Python would still flush there at exit goes nowhere, without complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _flush_at_exit() -> None:
+    """Short output is still in Python's buffer when the command is done; its reader may be gone by then."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave_pipe()
+    except ValueError:
+        pass  # closed already
+
+
+atexit.register(_flush_at_exit)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
-from barnabas.cli.output import fail, note, print_json, print_table
+from barnabas.cli.output import confirm, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run_admin
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ def list_topics(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """List all topics."""
+    """List all topics.
+
+    Example: `barnabas topics list --json | jq -r .[].topic`
+    """
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         listings = await admin.list_topics(include_internal=internal)
@@ -46,7 +49,10 @@ def describe(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show partitions with leaders, replicas, in-sync replicas and offsets, and the configs that were set."""
+    """Show partitions with leaders, replicas, in-sync replicas and offsets, and the configs that were set.
+
+    Example: `barnabas topics describe orders`
+    """
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         return [await describe_topic(admin, view) for view in await existing_topics(admin, topics)]
@@ -162,7 +168,10 @@ def alter(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Give a topic more partitions. Keys may then map to other partitions than before."""
+    """Give a topic more partitions. Keys may then map to other partitions than before.
+
+    Example: `barnabas topics alter orders --partitions 8`
+    """
 
     async def command(admin: AsyncAdmin) -> None:
         error = (await admin.create_partitions({topic: partitions}, validate_only=dry_run))[topic]
@@ -181,11 +190,13 @@ def delete(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Delete topics with all their records."""
+    """Delete topics with all their records.
+
+    Example: `barnabas topics delete orders --yes`
+    """
     from barnabas.core.errors import ErrorCode
 
-    if not yes and not typer.confirm(f"delete {', '.join(topics)} and every record in them?"):
-        fail("nothing was deleted")
+    confirm(yes, f"delete {', '.join(topics)} and every record in them?")
 
     async def command(admin: AsyncAdmin) -> None:
         for name, error in (await admin.delete_topics(topics)).items():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from barnabas import __version__
-from barnabas.cli.output import EXIT_FAILED
+from barnabas.cli.output import EXIT_FAILED, emit
 from barnabas.cli.session import read_properties
 
 
@@ -67,12 +67,11 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in [*parts, current] if part.strip()]
 
 
-def emit(line: str) -> None:
-    sys.stdout.write(line + "\n")
-
-
 def emit_columns(rows: Sequence[Sequence[str]]) -> None:
     """Left-aligned columns, each as wide as its widest cell and at least 15, as Kafka's tools print tables."""
     widths = [max(15, *(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
     for row in rows:
         emit(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+__all__ = ["Parser", "client_settings", "emit", "emit_columns", "split_list", "split_pairs"]

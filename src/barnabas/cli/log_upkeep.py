@@ -1,0 +1,235 @@
+"""Shell: `barnabas logs compact` and `barnabas logs retain`: upkeep of a stopped broker's data, now, with a report.
+
+A running broker does both by itself; its data directory is locked, and these commands then say so and change nothing.
+They open the directory as the broker would, with the topics' settings from its own metadata log, and leave it as a clean
+shutdown does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli.options import DryRun, Json
+from barnabas.cli.output import EXIT_FAILED, fail, print_json, print_table, size_text
+
+if TYPE_CHECKING:
+    from barnabas.metadata.config_view import ConfigView
+    from barnabas.storage.log import Log
+    from barnabas.storage.log_dir import LogDir
+
+DataDir = Annotated[str, typer.Argument(help="The data directory (log.dirs) of a broker that is stopped.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("-c", metavar="KEY=VALUE", help="A topic setting for this run; beats the topic's own."),
+]
+
+
+@dataclass(frozen=True)
+class OpenLog:
+    """A log of the directory, and how far it is known to be replicated."""
+
+    log: Log
+    high_watermark: int
+
+
+def compact(
+    data_dir: DataDir,
+    topic: Topics = None,
+    roll: Annotated[bool, typer.Option("--roll", help="Close the active segments first: all records count.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also what is not dirty enough; drops tombstones that are due.")
+    ] = False,
+    settings: Settings = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Compact the logs of a stopped broker that are due, and say what was done, or why nothing was.
+
+    Example: `barnabas logs compact ./data --topic prices --roll --force`
+    """
+    rows = []
+    with _logs(data_dir, topic, settings) as (opened, limits):
+        for entry in opened:
+            rows.append(_compact(entry, limits, roll=roll, force=force, dry_run=dry_run))
+    if json:
+        print_json(rows)
+    else:
+        print_table(
+            ["PARTITION", "WHAT", "DIRTY>", "BEFORE>", "AFTER>", "RECORDS REMOVED>", "CLEAN UP TO>"],
+            [
+                (
+                    r["partition"],
+                    r["outcome"],
+                    f"{r['dirty_ratio']:.0%}",
+                    size_text(r["bytes_before"]),
+                    size_text(r["bytes_after"]),
+                    r["records_removed"],
+                    r["cleaned_offset"],
+                )
+                for r in rows
+            ],
+        )
+    if any(r["failed"] for r in rows):
+        raise SystemExit(EXIT_FAILED)
+
+
+def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: bool) -> dict[str, Any]:
+    """One log; a failure is a row, so that the others go on."""
+    from barnabas.core.clock import SystemClock
+    from barnabas.core.errors import KafkaError
+    from barnabas.core.rng import system_rng
+    from barnabas.replication.cleaner_worker import choose_engine
+    from barnabas.storage.cleaner.candidate import Verdict, assess
+    from barnabas.storage.cleaner.inline import clean
+
+    target, now_ms = entry.log, SystemClock().now_ms()
+    before = target.size_bytes
+    row = {"partition": str(target.topic_partition), "failed": False, "bytes_before": before, "records_removed": 0}
+    try:
+        if roll and target.config.compact and not dry_run:
+            target.roll(now_ms)
+        found = assess(target, entry.high_watermark, now_ms)
+        row |= {"outcome": str(found), "dirty_ratio": found.dirty_ratio}
+        possible = found.verdict not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.EMPTY)
+        if possible and (found.verdict.due or force) and not dry_run:
+            rng = system_rng()
+            secret = (rng.getrandbits(64), rng.getrandbits(64))
+            done = clean(target, found, now_ms=now_ms, secret=secret, limits=limits, engine=choose_engine())
+            stats = done.stats
+            row |= {"outcome": "compacted", "records_removed": stats.records_read - stats.records_kept}
+    except KafkaError as error:
+        row |= {"outcome": f"failed: {error}", "failed": True}
+    return {"dirty_ratio": 0.0, **row, "bytes_after": target.size_bytes, "cleaned_offset": target.cleaned_offset}
+
+
+def retain(
+    data_dir: DataDir, topic: Topics = None, settings: Settings = None, dry_run: DryRun = False, json: Json = False
+) -> None:
+    """Apply retention (time, size, log start offset) to the logs of a stopped broker, and say what went.
+
+    Example: `barnabas logs retain ./data --topic clicks -c retention.ms=3600000`
+    """
+    rows = []
+    with _logs(data_dir, topic, settings) as (opened, _):
+        for entry in opened:
+            rows.append(_retain(entry, dry_run=dry_run))
+    if json:
+        print_json(rows)
+    else:
+        print_table(
+            ["PARTITION", "WHAT", "SEGMENTS DELETED>", "BEFORE>", "AFTER>", "STARTS AT>"],
+            [
+                (
+                    r["partition"],
+                    r["outcome"],
+                    r["segments_deleted"],
+                    size_text(r["bytes_before"]),
+                    size_text(r["bytes_after"]),
+                    r["log_start_offset"],
+                )
+                for r in rows
+            ],
+        )
+    if any(r["failed"] for r in rows):
+        raise SystemExit(EXIT_FAILED)
+
+
+def _retain(entry: OpenLog, *, dry_run: bool) -> dict[str, Any]:
+    from barnabas.core.clock import SystemClock
+    from barnabas.core.errors import KafkaError
+
+    target = entry.log
+    row: dict[str, Any] = {"partition": str(target.topic_partition), "bytes_before": target.size_bytes, "failed": False}
+    config = target.config
+    policy = ",".join(config.cleanup_policy) or "none"
+    rules = f"cleanup.policy={policy} retention.ms={config.retention_ms} retention.bytes={config.retention_bytes}"
+    deleted = 0
+    try:
+        if not dry_run:
+            deleted = target.delete_old_segments(SystemClock().now_ms(), entry.high_watermark)
+        row["outcome"] = rules
+    except KafkaError as error:
+        row |= {"outcome": f"failed: {error}", "failed": True}
+    after = {"bytes_after": target.size_bytes, "log_start_offset": target.log_start_offset}
+    return {**row, **after, "segments_deleted": deleted}
+
+
+@contextmanager
+def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -> Iterator[tuple[list[OpenLog], Any]]:
+    """The wanted logs of the directory, opened; closed cleanly at the end, their checkpoints written."""
+    from pathlib import Path
+
+    from barnabas.core.clock import SystemClock
+    from barnabas.core.config import ConfigError
+    from barnabas.core.errors import KafkaError
+    from barnabas.core.rng import random_uuid, system_rng
+    from barnabas.node.config import parse_assignments
+    from barnabas.node.settings import cleaner_settings
+    from barnabas.storage.config import LogConfig
+    from barnabas.storage.fs import OsFileSystem
+    from barnabas.storage.identity import read_meta_properties
+    from barnabas.storage.log_dir import LogDir
+
+    fs, path = OsFileSystem(), str(Path(data_dir).absolute())
+    if not Path(path, "meta.properties").exists():
+        fail(f"{data_dir} is no broker's data directory: it has no meta.properties")
+    try:
+        overrides = parse_assignments(settings or [])
+        meta = read_meta_properties(fs, path)
+        assert meta is not None, "looked for above"
+        new_id = random_uuid(system_rng())
+        directory = LogDir.open(fs, path, cluster_id=None, node_id=meta.node_id, new_directory_id=new_id)
+    except (KafkaError, ConfigError) as error:
+        fail(str(error))
+    try:
+        view = _config_view(directory)
+        now_ms = SystemClock().now_ms()
+        opened = []
+        for found in directory.scan():
+            name = found.topic_partition
+            if found.future or (topics and name.topic not in topics):
+                continue
+            config = LogConfig.from_config({**view.topic(name.topic), **overrides})
+            target = directory.open_log(found, config, now_ms=now_ms)
+            opened.append(OpenLog(target, directory.high_watermarks.get(name, 0)))
+        yield opened, cleaner_settings(view).limits
+        directory.checkpoint_cleaned(durable=True)
+        directory.checkpoint_log_starts(durable=True)
+    except KafkaError as error:
+        fail(str(error))
+    finally:
+        directory.close(broker_epoch=directory.previous_broker_epoch)
+
+
+def _config_view(directory: LogDir) -> ConfigView:
+    """The cluster's settings, from the metadata log in this directory; Kafka's defaults where there is none."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from barnabas.core.clock import SystemClock
+    from barnabas.core.ids import METADATA_TOPIC
+    from barnabas.metadata.config_view import ConfigView
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.loader import Loader
+    from barnabas.metadata.publish import Publisher
+    from barnabas.node.metadata_log import SingleVoterLog
+
+    publisher = Publisher(ClusterImage(cluster_id=directory.cluster_id))
+    if directory.fs.exists(f"{directory.path}/{METADATA_TOPIC}-0"):
+        with ThreadPoolExecutor(1) as executor:
+            metadata = SingleVoterLog(
+                directory.fs,
+                directory.path,
+                node_id=directory.node_id,
+                clock=SystemClock(),
+                executor=executor,
+                clean_shutdown=directory.clean_shutdown,
+            )
+            metadata.register(Loader(publisher))
+            metadata.close()
+    return ConfigView(publisher.image.configs, node_id=directory.node_id)
