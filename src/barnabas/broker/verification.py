@@ -30,6 +30,8 @@ from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
+ASKS_MAX: Final = 3
+"""How often the coordinator is asked about a write that markers overtake."""
 GUARDS_MAX: Final = 100_000
 """Guards of writes that were refused and never came again; the oldest go first."""
 
@@ -147,24 +149,33 @@ class TransactionGate:
         retry_ms: int,
         refused: dict[TopicPartition, KafkaError],
     ) -> None:
-        guards = [self._guard(write) for write in writes]
-        codes = await self._codes(transactional_id, writes, client, backoff_ms, retry_ms)
-        for write, guard in zip(writes, guards, strict=True):
-            tp = write.partition.name
-            code = _for_client(codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR), client)
-            if code is not ErrorCode.NONE:
-                refused[tp] = KafkaError(code, "The partition could not be found in the transaction.")
-            elif self._guards.get((tp, write.producer_id)) is not guard:
-                refused[tp] = KafkaError(
-                    ErrorCode.INVALID_TXN_STATE, "The transaction ended while the batch was on its way."
-                )
-            elif write.sequence > guard.lowest_sequence >= 0:
-                refused[tp] = KafkaError(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Sequence {guard.lowest_sequence} of this transaction must be written before {write.sequence}.",
-                )
-            else:
-                del self._guards[tp, write.producer_id]
+        for _ in range(ASKS_MAX):
+            guards = [self._guard(write) for write in writes]
+            codes = await self._codes(transactional_id, writes, client, backoff_ms, retry_ms)
+            overtaken: list[Write] = []
+            for write, guard in zip(writes, guards, strict=True):
+                tp = write.partition.name
+                code = _for_client(codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR), client)
+                if code is not ErrorCode.NONE:
+                    refused[tp] = KafkaError(code, "The partition could not be found in the transaction.")
+                elif self._guards.get((tp, write.producer_id)) is not guard:
+                    overtaken.append(write)
+                elif write.sequence > guard.lowest_sequence >= 0:
+                    refused[tp] = KafkaError(
+                        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                        f"Sequence {guard.lowest_sequence} of this transaction comes before {write.sequence}.",
+                    )
+                else:
+                    del self._guards[tp, write.producer_id]
+            if not overtaken:
+                return
+            # a marker came while we asked: mostly that of the transaction before, whose end the producer has been
+            # told of already; if it was this one's, the coordinator will say so
+            writes = overtaken
+        for write in writes:
+            refused[write.partition.name] = KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "The transaction ended while the batch was on its way."
+            )
 
     def _guard(self, write: Write) -> _Guard:
         key = (write.partition.name, write.producer_id)
