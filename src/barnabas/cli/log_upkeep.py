@@ -1,8 +1,8 @@
 """Shell: `barnabas logs compact` and `barnabas logs retain`: upkeep of a stopped broker's data, now, with a report.
 
 A running broker does both by itself; its data directory is locked, and these commands then say so and change nothing.
-They open the directory as the broker would, with the topics' settings from its own metadata log, and leave it as a clean
-shutdown does.
+They open the directory as the broker would, with the topics' settings from its own metadata log, and leave it as a
+clean shutdown does.
 """
 
 from __future__ import annotations
@@ -53,10 +53,8 @@ def compact(
 
     Example: `barnabas logs compact ./data --topic prices --roll --force`
     """
-    rows = []
     with _logs(data_dir, topic, settings) as (opened, limits):
-        for entry in opened:
-            rows.append(_compact(entry, limits, roll=roll, force=force, dry_run=dry_run))
+        rows = [_compact(entry, limits, roll=roll, force=force, dry_run=dry_run) for entry in opened]
     if json:
         print_json(rows)
     else:
@@ -115,10 +113,8 @@ def retain(
 
     Example: `barnabas logs retain ./data --topic clicks -c retention.ms=3600000`
     """
-    rows = []
     with _logs(data_dir, topic, settings) as (opened, _):
-        for entry in opened:
-            rows.append(_retain(entry, dry_run=dry_run))
+        rows = [_retain(entry, dry_run=dry_run) for entry in opened]
     if json:
         print_json(rows)
     else:
