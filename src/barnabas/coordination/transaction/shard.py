@@ -114,7 +114,6 @@ class TransactionShard:
     ) -> EndTxnResponse:
         """Raises KafkaError, ProducerIdNeededError."""
         before = self.transactions.get(transactional_id)
-        self._refuse_delayed(transactional_id, before, version, connection)
         after = transitions.end(
             before,
             producer.producer_id,
@@ -127,6 +126,7 @@ class TransactionShard:
         if after is before:
             turn.after_pending = True
         else:
+            self._refuse_delayed(transactional_id, before, version, connection)
             self._prepare(turn, transactional_id, after)
         producer_id, epoch = after.identity_after
         return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)

@@ -94,7 +94,8 @@ def initialize(txn: Transaction | None, ask: Initialize, fresh_id: int, now_ms: 
     if txn.epoch in (ask.epoch, NO_PRODUCER_EPOCH):
         return _move(txn, TxnState.EMPTY, epoch=txn.epoch + 1, last_epoch=txn.epoch, **changes)
     if ask.epoch == txn.last_epoch:  # its answer was lost; a new incarnation would have cleared last_epoch
-        return _move(txn, TxnState.EMPTY, **changes)
+        again = _move(txn, TxnState.EMPTY, **changes)
+        return replace(again, previous_producer_id=txn.previous_producer_id)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
