@@ -2,7 +2,7 @@
 
 Two depths, because the broker runs this on every record it takes in:
 
-- `check_chain` follows the length prefixes from record to record: about 0.1 us per record.
+- `check_chain` follows the length prefixes from record to record: at most 0.1 us per record.
 - `scan_records` opens every record and checks every length in it: about 0.5 us per record.
 
 Both take the records' bytes (decompressed) and raise CorruptBatchError.
@@ -30,32 +30,85 @@ def check_chain(data: bytes, record_count: int) -> int:
     """Follows `record_count` length prefixes, which must end exactly at the end. Returns where the last record starts.
 
     Raises CorruptBatchError when a length is negative or the chain ends elsewhere.
+
+    Neighbours are often of one size. Then a whole run of them is checked at once (`_run_length`); once a few records in
+    turn were in no run, the rest is followed one by one.
     """
-    at = start = 0
+    at = same = 0
+    left = record_count - 1
+    patience = _PATIENCE
     try:
-        for _ in range(record_count):
-            start = at
-            raw = data[at]
-            if raw < 0x80:
-                at += 1 + (raw >> 1)
-            else:
-                second = data[at + 1]
-                if second < 0x80:
-                    at += 2 + ((raw & 0x7F | second << 7) >> 1)
-                else:
-                    length, at = read_varint(data, at)
-                    if length < 0:
-                        raise CorruptBatchError(f"a record has length {length}")
-                    at += length
-                    continue
-            if raw & 1:
-                raise CorruptBatchError("a record has a negative length")
+        while left > 0 and patience:
+            before, at = at, _skip_record(data, at)
+            left -= 1
+            patience -= 1
+            size = at - before
+            if size == same:
+                run = _run_length(data, before, size, left)
+                at += run * size
+                left -= run
+                if run > _PATIENCE:
+                    patience = _PATIENCE
+            same = size
+        start = at = _follow(data, at, left)
+        if record_count > 0:
+            at = _skip_record(data, at)
     except IndexError:
-        at = len(data) + 1
+        at = start = len(data) + 1
     if at != len(data):
         where = "before" if at < len(data) else "after"
         raise CorruptBatchError(f"the lengths of {record_count} records end {where} the end of the batch")
     return start
+
+
+_PATIENCE: Final = 6
+"""Records: about as many can be stepped over one by one in the time that looking for a run takes."""
+
+
+def _run_length(data: bytes, at: int, size: int, most: int) -> int:
+    """How many records after the one at `at`, at most `most`, have the same length prefix and so the same size.
+
+    Every size-th byte from `at` on is the first one of a length, and so on; as far as they stay what they are in this
+    record, the chain goes on in equal steps.
+    """
+    stop = at + (most + 1) * size
+    run = most
+    for place in range(at, at + 5):
+        column = data[place:stop:size]
+        run = min(run, len(column) - len(column.lstrip(column[:1])) - 1)
+        if column[0] < 0x80:  # the last byte of the length
+            break
+    return run
+
+
+def _follow(data: bytes, at: int, count: int) -> int:
+    """Where the record that comes `count` after the one at `at` begins. One by one, but quickly."""
+    signs = 0
+    for _ in range(count):
+        raw = data[at]
+        if raw < 0x80:
+            at += 1 + (raw >> 1)
+        else:
+            second = data[at + 1]
+            if second < 0x80:
+                at += (raw >> 1) + (second << 6) - 62  # that is 2 + ((raw & 0x7F | second << 7) >> 1)
+            else:
+                at = _skip_record(data, at)
+        signs |= raw
+    if signs & 1:
+        raise CorruptBatchError("a record has a negative length")
+    return at
+
+
+def _skip_record(data: bytes, at: int) -> int:
+    """Where the record after the one at `at` begins, by its length prefix."""
+    raw = data[at]
+    if not raw & 0x81:
+        return at + 1 + (raw >> 1)
+    length, at = read_varint(data, at)
+    if length < 0:
+        raise CorruptBatchError(f"a record has length {length}")
+    return at + length
 
 
 def open_record(data: bytes, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
