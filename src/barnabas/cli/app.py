@@ -19,11 +19,19 @@ HELP = """A Kafka-compatible commit log. Kafka's clients and tools work with it 
 def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
     """The command line with these nouns."""
     import typer
+    from typer.core import TyperGroup
 
     from barnabas import __version__
 
+    class Ordered(TyperGroup):
+        """Typer lists single commands before those with sub-commands; a reader starts with `serve` and `topics`."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            order = {noun: place for place, noun in enumerate(NOUNS)}
+            return sorted(super().list_commands(ctx), key=lambda name: order.get(name, len(order)))
+
     app = typer.Typer(
-        name="barnabas", help=HELP, no_args_is_help=True, rich_markup_mode="markdown", add_completion=False
+        name="barnabas", help=HELP, no_args_is_help=True, rich_markup_mode="markdown", add_completion=False, cls=Ordered
     )
 
     for noun in nouns:

@@ -1,0 +1,107 @@
+"""The dump of segment and index files."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.decoders import as_json, metadata_record
+from barnabas.cli.log_dump import DumpOptions, dump_file
+from barnabas.records.batch import Record
+from barnabas.records.build import SimpleRecord, build_batch
+from barnabas.records.control import EndTxn, build_end_txn_marker
+
+BATCH = build_batch(
+    [SimpleRecord(b"k", b"v", 1000, (("h", b"x"),)), SimpleRecord(None, None, 1001)],
+    base_offset=10,
+    producer_id=5,
+    producer_epoch=1,
+    base_sequence=3,
+    leader_epoch=2,
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "00000000000000000010.log"
+    path.write_bytes(BATCH)
+    return path
+
+
+def test_batches_and_records(log: Path) -> None:
+    lines = list(dump_file(log, DumpOptions(records=True, payload=True)))
+    assert lines[:2] == [f"Dumping {log}", "Log starting offset: 10"]
+    assert lines[2].startswith(
+        "baseOffset: 10 lastOffset: 11 count: 2 baseSequence: 3 lastSequence: 4 producerId: 5 producerEpoch: 1 "
+        "partitionLeaderEpoch: 2 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty "
+        f"position: 0 CreateTime: 1001 size: {len(BATCH)} magic: 2 compresscodec: none crc: "
+    )
+    assert lines[2].endswith("isvalid: true")
+    assert lines[3:] == [
+        "| offset: 10 CreateTime: 1000 keySize: 1 valueSize: 1 sequence: 3 headerKeys: [h] key: k payload: v",
+        "| offset: 11 CreateTime: 1001 keySize: -1 valueSize: -1 sequence: 4 headerKeys: []",
+    ]
+
+
+def test_only_keys_and_values(log: Path) -> None:
+    lines = list(dump_file(log, DumpOptions(records=True, payload=True, metadata=False)))
+    assert lines[3:] == ["| key: k payload: v", "|"]
+
+
+def test_a_flipped_bit_and_a_torn_end(log: Path) -> None:
+    damaged = bytearray(BATCH + BATCH[:20])
+    damaged[70] ^= 1
+    log.write_bytes(damaged)
+    lines = list(dump_file(log, DumpOptions()))
+    assert lines[2].endswith("isvalid: false")
+    assert lines[3] == f"Found 20 invalid bytes at the end of {log.name}"
+
+
+def test_transaction_markers(log: Path) -> None:
+    log.write_bytes(build_end_txn_marker(EndTxn(True, 9), producer_id=1, producer_epoch=0, timestamp=5, base_offset=10))
+    assert list(dump_file(log, DumpOptions(records=True)))[-1].endswith("endTxnMarker: COMMIT coordinatorEpoch: 9")
+
+
+def test_indexes_and_their_faults(log: Path) -> None:
+    index = log.with_suffix(".index")
+    index.write_bytes(struct.pack(">ii", 1, 0) + bytes(16))
+    assert list(dump_file(index, DumpOptions())) == [f"Dumping {index}", "offset: 11 position: 0"]
+    index.write_bytes(struct.pack(">ii", 0, 0))
+    assert list(dump_file(index, DumpOptions(index_only=True)))[2:] == ["  Index offset: 10, log offset: 11"]
+    times = log.with_suffix(".timeindex")
+    times.write_bytes(struct.pack(">qiqi", 2000, 0, 1000, 1))
+    assert list(dump_file(times, DumpOptions()))[1:] == [
+        "timestamp: 2000 offset: 10",
+        "timestamp: 1000 offset: 11",
+        f"Found out of order timestamp in :{times}",
+        "  Index timestamp: 1000, Previously indexed timestamp: 2000",
+    ]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.txt"
+    path.touch()
+    with pytest.raises(ValueError, match=r"not a \.log, \.index"):
+        list(dump_file(path, DumpOptions()))
+    with pytest.raises(ValueError, match="begins with its first offset"):
+        list(dump_file(tmp_path / "orders.log", DumpOptions()))
+
+
+def test_metadata_records_as_kafkas_json() -> None:
+    from barnabas.metadata.other_records import FeatureLevelRecord
+    from barnabas.metadata.records import encode_record
+
+    value = encode_record(FeatureLevelRecord(name="metadata.version", feature_level=30))
+    assert metadata_record(Record(0, 0, None, value)) == (
+        ' payload: {"type":"FEATURE_LEVEL_RECORD","version":0,"data":{"name":"metadata.version","featureLevel":30}}'
+    )
+    assert "not readable" in metadata_record(Record(0, 0, None, b"\xff\xff\xff"))
+
+
+def test_tagged_fields_are_shown_only_when_set() -> None:
+    from barnabas.wire.messages.fetch import FetchRequest
+
+    assert "clusterId" not in as_json(FetchRequest(), 12)
+    assert as_json(FetchRequest(cluster_id="c"), 12)["clusterId"] == "c"

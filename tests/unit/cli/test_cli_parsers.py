@@ -1,0 +1,137 @@
+"""Command lines: help that teaches, tools that exist under all their names, flags that are refused with a reason."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from barnabas.cli.app import NOUNS, build_app
+from barnabas.cli.kafka.arguments import Parser, split_list, split_pairs
+from barnabas.cli.serve import build_parser
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    root = get_command(build_app())
+    for name, command in root.commands.items():  # type: ignore[attr-defined]  # a group
+        for sub, leaf in getattr(command, "commands", {"": command}).items():
+            yield f"{name} {sub}".strip(), leaf.help or ""
+
+
+@pytest.mark.parametrize(("name", "text"), list(commands()))
+def test_every_help_has_an_example(name: str, text: str) -> None:
+    if name == "serve":  # an argparse parser of its own; see cli/serve.py
+        assert "barnabas serve --data-dir ./data" in build_parser().format_help()
+    else:
+        assert f"barnabas {name}" in text.partition("Example: ")[2]
+
+
+def test_nouns_in_the_order_in_which_one_meets_them() -> None:
+    import click
+
+    root = get_command(build_app())
+    assert root.list_commands(click.Context(root)) == [*NOUNS, "version"]  # type: ignore[attr-defined]  # a group
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS))
+def test_every_tool_is_there_under_both_names(script: str) -> None:
+    module, _, function = SCRIPTS[script].partition(":")
+    assert callable(getattr(import_module(module), function))
+    if script.startswith("kafka-"):
+        shell = ROOT / "bin" / f"{script}.sh"
+        assert f"/.venv/bin/{script}" in shell.read_text()
+        assert shell.stat().st_mode & 0o111
+
+
+def run_tool(script: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    module, _, function = SCRIPTS[script].partition(":")
+    monkeypatch.setattr("sys.argv", [script, *arguments])
+    with pytest.raises(SystemExit) as left:
+        getattr(import_module(module), function)()
+    return int(left.value.code or 0)
+
+
+@pytest.mark.parametrize("script", sorted(s for s in SCRIPTS if s.startswith("kafka-")))
+def test_help_and_unknown_flags(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tool(script, monkeypatch, "--help") == 0
+    assert script in capsys.readouterr().out
+    assert run_tool(script, monkeypatch, "--no-such-flag") == 1
+
+
+B = ("--bootstrap-server", "localhost:1")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("kafka-configs --describe --user alice", "--user is not supported: quotas"),
+        ("kafka-configs --alter --entity-type clients --entity-name x", "clients is not kept by this broker"),
+        ("kafka-configs --describe", "name an entity"),
+        ("kafka-topics --create", "--topic is required"),
+        ("kafka-topics --alter --topic t", "--alter needs --partitions"),
+        ("kafka-topics --alter --topic t --partitions 2 --config a=b", "kafka-configs --alter --add-config"),
+        ("kafka-console-consumer --topic t --partition 0 --group g", "group and partition cannot be"),
+        ("kafka-console-consumer --topic t --offset 3", "The partition is required when offset"),
+        ("kafka-console-consumer --topic t --partition 0 --offset 3x", "The provided offset value '3x'"),
+        ("kafka-console-consumer --topic t --formatter io.example.My", "Java classes cannot be loaded"),
+        ("kafka-console-consumer --topic t --property print.kee=true", "'print.kee' is not a property"),
+        ("kafka-console-producer --topic t --property parse.kee=true", "'parse.kee' is not a property"),
+        ("kafka-console-producer --topic t --line-reader io.example.My", "Java classes cannot be loaded"),
+        ("kafka-consumer-groups --describe", "--group or --all-groups is required"),
+        ("kafka-consumer-groups --reset-offsets --group g --topic t", "needs one of --to-earliest"),
+        ("kafka-features upgrade", "upgrade is not offered"),
+        ("kafka-metadata-quorum describe", "needs one of --status and --replication"),
+        ("kafka-cluster unregister", "unregister needs --id"),
+        ("kafka-producer-perf-test --topic t --num-records 1 --record-size 1 --transactional-id x", "is not supported"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(
+    line: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, *arguments = line.split()
+    assert run_tool(script, monkeypatch, *B, *arguments) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_lists_with_brackets() -> None:
+    assert split_list("a=1, b=[x,y],c=") == ["a=1", "b=[x,y]", "c="]
+
+
+def test_pairs() -> None:
+    parser = Parser("x", "y")
+    assert split_pairs(["a=b=c", " d = e "], parser) == {"a": "b=c", "d": "e"}
+    assert split_pairs(["key.separator= "], parser, strip=False) == {"key.separator": " "}
+
+
+def test_formatting_a_directory_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from barnabas.cli.kafka.storage import main
+
+    config = tmp_path / "server.properties"
+    config.write_text(f"log.dirs={tmp_path / 'data'}\nnode.id=7\n")
+    arguments = ["kafka-storage", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
+    monkeypatch.setattr("sys.argv", arguments)
+    main()
+    assert capsys.readouterr().out.startswith(
+        f"Formatting metadata directory {tmp_path / 'data'} with metadata.version"
+    )
+    with pytest.raises(SystemExit):
+        main()
+    assert "is already formatted" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*arguments, "--ignore-formatted"])
+    main()
+    monkeypatch.setattr("sys.argv", ["kafka-storage", "info", "-c", str(config)])
+    main()
+    shown = capsys.readouterr().out
+    assert "Found metadata: {cluster.id=MkU3OEVBNTcwNTJENDM2Qg, directory.id=" in shown
+    assert "node.id=7, version=1}" in shown
