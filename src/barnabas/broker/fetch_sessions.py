@@ -191,7 +191,7 @@ class FetchSessions:
         privileged: bool,
     ) -> int:
         """A new session holding these partitions; NO_SESSION when no slot can be had."""
-        if not wanted or not self._make_room(len(wanted), now_ms, privileged=privileged):
+        if not self._make_room(len(wanted), now_ms, privileged=privileged):
             return NO_SESSION
         session_id = self._rng.randrange(1, 1 << 31)
         while session_id in self._sessions:

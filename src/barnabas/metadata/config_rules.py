@@ -17,6 +17,17 @@ from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONF
 
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?P<config>.+)")
 _SECURITY: Final = re.compile(r"ssl\.(key|keystore|truststore)\..*")
+_MATCH_SELECTORS: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+"""What a client-metrics subscription may match (`ClientMetricsConfigs.ClientMatchingParams`)."""
 _MECHANISM_CONFIGS: Final = frozenset(
     {
         "sasl.login.class",
@@ -92,6 +103,8 @@ def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
     for name in configs:
         if name not in CLIENT_METRICS_CONFIGS:
             raise _invalid_request(f"Unknown client metrics configuration: {name}")
+    for pattern in configs.get("match", "").split(","):
+        _check_match(pattern)
     if "interval.ms" in configs:
         value = CLIENT_METRICS_CONFIGS.parse("interval.ms", configs["interval.ms"])
         assert isinstance(value, int), "an interval is a number"
@@ -99,6 +112,19 @@ def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
             raise _invalid_request(
                 f"Invalid value {value} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
             )
+
+
+def _check_match(pattern: str) -> None:
+    """`selector=regular expression` (KIP-714)."""
+    if not pattern.strip():
+        return
+    selector, equals, expression = (part.strip() for part in pattern.partition("="))
+    if not equals or selector not in _MATCH_SELECTORS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}") from error
 
 
 def _check_names(configs: Mapping[str, str], table: ConfigDef, what: str) -> None:

@@ -36,6 +36,8 @@ from barnabas.records.scan import LONG_MAX, Scan, check_chain, iter_facts, open_
 
 _HEAD: Final = Struct(">qii")
 _HEAD_SIZE: Final = 16
+_SMALLEST_RECORD: Final = 14
+"""LegacyRecord.RECORD_OVERHEAD_V0: a length below it belongs to no record format."""
 
 
 class Origin(Enum):
@@ -170,18 +172,37 @@ def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]
     while pos < len(buf):
         if found and rules.origin is Origin.CLIENT:
             raise _refused(rules, "a produce request may hold exactly one batch per partition; bytes follow the first")
-        if len(buf) - pos > _HEAD_SIZE and memoryview(buf)[pos + _HEAD_SIZE] != MAGIC:
-            raise _refused(rules, "only batches of magic 2 may be produced (KIP-724)")
-        header = read_header(buf, pos)
+        try:
+            header = read_header(buf, pos)
+        except CorruptBatchError as error:
+            raise _no_batch(buf, pos, rules) or error from None
+        if header.size > len(buf) - pos:
+            raise _refused(rules, f"the batch declares {header.size} bytes, {len(buf) - pos} were sent")
         if header.size > rules.max_message_bytes and rules.origin is not Origin.RAFT_LEADER:
             raise _too_large(header.size, rules)
-        if header.size > len(buf) - pos:
-            raise CorruptBatchError(f"the batch declares {header.size} bytes, {len(buf) - pos} were sent")
         found.append((pos, header))
         pos += header.size
     if not found:
         raise _refused(rules, "there is no record batch in the request")
     return found
+
+
+def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordRefusedError | None:
+    """Why these bytes are no batch at all, where a retry would send the same again (None: they may be damaged).
+
+    CORRUPT_MESSAGE tells a producer to retry, INVALID_RECORD not to; Kafka draws the line here
+    (ByteBufferLogInputStream, ProduceRequest.validateRecords).
+    """
+    left = len(buf) - pos
+    if left <= _HEAD_SIZE:
+        return _refused(rules, f"{left} bytes are no record batch")
+    length = int.from_bytes(buf[pos + 8 : pos + 12], "big", signed=True)
+    magic = buf[pos + _HEAD_SIZE]
+    if length < _SMALLEST_RECORD or magic > MAGIC:
+        return None
+    if length + LOG_OVERHEAD > left:
+        return _refused(rules, f"the batch declares {length + LOG_OVERHEAD} bytes, {left} were sent")
+    return None if magic == MAGIC else _refused(rules, "only batches of magic 2 may be produced (KIP-724)")
 
 
 def _check_header(header: BatchHeader, rules: ValidationRules) -> None:

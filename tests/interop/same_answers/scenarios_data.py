@@ -262,9 +262,7 @@ def idempotence(talk: Talk) -> None:
         for partition in response.topics[0].partitions:
             for producer in partition.active_producers:
                 producer.last_timestamp = min(producer.last_timestamp, 1)
-                producer.producer_id = (
-                    1 if producer.producer_id == pid else 2 if producer.producer_id == other else producer.producer_id
-                )
+                producer.producer_id = {pid: "first", other: "second"}.get(producer.producer_id, "third")
         talk.note(f"producers: {label}", talk.plain(response))
     list_ends(talk, here, "in the end", 3)
 
@@ -366,12 +364,12 @@ def fetch_sessions(talk: Talk) -> None:
 
     def ask(label: str, request: FetchRequest, version: int = 11) -> Any:
         response = talk.quietly(request, version)
-        talk.call_it(response.session_id, "session")
+        talk.call_it(response.session_id or None, "session")
         talk.note(label, talk.plain(response))
         return response
 
     for topic, version in ((here, 11), (here_id, 16)):
-        talk._words = {key: word for key, word in talk._words.items() if word != "<session>"}
+        talk.forget("session")
         first = ask(f"new v{version}", fetch(topic, 0, session=(0, 0), more=(1, 2)), version)
         s = first.session_id
         ask("the same again", fetch(topic, 0, session=(s, 1), partition=-99), version)
@@ -396,7 +394,7 @@ def fetch_sessions(talk: Talk) -> None:
         ask("new with unknown", fetch(topic, 0, session=(0, 0), partition=9), version)
     gone = talk.topic("gone")
     gone_id = talk.topic_id(gone)
-    talk._words = {key: word for key, word in talk._words.items() if word != "<session>"}
+    talk.forget("session")
     s = ask("session on a topic", fetch(gone_id, 0, session=(0, 0)), 16).session_id
     by_name = talk.quietly(fetch(gone, 0, session=(0, 0)), 11).session_id
     talk.delete(gone)
@@ -411,8 +409,17 @@ def list_offsets(talk: Talk) -> None:
     here, empty = talk.topic("here"), talk.topic("empty")
     talk.fill(here, batch("a", "b", at=T), batch("c", "d", at=T + 1000), batch("e", at=T + 500))
 
-    def ask(label: str, timestamp: int, versions: tuple[int, ...], *, topic: str = here, partition: int = 0,
-            epoch: int = -1, isolation: int = 0, replica: int = -1) -> None:
+    def ask(
+        label: str,
+        timestamp: int,
+        versions: tuple[int, ...],
+        *,
+        topic: str = here,
+        partition: int = 0,
+        epoch: int = -1,
+        isolation: int = 0,
+        replica: int = -1,
+    ) -> None:
         for version in versions:
             asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
             request = ListOffsetsRequest(
@@ -442,9 +449,7 @@ def list_offsets(talk: Talk) -> None:
     asked = [ListOffsetsPartition(partition_index=0, timestamp=t) for t in (-1, -2)]
     twice = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=here, partitions=asked)])
     talk.each("a partition twice", twice, (1, 5))
-    apart = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=here, partitions=asked[:1])] * 2
-    )
+    apart = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=here, partitions=asked[:1])] * 2)
     talk.each("a topic twice", apart, (5,))
     talk.each("nothing", ListOffsetsRequest(replica_id=-1), (1, 11))
 

@@ -35,7 +35,9 @@ def api_versions(talk: Talk) -> None:
     talk.hang_up()
     response = talk.quietly(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
     talk.note("features", [(f.name, f.min_version, f.max_version) for f in response.supported_features])
-    talk.note("finalized", sorted((f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features))
+    talk.note(
+        "finalized", sorted((f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features)
+    )
     talk.note("versions", {k.api_key: (k.min_version, k.max_version) for k in response.api_keys})
     unknown_version = bytes.fromhex("0012 7fff 00000001 0001 61".replace(" ", ""))
     talk.raw("ApiVersions of an unknown version", unknown_version)
@@ -225,10 +227,18 @@ def create_topics(talk: Talk) -> None:
         "good": {"retention_ms": "5000", "cleanup_policy": "compact", "compression_type": "zstd"},
     }.items():
         ask(f"config {label}", topic(**config), versions=(2, 7))
-    ask("a config twice", CreatableTopic(
-        name=talk.name("t"), num_partitions=1, replication_factor=1,
-        configs=[CreatableTopicConfig(name="retention.ms", value="1"), CreatableTopicConfig(name="retention.ms", value="2")],
-    ))
+    ask(
+        "a config twice",
+        CreatableTopic(
+            name=talk.name("t"),
+            num_partitions=1,
+            replication_factor=1,
+            configs=[
+                CreatableTopicConfig(name="retention.ms", value="1"),
+                CreatableTopicConfig(name="retention.ms", value="2"),
+            ],
+        ),
+    )
     ask("placed", placed((0, [1]), (1, [1])))
     ask("placed on a stranger", placed((0, [7])))
     ask("placed twice on one", placed((0, [1, 1])))

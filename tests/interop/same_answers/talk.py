@@ -55,8 +55,12 @@ class Talk:
 
     def call_it(self, value: object, word: str) -> None:
         """This value (a member id, a producer id, a session id) is shown as `word`."""
-        if value not in ("", 0, -1, None):
+        if value not in ("", -1, None):
             self._words[value] = f"<{word}>"
+
+    def forget(self, word: str) -> None:
+        """Values called this are nobody's any more."""
+        self._words = {value: known for value, known in self._words.items() if known != f"<{word}>"}
 
     # ---- requests
 
@@ -125,7 +129,7 @@ class Talk:
         self.until(lambda: all(p.error_code == 0 for p in self.quietly(request, 5).topics[0].partitions), name)
 
     def delete(self, name: str) -> None:
-        self.quietly(DeleteTopicsRequest(topic_names=[name]), 5)
+        self.quietly(DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000), 5)
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         self.until(lambda: self.quietly(request, 9).topics[0].error_code == 3, f"{name} deleted")
 

@@ -21,8 +21,8 @@ Group = ClassicGroup | ConsumerGroup
 class GroupType(Enum):
     """Names as ListGroups gives them."""
 
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 def type_of(group: Group) -> GroupType:

@@ -100,7 +100,7 @@ class Offsets:
             answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
             response.topics.append(answer)
             for p in asked.partitions:
-                code = topic if isinstance(topic, ErrorCode) else self._check_metadata(p.committed_metadata)
+                code = self._refusal(topic, p.partition_index, p.committed_metadata)
                 answer.partitions.append(
                     OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
@@ -146,7 +146,7 @@ class Offsets:
             answer = TxnOffsetCommitResponseTopic(name=asked.name)
             response.topics.append(answer)
             for p in asked.partitions:
-                code = topic if isinstance(topic, ErrorCode) else self._check_metadata(p.committed_metadata)
+                code = self._refusal(topic, p.partition_index, p.committed_metadata)
                 answer.partitions.append(
                     TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
@@ -160,6 +160,13 @@ class Offsets:
                     )
                     turn.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
         return response
+
+    def _refusal(self, topic: TopicView | ErrorCode, partition: int, metadata: str | None) -> ErrorCode:
+        if isinstance(topic, ErrorCode):
+            return topic
+        if not 0 <= partition < topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._check_metadata(metadata)
 
     def _check_metadata(self, metadata: str | None) -> ErrorCode:
         too_large = metadata is not None and len(metadata) > self._config.offset_metadata_max_bytes
@@ -230,7 +237,7 @@ class Offsets:
 
     # -- delete and expire ---------------------------------------------------------------------------------------
 
-    def delete(self, turn: Turn, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    def delete(self, turn: Turn, topics: TopicCatalog, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Raises KafkaError when the group does not exist, or does not allow it."""
         group = self._table.find(request.group_id)
         groups.check_offset_delete(group)
@@ -239,12 +246,18 @@ class Offsets:
             answer = OffsetDeleteResponseTopic(name=asked.name)
             response.topics.append(answer)
             subscribed = groups.is_subscribed_to(group, asked.name)
-            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+            view = topics.by_name(asked.name)
             for p in asked.partitions:
+                known = self._is_known(request.group_id, asked.name, p.partition_index)
+                code = ErrorCode.NONE
+                if subscribed:
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif not known and (view is None or not 0 <= p.partition_index < view.partitions):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 answer.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
-                if not subscribed and self._is_known(request.group_id, asked.name, p.partition_index):
+                if known and not subscribed:
                     turn.write(commit_tombstone(request.group_id, asked.name, p.partition_index))
         return response
 

@@ -146,16 +146,16 @@ class GroupCoordinator:
                 request.group_id, lambda shard, turn: shard.join_group(turn, ctx, request), parks=True
             )
         except KafkaError as error:
-            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id, protocol_name=None)
         if ctx.api_version < 7 and response.protocol_name is None:
             response.protocol_name = ""
         return response
 
     async def sync_group(self, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
         try:
-            _check_group_id(request.group_id)
             if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KIP-559 made both mandatory
+            _check_group_id(request.group_id)
             return await self._write(
                 request.group_id, lambda shard, turn: shard.sync_group(turn, ctx, request), parks=True
             )
@@ -284,7 +284,9 @@ class GroupCoordinator:
     async def offset_delete(self, ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         try:
             _check_group_id(request.group_id)
-            return await self._write(request.group_id, lambda shard, turn: shard.offsets.delete(turn, request))
+            return await self._write(
+                request.group_id, lambda shard, turn: shard.offsets.delete(turn, shard.topics, request)
+            )
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=error.code)
 

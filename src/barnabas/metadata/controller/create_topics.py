@@ -101,6 +101,7 @@ def _create(
     return records, CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
+        error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
         configs=_effective(view, configs),

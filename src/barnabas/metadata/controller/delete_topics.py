@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -28,15 +28,12 @@ def decide_delete_topics(
     find = _finder(image, wanted)
     records: list[MetadataRecord] = []
     results = []
-    gone: set[object] = set()
-    for state in wanted:
+    for state in _distinct(wanted):
         try:
             if not ctx.settings.delete_topic_enable:
                 code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
                 raise RefusedError(code)
             topic = find(state)
-            if topic.topic_id in gone:
-                raise invalid_request("The provided topic name maps to an ID that was already supplied.")
         except KafkaError as error:
             results.append(
                 DeletableTopicResult(
@@ -44,15 +41,22 @@ def decide_delete_topics(
                 )
             )
             continue
-        gone.add(topic.topic_id)
         records.append(RemoveTopicRecord(topic_id=topic.topic_id))
         results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return Decision(DeleteTopicsResponse(responses=results), records)
 
 
+def _distinct(wanted: list[DeleteTopicState]) -> Iterable[DeleteTopicState]:
+    """What is named twice is answered once."""
+    return {(state.name, state.topic_id): state for state in wanted}.values()
+
+
 def _finder(image: ClusterImage, wanted: list[DeleteTopicState]) -> Callable[[DeleteTopicState], TopicImage]:
     names = duplicates(state.name for state in wanted if state.name is not None)
-    ids = duplicates(state.topic_id for state in wanted if state.topic_id != NO_TOPIC_ID)
+    given = [state.topic_id for state in wanted if state.topic_id != NO_TOPIC_ID]
+    ids = duplicates(given)
+    by_name = {topic.topic_id for state in wanted if state.name and (topic := image.topics.get(state.name))}
+    both_ways = by_name.intersection(given)
 
     def find(state: DeleteTopicState) -> TopicImage:
         if state.name is None:
@@ -63,7 +67,7 @@ def _finder(image: ClusterImage, wanted: list[DeleteTopicState]) -> Callable[[De
             topic = image.topics.get_by_id(state.topic_id)
             if topic is None:
                 raise RefusedError(ErrorCode.UNKNOWN_TOPIC_ID)
-            return topic
+            return _once(topic)
         if state.topic_id != NO_TOPIC_ID:
             raise invalid_request("You may not specify both topic name and topic id.")
         if state.name in names:
@@ -71,6 +75,11 @@ def _finder(image: ClusterImage, wanted: list[DeleteTopicState]) -> Callable[[De
         topic = image.topics.get(state.name)
         if topic is None:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _once(topic)
+
+    def _once(topic: TopicImage) -> TopicImage:
+        if topic.topic_id in both_ways:  # neither wins: nothing is deleted by a request that contradicts itself
+            raise invalid_request("The provided topic name maps to an ID that was already supplied.")
         return topic
 
     return find

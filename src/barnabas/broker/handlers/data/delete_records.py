@@ -38,9 +38,10 @@ def _delete(
 ) -> DeleteRecordsPartitionResult:
     index = wanted.partition_index
     try:
+        partition = services.partitions.require(topic, index)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        low = services.partitions.require(topic, index).delete_records(wanted.offset, ctx.now_ms)
+        low = partition.delete_records(wanted.offset, ctx.now_ms)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
             partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code

@@ -152,7 +152,7 @@ async def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]
 
 def _failed(services: Services, name: str | None, index: int, code: ErrorCode) -> PartitionData:
     answer = PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=[], records=b""
     )
     if code in _LEADER_MOVED and name is not None:
         state = services.metadata.image.topics.partition(name, index)

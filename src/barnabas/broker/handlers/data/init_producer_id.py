@@ -18,6 +18,8 @@ from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitP
 
 
 async def handle(services: Services, ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is not None:
         return await services.transactions.init_producer_id(ctx, request)
     try:

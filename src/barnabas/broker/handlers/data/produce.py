@@ -18,9 +18,11 @@ from collections.abc import Mapping
 from barnabas.broker.request_context import HangUpError, RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.verification import Protocol890, Write
+from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
-from barnabas.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
+from barnabas.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
+from barnabas.records.compression import Codec
 from barnabas.records.errors import RecordRefusedError
 from barnabas.replication.partition import Partition
 from barnabas.telemetry import get_logger
@@ -40,9 +42,27 @@ log = get_logger("barnabas.broker")
 
 INVALID_OFFSET = -1
 TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
 IMPLICIT_SINCE = 12
 ABORTABLE_SINCE = 11
 _ATTRIBUTES_AT = 22  # the low byte of a batch's attributes; one batch per partition is all that is accepted
+_BEFORE_THE_LOG = frozenset(
+    {
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that say nothing of the log, and carry no log start offset."""
 _LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 _COORDINATOR_AWAY = frozenset(
@@ -162,11 +182,13 @@ def _produce(
     waiting: _Waiting,
     refused: _Refused,
 ) -> PartitionProduceResponse:
+    partition: Partition | None = None
     try:
         if request.acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = services.partitions.require(name, data.index)
         if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
         if not isinstance(data.records, (memoryview, bytes, bytearray)):
@@ -182,13 +204,15 @@ def _produce(
             refusal = refused.get(TopicPartition(name, data.index)) if refused else None
             if refusal is not None:
                 raise refusal
-        partition = services.partitions.require(name, data.index)
+        if ctx.api_version < ZSTD_SINCE and len(records) > _ATTRIBUTES_AT and _is_zstd(records):
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce (KIP-110).")
         info = partition.append(records, request.acks, ctx.now_ms)
     except RecordRefusedError as bad:
         return PartitionProduceResponse(
             index=data.index,
             error_code=bad.code,
             base_offset=INVALID_OFFSET,
+            log_start_offset=_log_start(partition, bad.code),
             record_errors=[
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
                 for index, message in bad.record_errors
@@ -197,7 +221,11 @@ def _produce(
         )
     except KafkaError as error:
         return PartitionProduceResponse(
-            index=data.index, error_code=error.code, base_offset=INVALID_OFFSET, error_message=error.detail
+            index=data.index,
+            error_code=error.code,
+            base_offset=INVALID_OFFSET,
+            log_start_offset=_log_start(partition, error.code),
+            error_message=error.detail,
         )
     answer = PartitionProduceResponse(
         index=data.index,
@@ -207,6 +235,19 @@ def _produce(
     )
     waiting.append((answer, partition, info.next_offset))
     return answer
+
+
+def _is_zstd(records: Buffer) -> bool:
+    return records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
+
+
+def _log_start(partition: Partition | None, code: ErrorCode) -> int:
+    """A log that was asked and refused says where it starts: a producer learns from it whether its earlier batches are
+    gone (`ReplicaManager.appendRecordsToLeader`).
+    """
+    if partition is None or partition.log is None or code in _BEFORE_THE_LOG:
+        return -1
+    return partition.log.log_start_offset
 
 
 async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, end: int) -> None:

@@ -31,7 +31,7 @@ async def handle(services: Services, ctx: RequestContext, request: FindCoordinat
     found = await _find(services, ctx, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=found.error_message or "NONE",  # `Errors.NONE.message`, in the versions for one key
         node_id=found.node_id,
         host=found.host,
         port=found.port,
