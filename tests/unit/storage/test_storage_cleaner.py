@@ -91,7 +91,7 @@ class TestOffsetMap:
         assert offset_map.get(1, 1) == 5
 
     def test_too_small(self) -> None:
-        with pytest.raises(CleaningError, match="dedupe.buffer.size"):
+        with pytest.raises(CleaningError, match=r"dedupe\.buffer\.size"):
             OffsetMap(24, 0.9)
 
     def test_primes(self) -> None:
@@ -248,7 +248,7 @@ class TestPass:
         for i in range(30):
             keyed(logs, *(f"k{(i + j) % 20}" for j in range(5)))
         active = logs.log.segments.active.base_offset
-        ends = []
+        ends: list[int] = []
         while not ends or ends[-1] < active:
             ends.append(run(logs, engine, dedupe_buffer_bytes=24 * 11, load_factor=0.9))
         assert len(ends) > 3
@@ -295,7 +295,7 @@ class TestPass:
         for _ in range(4):
             keyed(logs, *(f"k{j}" for j in range(40)))
         logs.log.roll(logs.now_ms)
-        ends = []
+        ends: list[int] = []
         while not ends or ends[-1] < 160:
             ends.append(run(logs, engine, dedupe_buffer_bytes=24 * 11))
         assert content(logs) == [(120 + j, f"k{j}") for j in range(40)]
@@ -344,7 +344,7 @@ class TestCalledOff:
         logs = LogHarness(config=CONFIG)
         for i in range(60):
             keyed(logs, f"k{i % 3}")
-        told = []
+        told: list[int] = []
         logs.log.on_cleaned_lowered = lambda: told.append(logs.log.cleaned_offset)
         run(logs)
         logs.log.truncate_to(logs.log.log_end_offset - 1)
