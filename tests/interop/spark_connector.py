@@ -13,17 +13,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOT_IN_SPARK = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
-FALLBACK_VERSION = "4.0.0"
-"""Not every mirror of Maven Central has the newest connector; this one runs on every Spark 4."""
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+_CHOICES: tuple[tuple[str, ...], ...] = (
+    (f"{SPARK_KAFKA}:{{spark}}",),
+    # Not every mirror of Maven Central has the newest connector, or all of its parts: the nearest one whose streaming
+    # reader fits, with a token provider (which nothing here uses) of another version.
+    (f"{SPARK_KAFKA}:4.2.0", f"{_TOKENS}:4.0.0"),
+)
 
 
 def connector_jars() -> list[Path]:
-    """The connector of the installed Spark's version or an older one; an empty list without Maven."""
+    """The connector of the installed Spark's version, or the nearest that is to be had; an empty list without Maven."""
     import pyspark
 
-    for version in (pyspark.__version__, FALLBACK_VERSION):
+    for choice in _CHOICES:
+        coordinates = [coordinate.format(spark=pyspark.__version__) for coordinate in choice]
         try:
-            folder = resolve(f"{SPARK_KAFKA}:{version}")
+            folder = resolve(*coordinates, exclude=("org.apache.spark:*",) if len(choice) > 1 else ())
         except subprocess.CalledProcessError:
             continue
         except MavenMissingError:

@@ -88,8 +88,6 @@ def test_options_mean_the_same(spark: SparkSession, broker: BrokerProcess, topic
 def test_streams(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path, reader: str, writer: str
 ) -> None:
-    if reader == "kafka" and not any(spark.version in jar.name for jar in connector_jars()):
-        pytest.skip("an older connector's stream reader does not fit this Spark; its other parts do")
     save(numbers(spark, 1_000), "barnabas", broker, topic)
     copy = f"{topic}.copy"
     stream = (
