@@ -1,0 +1,92 @@
+"""A read-process-write application on librdkafka, made to be killed: copies a topic exactly once.
+
+    python -m tests.system.transactions.copier BOOTSTRAP INPUT OUTPUT GROUP RECORDS_PER_TRANSACTION
+
+Offsets travel in the transaction with the member's generation (KIP-447). It runs until it is killed, or until an error
+that a producer does not survive; whoever started it starts it again. What it was about to commit then is aborted by its
+next incarnation, and read again.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+CALL_S = 20.0
+
+
+def main(bootstrap: str, source: str, target: str, group: str, per_transaction: int) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.instance.id": f"{group}-1",  # who comes back after a kill need not wait for its own ghost
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 500,
+            "reconnect.backoff.max.ms": 500,
+        }
+    )
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"copier-{group}",
+            "transaction.timeout.ms": 10_000,
+            "linger.ms": 2,
+            "reconnect.backoff.max.ms": 500,
+        }
+    )
+    producer.init_transactions(CALL_S)
+    consumer.subscribe([source])
+    while True:
+        batch: list[Message] = []
+        while len(batch) < per_transaction:
+            polled = consumer.consume(per_transaction - len(batch), timeout=0.2)
+            batch.extend(message for message in polled if message.error() is None)
+            if batch and not polled:
+                break
+        copy(producer, consumer, batch, target)
+
+
+def copy(producer: Producer, consumer: Consumer, batch: list[Message], target: str) -> None:
+    """One transaction. An error that aborting mends is mended; others end the program."""
+    producer.begin_transaction()
+    try:
+        positions: dict[tuple[str, int], int] = {}
+        for message in batch:
+            producer.produce(target, message.value(), message.key(), partition=message.partition())
+            positions[message.topic(), message.partition()] = message.offset() + 1
+        offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
+        _persist(lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), CALL_S))
+        _persist(lambda: producer.commit_transaction(CALL_S))
+    except KafkaException as failed:
+        error: KafkaError = failed.args[0]
+        print("aborting:", error, file=sys.stderr, flush=True)
+        if not error.txn_requires_abort():
+            raise
+        _persist(lambda: producer.abort_transaction(CALL_S))
+        _rewind(consumer)
+
+
+def _persist(call: object) -> None:
+    """Until it is known how it ended; a time-out says nothing."""
+    while True:
+        try:
+            call()  # type: ignore[operator]
+            return
+        except KafkaException as failed:
+            if not failed.args[0].retriable():
+                raise
+
+
+def _rewind(consumer: Consumer) -> None:
+    for position in consumer.committed(consumer.assignment(), timeout=CALL_S):
+        offset = position.offset if position.offset >= 0 else 0
+        consumer.seek(TopicPartition(position.topic, position.partition, offset))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))

@@ -1,0 +1,42 @@
+"""Read-process-write with the application and the broker killed -9 at random: the output equals the input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.system.transactions.exactly_once import prove
+
+
+def copier(per_transaction: int, bootstrap: str, source: str, target: str, group: str) -> list[str]:
+    module = "tests.system.transactions.copier"
+    return [sys.executable, "-m", module, bootstrap, source, target, group, str(per_transaction)]
+
+
+def test_a_copy_survives_kills(tmp_path: Path) -> None:
+    told = prove(
+        tmp_path,
+        lambda *where: copier(50, *where),
+        records=4_000,
+        seed=1,
+        every_s=(1.0, 2.5),
+        limit_s=90,
+    )
+    assert told["starts"] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_a_long_copy_survives_many_kills(tmp_path: Path, seed: int) -> None:
+    """Kafka's own size: 100,000 records, 750 a transaction."""
+    told = prove(
+        tmp_path,
+        lambda *where: copier(750, *where),
+        records=100_000,
+        seed=seed,
+        every_s=(1.5, 6.0),
+        limit_s=280,
+    )
+    assert told["broker"] + told["application"] > 0
