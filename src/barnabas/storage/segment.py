@@ -199,7 +199,10 @@ class Segment:
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
         if index is None:
-            data = read_file(self.fs, self.file_path(names.OFFSET_INDEX))
+            path = self.file_path(names.OFFSET_INDEX)
+            data = read_file(self.fs, path)
+            if path != self.file_path(names.OFFSET_INDEX):  # a reader in another thread met the compacted segment's
+                raise FileMissingError(f"{path} was renamed while it was being read")
             index = self._offset_index = OffsetIndex.decode(self.base_offset, data, self.size)
         return index
 
