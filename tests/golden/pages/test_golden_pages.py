@@ -1,0 +1,52 @@
+"""Tables in docs/ that say what a table in the code says: they are held to it (`--rewrite` writes them)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker.apis import BY_KEY
+from barnabas.spark.options import OPTIONS
+from barnabas.wire.apis import APIS
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def render_apis() -> str:
+    lines = ["| Key | API | Served | The codec knows |", "|---:|---|---|---|"]
+    for key, api in sorted(APIS.items()):
+        route = BY_KEY.get(int(key))
+        served = "no" if route is None else f"{route.min_version} to {route.max_version}"
+        lines.append(f"| {int(key)} | {api.name} | {served} | {api.min_version} to {api.max_version} |")
+    return "\n".join(lines) + "\n"
+
+
+def render_spark_options() -> str:
+    lines = ["| Option | Where | Meaning |", "|---|---|---|"]
+    for row in OPTIONS:
+        where = row.use.replace(",", ", ")
+        lines.append(f"| `{row.name}`{' (ours)' if row.ours else ''} | {where} | {row.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES: list[tuple[str, str, Callable[[], str]]] = [
+    ("COMPATIBILITY.md", "apis", render_apis),
+    ("SPARK.md", "options", render_spark_options),
+]
+
+
+@pytest.mark.parametrize(("page", "name", "render"), PAGES, ids=[page for page, *_ in PAGES])
+def test_the_page_says_what_the_code_says(
+    page: str, name: str, render: Callable[[], str], request: pytest.FixtureRequest
+) -> None:
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    text = (DOCS / page).read_text(encoding="utf-8")
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    expected = before + begin + render() + end + after
+    if request.config.getoption("--rewrite"):
+        (DOCS / page).write_text(expected, encoding="utf-8")
+    else:
+        assert text == expected
