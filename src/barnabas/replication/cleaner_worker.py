@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import time
 from struct import Struct
+from threading import Event
 from typing import IO, Any, Final
 
+from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError
 from barnabas.storage.cleaner.cleaning import CleaningPass, EngineFactory
 from barnabas.storage.cleaner.errors import CleaningError
@@ -60,17 +61,17 @@ def choose_engine() -> EngineFactory:
 
 def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory) -> None:
     """Clean until the broker closes the pipe."""
-    fs = OsFileSystem()
+    fs, clock, never = OsFileSystem(), SystemClock(), Event()
     while True:
         task: CleaningTask = receive(tasks)
-        throttle = Throttle(task.limits.io_bytes_per_second, time.monotonic())
+        throttle = Throttle(task.limits.io_bytes_per_second, clock.monotonic())
 
         def take(size: int, throttle: Throttle = throttle) -> None:
-            wait = throttle.delay(size, time.monotonic())
+            wait = throttle.delay(size, clock.monotonic())
             if wait:
-                time.sleep(wait)
+                never.wait(wait)
 
-        began = time.monotonic()
+        began = clock.monotonic()
         try:
             for step in CleaningPass(fs, task, engine=engine, take=take).run():
                 if isinstance(step, GroupCleaned):
@@ -78,7 +79,7 @@ def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory) -> None:
                     if tasks.read(1) != GO_ON:
                         raise EOFError
                 else:
-                    step.stats.seconds = time.monotonic() - began
+                    step.stats.seconds = clock.monotonic() - began
                     send(answers, step)
         except KafkaError as error:
             send(answers, error)
