@@ -45,7 +45,15 @@ def describe_topic(view: ConfigView, topic: str, options: DescribeOptions) -> li
 def describe_group(view: ConfigView, group_id: str, options: DescribeOptions) -> list[DescribeConfigsResourceResult]:
     """Every config of a group, by name."""
     own = view.dynamic(group_resource(group_id))
-    return _describe_table(view, GROUP_CONFIGS, own, ConfigSource.GROUP_CONFIG, options)
+    results = _describe_table(view, GROUP_CONFIGS, own, ConfigSource.GROUP_CONFIG, options)
+    if options.include_synonyms:
+        for row in results:
+            if not GROUP_CONFIGS[row.name].synonyms:  # no setting of the broker stands behind it, only its own default
+                default = value_to_text(default_of(GROUP_CONFIGS[row.name]))
+                row.synonyms.append(
+                    DescribeConfigsSynonym(name=row.name, value=default, source=ConfigSource.DEFAULT_CONFIG)
+                )
+    return results
 
 
 def describe_client_metrics(

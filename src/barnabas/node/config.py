@@ -80,6 +80,9 @@ def build_config(
     if listener is not None:
         texts["listeners"] = listener
     texts.setdefault("listeners", DEFAULT_LISTENER)
+    if "node.id" in texts or "broker.id" in texts:  # two names of one setting, in Kafka too
+        texts.setdefault("broker.id", texts.get("node.id", ""))
+        texts.setdefault("node.id", texts["broker.id"])
     _check_roles(texts)
     parsed_from = {name: text for name, text in texts.items() if name in BROKER_CONFIGS}
     parsed_from.setdefault("node.id", texts.get("broker.id", str(DEFAULT_NODE_ID)))

@@ -39,8 +39,9 @@ def patched(records: bytes, at: int, form: str, value: int, *, crc: bool = True)
 
 
 def produce_answers(talk: Talk) -> None:
-    here = talk.topic("here", 2)
-    talk.topic_id(here)
+    here, odd = talk.topic("here", 2), talk.topic("odd")
+    talk.group("of which there are internal topics")
+    talk.transactions()
     for version in range(3, 13):
         talk.ask("fine", produce(here, batch("a", "b", at=T)), version)
     good = batch("a", "b", at=T)
@@ -65,7 +66,7 @@ def produce_answers(talk: Talk) -> None:
     ask("empty", b"", (3, 7, 8, 9, 12))
     for size in (1, 11, 12, 16, 17, 60, 61, 62, len(good) - 1):
         ask(f"cut to {size}", good[:size])
-    ask("trailing bytes", good + b"xxx")
+    ask("trailing bytes", good + b"xxx", topic=odd)
     ask("two batches", good + good)
     ask("bad crc", patched(good, _CRC_AT, ">I", 7, crc=False))
     for magic in (0, 1, 3, 99, -1):
@@ -81,7 +82,7 @@ def produce_answers(talk: Talk) -> None:
     ask("control batch", patched(good, 21, ">h", 0x20))
     ask("transactional without producer", patched(good, 21, ">h", 0x10))
     ask("unknown codec", patched(good, 21, ">h", 7))
-    ask("append-time flag", patched(good, 21, ">h", 8))
+    ask("append-time flag", patched(good, 21, ">h", 8), topic=odd)
     ask("unused bits", patched(good, 21, ">h", 0x4000))
     ask("delete horizon", patched(good, 21, ">h", 0x40))
     for codec in Codec:
@@ -101,7 +102,7 @@ def produce_answers(talk: Talk) -> None:
     record_at = 61
     ask("a record's length too large", patched(good, record_at, ">b", 60))
     ask("a record's attributes", patched(good, record_at + 1, ">b", 1))
-    ask("a record's offset", patched(good, record_at + 3, ">b", 4))
+    ask("a record's offset", patched(good, record_at + 3, ">b", 4), topic=odd)
     ask("a record's key length", patched(good, record_at + 4, ">b", 60))
     ask("leader epoch", patched(good, 12, ">i", 99, crc=False))
     both = ProduceRequest(
@@ -122,11 +123,12 @@ def produce_answers(talk: Talk) -> None:
     twice = ProduceRequest(
         acks=-1,
         timeout_ms=9000,
-        topic_data=[TopicProduceData(name=here, partition_data=[PartitionProduceData(index=0, records=good)] * 2)],
+        topic_data=[TopicProduceData(name=odd, partition_data=[PartitionProduceData(index=0, records=good)] * 2)],
     )
     talk.each("a partition twice", twice, (8,))
     apart = ProduceRequest(acks=-1, timeout_ms=9000, topic_data=twice.topic_data[:1] * 2)
     talk.each("a topic twice", apart, (8,))
+    list_ends(talk, odd, "the odd ones")
     talk.each("nothing", ProduceRequest(acks=-1, timeout_ms=9000, topic_data=[]), (3, 8, 12))
     talk.each("transactional id", produce(here, good, transactional_id="nobody"), (8, 11))
     list_ends(talk, here, "afterwards", 2)
@@ -476,6 +478,7 @@ def leader_epochs(talk: Talk) -> None:
 
 def delete_records(talk: Talk) -> None:
     here = talk.topic("here")
+    talk.group("of which there is an internal topic")
     talk.fill(here, *(batch("a", "b", at=T) for _ in range(3)))
 
     def ask(label: str, offset: int, *, topic: str = here, partition: int = 0, version: int = 2) -> None:

@@ -77,6 +77,7 @@ def member_of(talk: Talk, group: str, word: str = "member", **changes: Any) -> t
 
 def find_coordinator(talk: Talk) -> None:
     talk.group("warm")
+    talk.transactions()
     for kind in (0, 1, 2, 3, -1):
         for version in (1, 2, 3):
             talk.ask(f"type {kind}", FindCoordinatorRequest(key=talk.name("k"), key_type=kind), version)

@@ -142,6 +142,11 @@ class Talk:
         self.until(lambda: self.quietly(fetch, 5).error_code not in _TRANSIENT, "the coordinator's log")
         return group
 
+    def transactions(self) -> None:
+        """Wait until there is a coordinator of transactions, and so its topic."""
+        find = FindCoordinatorRequest(key=self.name("t"), key_type=1)
+        self.until(lambda: self.quietly(find, 3).error_code == 0, "a transaction coordinator")
+
     def fill(self, topic: str, *batches: bytes, partition: int = 0) -> None:
         """Append batches, one request each."""
         for batch in batches:

@@ -20,6 +20,7 @@ from barnabas.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -178,6 +179,7 @@ def test_acks_0_gets_no_answer_and_its_errors_hang_up(client: WireClient, topic:
 
 def test_what_produce_refuses(client: WireClient, topic: str) -> None:
     create(client, topic, max_message_bytes="1000")
+    assert client.call(FindCoordinatorRequest(key="any"), 3).error_code == 0  # now the internal topic exists
     cases = [
         (produce_request("missing", batch(b"x")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (produce_request(topic, batch(b"x"), acks=7), ErrorCode.INVALID_REQUIRED_ACKS),

@@ -146,7 +146,9 @@ class GroupCoordinator:
                 request.group_id, lambda shard, turn: shard.join_group(turn, ctx, request), parks=True
             )
         except KafkaError as error:
-            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id, protocol_name=None)
+            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+        if response.error_code:
+            response.protocol_name = None
         if ctx.api_version < 7 and response.protocol_name is None:
             response.protocol_name = ""
         return response

@@ -33,6 +33,8 @@ from barnabas.wire.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE = 13
+_NOT_READ = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Errors that Kafka finds before it reads: their empty list of aborted transactions is not null."""
 _LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -152,7 +154,11 @@ async def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]
 
 def _failed(services: Services, name: str | None, index: int, code: ErrorCode) -> PartitionData:
     answer = PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=[], records=b""
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=[] if code in _NOT_READ else None,
+        records=b"",
     )
     if code in _LEADER_MOVED and name is not None:
         state = services.metadata.image.topics.partition(name, index)
