@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.records.batch import (
+    CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     BatchHeader,
@@ -166,7 +167,7 @@ def run_table(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], limit_byt
     """
     group = _Group(buf, batches[0][1].codec is not Codec.NONE)
     for pos, header in batches:
-        assert (header.codec is not Codec.NONE) is group.compressed, "one table, one array of bytes"
+        assert (header.attributes & CODEC_MASK != 0) is group.compressed, "one table, one array of bytes"
         group.add_batch(buf, pos, header, limit_bytes)
     return group.table(Selection(limit_bytes=limit_bytes))
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
-from barnabas.records.batch import check_crc
+from barnabas.records.batch import CODEC_MASK, check_crc
 from barnabas.records.columnar._jit import I32, I64, MUTABLE_BYTES, OUT_HASHES, OUT_I64, U64, kernel, np, scalar
 from barnabas.records.columnar.compaction import retain, siphash
 from barnabas.records.columnar.segments import RecordTable, run_table
-from barnabas.records.compression import DECOMPRESSED_BYTES_MAX, Codec
+from barnabas.records.compression import DECOMPRESSED_BYTES_MAX
 from barnabas.storage.cleaner.keys import Placed, Verdict
 from barnabas.storage.cleaner.offset_map import OffsetMap
 
@@ -159,16 +159,14 @@ class ColumnarKeys:
 
 def _runs(batches: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
     """Neighbours that can share a table: all compressed or all not, not too many bytes."""
-    start = size = 0
+    start = size = compressed = 0
     for i, (_, header) in enumerate(batches):
-        compressed = header.codec is not Codec.NONE
-        if i > start and (
-            (batches[start][1].codec is not Codec.NONE) is not compressed
-            or size + header.size > _RUN_BYTES
-            or i - start >= _RUN_BATCHES
-        ):
+        codec = header.attributes & CODEC_MASK
+        if i == start:
+            compressed = codec
+        elif (codec == 0) is not (compressed == 0) or size + header.size > _RUN_BYTES or i - start >= _RUN_BATCHES:
             yield batches[start:i]
-            start, size = i, 0
+            start, size, compressed = i, 0, codec
         size += header.size
     if start < len(batches):
         yield batches[start:]
