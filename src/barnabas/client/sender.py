@@ -125,6 +125,8 @@ class Sender:
         if self._options.idempotent and not self._identify():
             return self._expiry_at
         transactions = self.transactions
+        if transactions is not None and transactions.doomed is not None:
+            self.drop_queued(transactions.doomed)
         next_at = self._expiry_at
         ready: dict[int, list[PartitionQueue]] = {}
         topics = self._cluster.metadata.topics

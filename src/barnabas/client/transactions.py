@@ -118,6 +118,11 @@ class Transactions:
         return False
 
     @property
+    def doomed(self) -> BarnabasError | None:
+        """Why nothing more of this transaction should be sent: a part of it has failed."""
+        return self.error if self.state in (State.ABORTABLE, State.FATAL) else None
+
+    @property
     def has_partitions_to_add(self) -> bool:
         return bool(self._to_add)
 
