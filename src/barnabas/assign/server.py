@@ -31,6 +31,14 @@ class GroupSpec:
 
     members: Mapping[str, MemberSpec]
     topics: Mapping[TopicId, int]
+    assignable: Mapping[TopicId, frozenset[int]] | None = None
+    """Where given, only these partitions are handed out (share groups: those whose state has been made)."""
+
+    def partitions_of(self, topic_id: TopicId) -> list[int]:
+        """The partitions of a topic that may be handed out, in order."""
+        if self.assignable is not None:
+            return sorted(self.assignable.get(topic_id, ()))
+        return list(range(self.topics.get(topic_id, 0)))
 
     @property
     def is_homogeneous(self) -> bool:
@@ -39,7 +47,7 @@ class GroupSpec:
 
 
 class ServerAssignor(Protocol):
-    """One entry of `group.consumer.assignors`."""
+    """One entry of `group.consumer.assignors` or `group.share.assignors`."""
 
     @property
     def name(self) -> str: ...

@@ -10,6 +10,7 @@ from barnabas.assign.ranges import RangeAssignor
 from barnabas.assign.round_robin import RoundRobinAssignor
 from barnabas.assign.server import ServerAssignor
 from barnabas.assign.server_range import ServerRangeAssignor
+from barnabas.assign.simple import SimpleAssignor
 from barnabas.assign.sticky import CooperativeStickyAssignor, StickyAssignor
 from barnabas.assign.uniform import UniformAssignor
 
@@ -27,3 +28,6 @@ _SERVER: Final[tuple[ServerAssignor, ...]] = (UniformAssignor(), ServerRangeAssi
 
 SERVER_ASSIGNORS: Final = MappingProxyType({assignor.name: assignor for assignor in _SERVER})
 """`group.consumer.assignors`"""
+
+SHARE_ASSIGNORS: Final = MappingProxyType({assignor.name: assignor for assignor in (SimpleAssignor(),)})
+"""`group.share.assignors`"""

@@ -49,6 +49,14 @@ class GroupCoordinatorConfig:
     group_consumer_assignment_interval_ms: int = 1_000
     """How long a group's target assignment stands at least, so that many joins cost one computation (KIP-1263)."""
 
+    # share groups
+    group_share_session_timeout_ms: int = 45_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_initialize_retry_interval_ms: int = 30_000
+    group_share_max_size: int = 200
+    group_share_assignors: tuple[str, ...] = ("simple",)
+
     # offsets
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
@@ -67,6 +75,14 @@ class GroupConfigs(Protocol):
 
     def consumer_heartbeat_interval_ms(self, group_id: str) -> int | None: ...
 
+    def consumer_assignment_interval_ms(self, group_id: str) -> int | None: ...
+
+    def share_session_timeout_ms(self, group_id: str) -> int | None: ...
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int | None: ...
+
+    def share_assignment_interval_ms(self, group_id: str) -> int | None: ...
+
 
 class NoGroupConfigs:
     """No group has settings of its own."""
@@ -75,4 +91,16 @@ class NoGroupConfigs:
         return None
 
     def consumer_heartbeat_interval_ms(self, group_id: str) -> int | None:
+        return None
+
+    def consumer_assignment_interval_ms(self, group_id: str) -> int | None:
+        return None
+
+    def share_session_timeout_ms(self, group_id: str) -> int | None:
+        return None
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int | None:
+        return None
+
+    def share_assignment_interval_ms(self, group_id: str) -> int | None:
         return None

@@ -33,6 +33,7 @@ from barnabas.coordination.group.consumer_reconcile import Owned, reconcile
 from barnabas.coordination.group.consumer_requests import check_epoch, check_request, is_full, is_leaving, owned_of
 from barnabas.coordination.group.consumer_target import compute_target, metadata_hash
 from barnabas.coordination.group.groups import GroupTable
+from barnabas.coordination.group.share_group import ShareGroup
 from barnabas.coordination.group.topic_regex import TopicRegex
 from barnabas.coordination.ports import RequestContext, TopicCatalog
 from barnabas.coordination.turn import StateRecord, Turn
@@ -247,7 +248,8 @@ class ConsumerGroups:
         """Compute the target if it is behind; if the last one is too young, when it is old enough."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
-        interval = self.config.group_consumer_assignment_interval_ms
+        configured = self._group_configs.consumer_assignment_interval_ms(group.group_id)
+        interval = self.config.group_consumer_assignment_interval_ms if configured is None else configured
         age = turn.now_ms - group.assigned_at_ms.value
         if group.assignment_epoch.value and 0 <= age < interval:
             turn.arm(("consumer-assign", group.group_id), interval - age, retry=True, if_absent=True)
@@ -328,7 +330,7 @@ class ConsumerGroups:
         group = self.table.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if not joining:
+        if not joining or isinstance(group, ShareGroup):
             what = "not found" if group is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         if isinstance(group, ClassicGroup):

@@ -1,7 +1,7 @@
 """Machine: the table of groups in one partition, and the rules that hold for groups of any kind.
 
 A group is a tagged union. Each kind has a state of its own, and its own machine beside this file (`classic_*`,
-`consumer_*`); what offsets, DescribeGroups, ListGroups and DeleteGroups need of it is asked here.
+`consumer_*`, `share_*`); what offsets, DescribeGroups, ListGroups and DeleteGroups need of it is asked here.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from enum import Enum
 
 from barnabas.coordination.group.classic_group import COMPLETING, DEAD, EMPTY, STABLE, ClassicGroup
 from barnabas.coordination.group.consumer_group import ConsumerGroup
+from barnabas.coordination.group.share_group import ShareGroup
 from barnabas.coordination.timeline import Timeline, TimelineMap
 from barnabas.coordination.turn import StateRecord
 from barnabas.core.errors import ErrorCode, KafkaError
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class GroupType(Enum):
@@ -23,9 +24,12 @@ class GroupType(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 def type_of(group: Group) -> GroupType:
+    if isinstance(group, ShareGroup):
+        return GroupType.SHARE
     return GroupType.CLASSIC if isinstance(group, ClassicGroup) else GroupType.CONSUMER
 
 
@@ -64,6 +68,18 @@ class GroupTable:
         group = self.by_id.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
+    def share(self, group_id: str) -> ShareGroup | None:
+        group = self.by_id.get(group_id)
+        return group if isinstance(group, ShareGroup) else None
+
+    def find_share(self, group_id: str) -> ShareGroup:
+        """Raises KafkaError GROUP_ID_NOT_FOUND."""
+        group = self.by_id.get(group_id)
+        if not isinstance(group, ShareGroup):
+            what = "not found" if group is None else "is not a share group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return group
+
     def classic_or_new(self, group_id: str) -> ClassicGroup:
         """The classic group, made if there is no group of that id. Raises GROUP_ID_NOT_FOUND for another kind."""
         group = self.by_id.get(group_id)
@@ -87,6 +103,8 @@ def state_name(group: Group) -> str:
 
 
 def protocol_type(group: Group) -> str:
+    if isinstance(group, ShareGroup):
+        return "share"
     return (group.protocol_type or "") if isinstance(group, ClassicGroup) else "consumer"
 
 
@@ -116,6 +134,8 @@ def check_offset_commit(
     if isinstance(group, ConsumerGroup):
         group.check_offset_commit(member_id, generation, transactional=transactional, api_version=api_version)
         return
+    if isinstance(group, ShareGroup):
+        raise _no_offsets(group)
     if group.state is DEAD:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if generation < 0 and group.state is EMPTY:
@@ -135,6 +155,8 @@ def check_offset_fetch(group: Group, member_id: str | None, member_epoch: int, *
     """Raises KafkaError; GROUP_ID_NOT_FOUND means: there are no offsets."""
     if isinstance(group, ConsumerGroup):
         group.check_offset_fetch(member_id, member_epoch, committed=committed)
+    elif isinstance(group, ShareGroup):
+        raise _no_offsets(group)
     elif group.state is DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -143,10 +165,17 @@ def check_offset_delete(group: Group) -> None:
     """Raises KafkaError: only consumers say what they subscribe to, so others must be gone first."""
     if isinstance(group, ConsumerGroup):
         return
+    if isinstance(group, ShareGroup):
+        raise _no_offsets(group)
     if group.state is DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not EMPTY and not group.is_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+
+def _no_offsets(group: ShareGroup) -> KafkaError:
+    """Where a share group stands is the share coordinator's business (AlterShareGroupOffsets ...)."""
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a share group: it commits no offsets.")
 
 
 def check_delete(group: Group) -> None:
@@ -163,7 +192,7 @@ def expiry_base_ms(group: Group, commit_timestamp_ms: int) -> int | None:
     A group with members keeps its offsets, but stable consumers do not keep those of topics they no longer
     subscribe to. An empty group's run from the day it became empty; those of mere names, from their commit.
     """
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ConsumerGroup | ShareGroup):
         return commit_timestamp_ms
     if group.protocol_type is None:
         return commit_timestamp_ms
@@ -175,5 +204,7 @@ def expiry_base_ms(group: Group, commit_timestamp_ms: int) -> int | None:
 
 
 def may_vanish(group: Group) -> bool:
-    """Without offsets, nothing is left of it."""
+    """Without offsets, nothing is left of it; but a share group has more than those, and stays until it is deleted."""
+    if isinstance(group, ShareGroup):
+        return False
     return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending_join)

@@ -353,6 +353,20 @@ class GroupCoordinator:
                 )
         return ConsumerGroupDescribeResponse(groups=described)
 
+    # -- for share groups (share_service) ------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> TopicCatalog:
+        return self._topics
+
+    async def write(self, group_id: str, decide: Callable[[GroupShard, Turn], R | Parked]) -> R:
+        """One turn of the group's shard. Raises KafkaError."""
+        return await self._write(group_id, decide)
+
+    def read(self, group_id: str, query: Callable[[GroupShard], R]) -> R:
+        """A look at the group's shard. Raises KafkaError."""
+        return self._read(group_id, query)
+
     # -- the way to the shards ---------------------------------------------------------------------------------------
 
     async def _write(

@@ -27,7 +27,17 @@ from barnabas.coordination.group.consumer_groups import ConsumerGroups
 from barnabas.coordination.group.groups import GroupTable
 from barnabas.coordination.group.offset_store import OffsetStore
 from barnabas.coordination.group.offsets import Offsets
-from barnabas.coordination.group.share_records import SHARE_KINDS
+from barnabas.coordination.group.share_group import ShareGroup
+from barnabas.coordination.group.share_groups import ShareGroups
+from barnabas.coordination.group.share_records import (
+    SHARE_KINDS,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
+)
 from barnabas.coordination.log_format import LogFormat
 from barnabas.coordination.ports import LogRecord, Producer, RequestContext, TopicCatalog
 from barnabas.coordination.timeline import Timeline
@@ -49,6 +59,15 @@ from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 
 FORMAT = LogFormat((*rec.GROUP_KINDS, *SHARE_KINDS))
 
+_SHARE_KEYS = (
+    ShareGroupMetadataKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupStatePartitionMetadataKey,
+)
+
 EXPIRE_TIMER: TimerKey = ("expire",)
 
 
@@ -67,6 +86,9 @@ class GroupShard:
         self.consumers = ConsumerGroups(
             config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
         )
+        self.shares = ShareGroups(
+            config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
+        )
 
     # -- classic groups ------------------------------------------------------------------------------------------
 
@@ -78,6 +100,8 @@ class GroupShard:
                 return classic_in_consumer.join(self.consumers, turn, group, ctx, request)
             self.consumers.put(turn, *list(group.tombstones()))  # an empty group just changes its protocol
             group = None
+        if isinstance(group, ShareGroup):
+            return classic_join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if group is None:
             return self._join_first(turn, ctx, request)
         return classic_join.join(self.config, turn, group, ctx, request)
@@ -202,6 +226,20 @@ class GroupShard:
                     return  # what is gone already cannot go
                 group = self._consumer_group(key.group_id)
             _apply_to_consumer_group(group, record)
+        elif isinstance(key, _SHARE_KEYS):
+            self._apply_to_share_group(key.group_id, record)
+
+    def _apply_to_share_group(self, group_id: str, record: StateRecord) -> None:
+        group = self.table.share(group_id)
+        if isinstance(record.key, ShareGroupMetadataKey) and record.value is None:
+            if group is not None:
+                self.table.by_id.pop(group_id)
+            return
+        if group is None:
+            if record.value is None:
+                return  # what is gone already cannot go
+            group = self.table.by_id[group_id] = ShareGroup(group_id, self.table.timeline)
+        group.apply(record)
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup:
         """The consumer group that records speak of; a mere name of offsets becomes one."""
@@ -219,6 +257,8 @@ class GroupShard:
             group = self.table.by_id[group_id]
             if isinstance(group, ClassicGroup):
                 self._revive_classic(turn, group)
+            elif isinstance(group, ShareGroup):
+                self.shares.revive(turn, group)
             else:
                 self.consumers.revive(turn, group)
 
@@ -250,6 +290,14 @@ class GroupShard:
                 consumers = self.table.consumer(group_id)
                 if consumers is not None and not consumers.is_empty:
                     self.consumers.assign(turn, consumers)
+            case ("share-assign", group_id):
+                shares = self.table.share(group_id)
+                if shares is not None and not shares.is_empty:
+                    self.shares.assign(turn, shares)
+            case ("share-session", group_id, member_id):
+                shares = self.table.share(group_id)
+                if shares is not None and member_id in shares.members:
+                    self.shares.remove(turn, shares, member_id)
             case ("consumer-session" | "consumer-rebalance" | "consumer-join" | "consumer-sync", group_id, member_id):
                 consumers = self.table.consumer(group_id)
                 if consumers is not None and member_id in consumers.members:
@@ -266,9 +314,13 @@ class GroupShard:
 
     def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[str]) -> None:
         """The metadata changed."""
-        self.topics = self.consumers.catalog = topics
+        before, self.topics = self.topics, topics
+        self.consumers.catalog = self.shares.catalog = topics
         self.consumers.topics_version += 1
+        self.shares.topics_version += 1
         if deleted:
+            gone = [view.topic_id for name in sorted(deleted) if (view := before.by_name(name)) is not None]
+            self.shares.forget_topics(turn, gone)
             self.offsets.forget_topics(turn, sorted(deleted))
 
 

@@ -1,0 +1,34 @@
+"""Port: what share groups need of others: their share partitions' state, and where partitions end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from barnabas.coordination.share.state import ShareState
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicId, TopicPartition
+
+
+class ShareStates(Protocol):
+    """The share coordinators. One result for each share partition that was asked about."""
+
+    async def initialize(
+        self, group_id: str, state_epoch: int, starts: Mapping[TopicId, Mapping[int, int]]
+    ) -> dict[tuple[TopicId, int], KafkaError | None]: ...
+
+    async def delete(
+        self, group_id: str, partitions: Mapping[TopicId, Iterable[int]]
+    ) -> dict[tuple[TopicId, int], KafkaError | None]: ...
+
+    async def summaries(
+        self, group_id: str, partitions: Mapping[TopicId, Iterable[int]]
+    ) -> dict[tuple[TopicId, int], ShareState | KafkaError]: ...
+
+
+class PartitionEnds(Protocol):
+    """Where partitions end, for lag."""
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """High watermarks; a partition whose leader cannot be asked is left out."""
+        ...
