@@ -75,7 +75,12 @@ def main() -> None:
 
         sys.stdout.write(f"barnabas {__version__}\n")
         return
-    build_app((asked,) if asked in NOUNS else NOUNS)()
+    try:
+        build_app((asked,) if asked in NOUNS else NOUNS)()
+    except ValueError as error:  # an argument that only the command itself could judge
+        from barnabas.cli.output import EXIT_USAGE, fail
+
+        fail(str(error), EXIT_USAGE)
 
 
 if __name__ == "__main__":

@@ -223,22 +223,33 @@ class _Reading:
     async def _write(self, records: list[Record]) -> bool:
         """False when nobody reads our output; what was not written is then not committed either."""
         kept = self._before_ends(records) if self._plan.until_end else records
-        outcome = self._outcome
-        if kept:
-            try:
-                if self._plan.group:  # a reader that pauses must not stop the heartbeats
-                    outcome.bytes += await asyncio.shield(asyncio.to_thread(self._sink.write, kept))
-                else:
-                    outcome.bytes += self._sink.write(kept)
-            except BrokenPipeError:
-                for record in reversed(records):
-                    if record.topic_partition in self._consumer.assignment():
-                        self._consumer.seek(record.topic_partition, record.offset)
-                return False
-            outcome.records += len(kept)
-            self._on_progress(outcome)
-            await asyncio.sleep(0)  # the loop's other tasks get their turn even while records never cease
+        if not kept:
+            return True
+        try:
+            if self._plan.group:
+                await self._write_aside(kept)
+            else:
+                self._count(kept, self._sink.write(kept))
+        except BrokenPipeError:
+            for record in reversed(records):
+                if record.topic_partition in self._consumer.assignment():
+                    self._consumer.seek(record.topic_partition, record.offset)
+            return False
+        await asyncio.sleep(0)  # the loop's other tasks get their turn even while records never cease
         return True
+
+    async def _write_aside(self, records: list[Record]) -> None:
+        """In a thread: a slow reader of our output must not stop the heartbeats. Ctrl-C waits for what was begun."""
+        writing = asyncio.get_running_loop().run_in_executor(None, self._sink.write, records)
+        try:
+            await asyncio.shield(writing)
+        finally:
+            self._count(records, await writing)
+
+    def _count(self, records: list[Record], size: int) -> None:
+        self._outcome.records += len(records)
+        self._outcome.bytes += size
+        self._on_progress(self._outcome)
 
     def _before_ends(self, records: list[Record]) -> list[Record]:
         """Without those behind the ends; a partition that has passed its end goes back there and rests."""

@@ -98,7 +98,14 @@ def timestamp_of(text: str) -> int:
     """A ListOffsets timestamp: -1 latest, -2 earliest, -3 max-timestamp, or ms since the epoch."""
     from barnabas.cli.group_offsets import ResetTarget
 
-    specials = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
+    specials = {
+        "latest": -1,
+        "earliest": -2,
+        "max-timestamp": -3,
+        "earliest-local": -4,
+        "latest-tiered": -5,
+        "earliest-pending-upload": -6,
+    }
     if text in specials:
         return specials[text]
     if text.lstrip("-").isdigit():

@@ -69,7 +69,10 @@ def read_properties(path: str | None) -> dict[str, object]:
 
     from barnabas.core.properties import parse_properties
 
-    return dict(parse_properties(Path(path).read_text(encoding="utf-8")))
+    try:
+        return dict(parse_properties(Path(path).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        fail(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", EXIT_USAGE)
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, str]:

@@ -23,7 +23,12 @@ def main() -> None:
     parser.add_argument("--time", default="-1", help="ms, or -1/latest, -2/earliest, -3/max-timestamp")
     parser.add_argument("--exclude-internal-topics", action="store_true")
     options = parser.parse_args()
-    timestamp = timestamp_of(options.time)
+    if options.topic_partitions and (options.topic or options.partitions):
+        parser.error("--topic-partitions cannot be used with --topic or --partitions")
+    try:
+        timestamp = timestamp_of(options.time)
+    except ValueError as error:
+        parser.error(str(error))
 
     async def command(admin: AsyncAdmin) -> None:
         listings = await admin.list_topics(include_internal=not options.exclude_internal_topics)

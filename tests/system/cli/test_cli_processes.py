@@ -1,0 +1,73 @@
+"""What only real processes show: signals, pipes, ports and locks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.testing import EmbeddedBroker
+from tests.system.cli.conftest import Cli
+
+BARNABAS = [sys.executable, "-m", "barnabas"]
+
+
+def start(broker: EmbeddedBroker, *arguments: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap_servers}
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*BARNABAS, *arguments], stdout=pipe, stderr=pipe, env=environment)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_reading_and_commits_what_was_read(
+    cli: Cli, broker: EmbeddedBroker, filled: str, number: signal.Signals
+) -> None:
+    group = f"g-{filled}"
+    reader = start(broker, "consume", filled, "--group", group, "--from-beginning")
+    assert reader.stdout is not None
+    for _ in range(10):
+        assert reader.stdout.readline()
+    reader.send_signal(number)
+    _, errors = reader.communicate(timeout=20)
+    assert reader.returncode == 130
+    assert b"10 record(s)" in errors
+    assert b"interrupted" in errors
+    assert b"Traceback" not in errors
+    assert [o["lag"] for o in cli("groups", "describe", group, "--json").json["offsets"]] == [0, 0]
+
+
+def test_a_reader_that_leaves(broker: EmbeddedBroker, cli: Cli, topic: str) -> None:
+    cli("produce", topic, stdin=b"".join(b"%d %s\n" % (i, b"x" * 1000) for i in range(2000)))
+    reader = start(broker, "consume", topic, "--from-beginning")
+    assert reader.stdout is not None
+    assert reader.stdout.readline()
+    reader.stdout.close()
+    assert reader.wait(20) == 0
+    assert reader.stderr is not None
+    assert reader.stderr.read().count(b"\n") == 1
+
+
+def test_the_port_is_in_use(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    failed = start(broker, "serve", "-d", str(tmp_path / "data"), "-l", f"PLAINTEXT://{broker.bootstrap_servers}")
+    out, errors = failed.communicate(timeout=30)
+    assert (failed.returncode, out) == (1, b"")
+    assert b"the port is in use. Stop what listens there, or choose another with --listener" in errors
+
+
+def test_the_data_directory_is_in_use(broker: EmbeddedBroker) -> None:
+    failed = start(broker, "serve", "-d", broker.data_dir, "-l", "PLAINTEXT://127.0.0.1:0")
+    _, errors = failed.communicate(timeout=30)
+    assert failed.returncode == 1
+    assert b"is locked: another broker uses this data directory" in errors
+    assert errors.count(b"error: ") == 1
+
+
+def test_a_bad_setting(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    failed = start(broker, "serve", "-d", str(tmp_path / "data"), "-c", "num.partitions=many")
+    _, errors = failed.communicate(timeout=30)
+    assert failed.returncode == 2
+    assert errors.startswith(b"error: Invalid value many for configuration num.partitions")
