@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from barnabas.testing.process import BrokerProcess
 from tests.interop.jars import kafka_classpath
@@ -42,6 +42,13 @@ def create(broker: BrokerProcess, topic: str, **config: str) -> None:
     admin.create_topics([wanted])[topic].result(LIMIT)
 
 
+def alter(broker: BrokerProcess, topic: str, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    changes = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in config.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    next(iter(admin.incremental_alter_configs([resource]).values())).result(LIMIT)
+
+
 def write(broker: BrokerProcess, topic: str, records: list[tuple[str, str | None]], **config: Any) -> None:
     """All acknowledged when it returns."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, "batch.size": 16_384, **config})
@@ -53,7 +60,7 @@ def write(broker: BrokerProcess, topic: str, records: list[tuple[str, str | None
     assert refused == []
 
 
-def read(broker: BrokerProcess, topic: str) -> list[tuple[int, str, str | None]]:
+def read(broker: BrokerProcess, topic: str, isolation: str = "read_committed") -> list[tuple[int, str, str | None]]:
     """(offset, key, value) of everything from the start to the end."""
     consumer = Consumer(
         {
@@ -62,6 +69,7 @@ def read(broker: BrokerProcess, topic: str) -> list[tuple[int, str, str | None]]
             "enable.auto.commit": False,
             "check.crcs": True,
             "enable.partition.eof": True,
+            "isolation.level": isolation,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -69,7 +77,7 @@ def read(broker: BrokerProcess, topic: str) -> list[tuple[int, str, str | None]]
     deadline = time.monotonic() + LIMIT
     try:
         while time.monotonic() < deadline:
-            for m in consumer.consume(1000, 1.0):
+            for m in consumer.consume(1000, 0.1):
                 if m.error() is not None:
                     assert m.error().name() == "_PARTITION_EOF", m.error()
                     return rows
@@ -121,7 +129,7 @@ def test_compacts_under_load(broker: BrokerProcess, codec: str) -> None:
     assert {k: v for k, v in seen.items() if v is not None} == {k: v for k, v in latest.items() if v is not None}
 
 
-def dump(folder: Path) -> None:
+def dump(folder: Path, *, tombstones: bool = True) -> None:
     """Kafka's DumpLogSegments takes every file of the folder for sound."""
     if shutil.which("java") is None:
         pytest.skip("java is not installed: run `make interop`, which installs it")
@@ -145,7 +153,8 @@ def dump(folder: Path) -> None:
     assert "isvalid: false" not in done.stdout
     for trouble in ("Mismatch", "mismatch", "Exception", "Found non-consecutive", "Corrupt", "corrupt"):
         assert trouble not in done.stdout + done.stderr, done.stdout[-3000:]
-    assert re.search(r"deleteHorizonMs: OptionalLong\[\d+\]", done.stdout), "tombstones have a horizon"
+    if tombstones:
+        assert re.search(r"deleteHorizonMs: OptionalLong\[\d+\]", done.stdout), "tombstones have a horizon"
 
 
 def test_keyless_records_are_refused(broker: BrokerProcess) -> None:
@@ -167,15 +176,7 @@ def test_a_damaged_log_does_not_stop_the_others(broker: BrokerProcess) -> None:
     with sorted(folder.glob("*.log"))[0].open("r+b") as file:
         file.seek(2000)
         file.write(b"\xff\x00\xff\x00")
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    changes = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in (("min.compaction.lag.ms", "0"), ("min.cleanable.dirty.ratio", "0"))
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, "damaged", incremental_configs=changes)
-    next(iter(admin.incremental_alter_configs([resource]).values())).result(LIMIT)
+    alter(broker, "damaged", **{"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0"})
     create(broker, "sound")
     write(broker, "sound", [(f"k{i % 10}", "x" * 100) for i in range(6000)])
     wait_until(lambda: len(read(broker, "sound")) < 2000, "compaction of the other topic")
@@ -184,3 +185,65 @@ def test_a_damaged_log_does_not_stop_the_others(broker: BrokerProcess) -> None:
     assert "damaged-0" in text
     with pytest.raises((KafkaException, AssertionError)):
         read(broker, "damaged")
+
+
+def test_transactions(broker: BrokerProcess) -> None:
+    """Aborted records go, committed ones stay, before and after a kill; an open transaction is waited for."""
+    topic = "transfers"
+    create(broker, topic, delete_retention_ms="60000")
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "bank", "batch.size": 16_384}
+    )
+    producer.init_transactions(LIMIT)
+    latest: dict[str, str] = {}
+    for turn in range(40):
+        producer.begin_transaction()
+        for i in range(100):
+            producer.produce(topic, f"{turn}-{i}-" + "x" * 100, f"key-{(i + turn) % 50}")
+        if turn % 3 == 1:
+            producer.flush(LIMIT)
+            producer.abort_transaction(LIMIT)
+        else:
+            producer.commit_transaction(LIMIT)
+            latest.update({f"key-{(i + turn) % 50}": f"{turn}-{i}-" + "x" * 100 for i in range(100)})
+    producer.begin_transaction()
+    producer.produce(topic, "never decided", "key-0")
+    producer.flush(LIMIT)
+    write(broker, topic, [(f"filler-{i % 5}", "x" * 1000) for i in range(300)])
+    first_open = 40 * 101
+    folder = broker.data_dir / f"{topic}-0"
+    wait_until(lambda: len(committed(broker, topic)) < 27 * 100 / 4, "compaction")
+    assert {k: v for _, k, v in committed(broker, topic)} == latest
+    assert first_open in {offset for offset, _, _ in read(broker, topic, isolation="read_uncommitted")}
+    dump(folder, tombstones=False)
+    broker.kill()
+    broker.start()
+    assert {k: v for _, k, v in committed(broker, topic)} == latest
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "bank"})
+    producer.init_transactions(LIMIT)  # aborts what was open
+    wait_until(lambda: len(committed(broker, topic)) > 50, "end of the open transaction")
+    assert {k: v for _, k, v in committed(broker, topic) if k.startswith("key")} == latest
+
+
+def committed(broker: BrokerProcess, topic: str) -> list[tuple[int, str, str | None]]:
+    return read(broker, topic, isolation="read_committed")
+
+
+def test_committed_offsets(broker_dir: Path) -> None:
+    """`__consumer_offsets` is compacted by the same rules, and a group finds its offsets after a kill."""
+    settings = ["log.cleaner.backoff.ms=100", "offsets.topic.num.partitions=1", "log.cleaner.min.cleanable.ratio=0.1"]
+    with BrokerProcess(broker_dir, settings=settings) as broker:
+        create(broker, "work")
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "workers"})
+        assert consumer.committed([TopicPartition("work", 0)], timeout=LIMIT)[0].offset < 0
+        alter(broker, "__consumer_offsets", **{"internal.segment.bytes": "16384", "file.delete.delay.ms": "100"})
+        for offset in range(1, 1001):
+            consumer.commit(offsets=[TopicPartition("work", 0, offset)], asynchronous=False)
+        folder = broker.data_dir / "__consumer_offsets-0"
+        wait_until(lambda: log_bytes(folder) < 60_000, "compaction of the offsets topic")
+        broker.kill()
+        broker.start()
+        consumer.close()
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "workers"})
+        assert consumer.committed([TopicPartition("work", 0)], timeout=LIMIT)[0].offset == 1000
+        consumer.close()
