@@ -5,6 +5,7 @@ Both are used by blocking calls, from an executor's thread: `begin(task)`, then 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ class ProcessEngine:
         self._waiting_group = False
         process = self._process
         if process is None or process.poll() is not None:
-            command = [sys.executable, "-P", "-m", "barnabas.replication.cleaner_worker"]
+            command = [sys.executable, "-P", "-m", "barnabas.replication.cleaner_worker", str(os.getpid())]
             try:
                 process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             except OSError as e:

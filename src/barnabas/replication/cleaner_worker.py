@@ -4,15 +4,21 @@ A process of its own for two reasons. Compaction opens every record: in a thread
 would hold the interpreter's lock and add milliseconds to every request; and compiled kernels (numba) would cost the
 broker 150 MB for good. This one starts when there is something to clean, and ends after a while without work.
 
+It must not outlive its broker: the next one would start a cleaner of its own over the same files. On Linux the kernel
+sees to that; elsewhere it looks whether its parent is still there, before each read and write.
+
 A message is its length (uint32, big-endian) and a pickle; both ends are this program. The answers to a task are the
 groups, each followed by a byte from the broker once it is in place, and then the outcome or the exception.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
+import signal
 import sys
+from contextlib import suppress
 from struct import Struct
 from threading import Event
 from typing import IO, Any, Final
@@ -28,6 +34,7 @@ from barnabas.storage.fs import OsFileSystem
 
 LENGTH: Final = Struct(">I")
 GO_ON: Final = b"\x01"
+_PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 5
 """Serving comes first."""
 
@@ -59,14 +66,24 @@ def choose_engine() -> EngineFactory:
     return ColumnarKeys
 
 
-def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory) -> None:
-    """Clean until the broker closes the pipe."""
+def die_with(parent: int) -> None:
+    """Ask Linux to kill this process when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG)."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(0)  # it ended before we asked
+
+
+def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory, parent: int) -> None:
+    """Clean until the broker closes the pipe. Raises EOFError then."""
     fs, clock, never = OsFileSystem(), SystemClock(), Event()
     while True:
         task: CleaningTask = receive(tasks)
         throttle = Throttle(task.limits.io_bytes_per_second, clock.monotonic())
 
         def take(size: int, throttle: Throttle = throttle) -> None:
+            if os.getppid() != parent:
+                raise EOFError
             wait = throttle.delay(size, clock.monotonic())
             if wait:
                 never.wait(wait)
@@ -89,11 +106,13 @@ def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory) -> None:
 
 
 def main() -> None:
+    parent = int(sys.argv[1])
+    die_with(parent)
     os.nice(_NICENESS)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr  # a stray print must not end up among the answers
     try:
-        work(sys.stdin.buffer, answers, choose_engine())
+        work(sys.stdin.buffer, answers, choose_engine(), parent)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         os._exit(0)  # the broker is done with us; skip the flush of a pipe that nobody reads
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -212,6 +215,34 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert (bad.cleaned_offset, path.read_bytes()) == (0, bytes(data))
     assert [e._process for e in engines] == [None]
     assert not list(tmp_path.rglob("*.cleaned"))
+
+
+ORPHAN = """
+import os, signal, sys
+from barnabas.replication.cleaner_engine import ProcessEngine
+from barnabas.storage.cleaner.task import CleaningTask
+
+engine = ProcessEngine()
+engine.begin(CleaningTask(sys.argv[1], "t-0", [], 0, 0, 0, 0, 100, 100, 100, (1, 2)))
+engine.next()
+print(engine._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_process_does_not_outlive_its_broker(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", ORPHAN, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    worker = Path("/proc") / done.stdout.strip() / "cmdline"
+    assert done.stdout.strip().isdigit(), done.stderr
+    for _ in range(1000):
+        try:
+            alive = b"cleaner_worker" in worker.read_bytes()
+        except OSError:
+            alive = False
+        if not alive:
+            return
+        os.sched_yield()
+    raise AssertionError("the cleaner's process is still there")
 
 
 class _DyingEngine:

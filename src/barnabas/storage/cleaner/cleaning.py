@@ -149,6 +149,7 @@ class CleaningPass:
             if len(group) == 1 and not rewritten and cleaned.size == source_bytes:
                 cleaned.unlink()
                 return GroupCleaned(bases, source_bytes, changed=False)
+            self._take(0)  # last chance to stop before files are written by their names
             cleaned.seal()
             self._sync(cleaned)
             size = cleaned.size
