@@ -49,6 +49,7 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 _INT32: Final = 1 << 32
+_CODECS: Final = tuple(Codec)  # by their ids, which count from 0: a look-up is faster than Codec(...)
 
 
 class TimestampType(IntEnum):
@@ -143,8 +144,8 @@ class Record(NamedTuple):
 def codec_of(attributes: int) -> Codec:
     """The codec that a batch's attributes name. Raises CorruptBatchError for ids 5 to 7."""
     try:
-        return Codec(attributes & CODEC_MASK)
-    except ValueError:
+        return _CODECS[attributes & CODEC_MASK]
+    except IndexError:
         raise CorruptBatchError(
             f"compression codec {attributes & CODEC_MASK} does not exist; the batch's attributes are damaged"
         ) from None
@@ -279,7 +280,7 @@ def iter_records(
         )
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: Buffer, at: int) -> tuple[int, int]:
     """A zigzag int32 of at most five bytes. Raises IndexError at the end of `data`."""
     raw = data[at]
     at += 1
@@ -301,7 +302,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), at
 
 
-def read_varlong(data: bytes, at: int) -> tuple[int, int]:
+def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
     """A zigzag int64 of at most ten bytes. Raises IndexError at the end of `data`."""
     raw = data[at]
     at += 1

@@ -5,7 +5,7 @@ Two depths, because the broker runs this on every record it takes in:
 - `check_chain` follows the length prefixes from record to record: at most 0.1 us per record.
 - `scan_records` opens every record and checks every length in it: about 0.5 us per record.
 
-Both take the records' bytes (decompressed) and raise CorruptBatchError.
+Both take the records, decompressed, and raise CorruptBatchError.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from barnabas.core.buffers import Buffer
 from barnabas.records.batch import read_varint, read_varlong
 from barnabas.records.errors import CorruptBatchError
 
@@ -26,13 +27,13 @@ class RecordFacts(NamedTuple):
     has_key: bool
 
 
-def check_chain(data: bytes, record_count: int) -> int:
+def check_chain(data: Buffer, record_count: int) -> int:
     """Follows `record_count` length prefixes, which must end exactly at the end. Returns where the last record starts.
 
     Raises CorruptBatchError when a length is negative or the chain ends elsewhere.
 
     Neighbours are often of one size. Then a whole run of them is checked at once (`_run_length`); once a few records in
-    turn were in no run, the rest is followed one by one.
+    turn were in no run, the rest is followed one by one. Only for that is a view copied.
     """
     at = same = 0
     left = record_count - 1
@@ -50,7 +51,9 @@ def check_chain(data: bytes, record_count: int) -> int:
                 if run > _PATIENCE:
                     patience = _PATIENCE
             same = size
-        start = at = _follow(data, at, left)
+        if left:
+            at = _follow(bytes(data) if left > _PATIENCE else data, at, left)
+        start = at
         if record_count > 0:
             at = _skip_record(data, at)
     except IndexError:
@@ -65,7 +68,7 @@ _PATIENCE: Final = 6
 """Records: about as many can be stepped over one by one in the time that looking for a run takes."""
 
 
-def _run_length(data: bytes, at: int, size: int, most: int) -> int:
+def _run_length(data: Buffer, at: int, size: int, most: int) -> int:
     """How many records after the one at `at`, at most `most`, have the same length prefix and so the same size.
 
     Every size-th byte from `at` on is the first one of a length, and so on; as far as they stay what they are in this
@@ -74,14 +77,14 @@ def _run_length(data: bytes, at: int, size: int, most: int) -> int:
     stop = at + (most + 1) * size
     run = most
     for place in range(at, at + 5):
-        column = data[place:stop:size]
+        column = bytes(data[place:stop:size])
         run = min(run, len(column) - len(column.lstrip(column[:1])) - 1)
         if column[0] < 0x80:  # the last byte of the length
             break
     return run
 
 
-def _follow(data: bytes, at: int, count: int) -> int:
+def _follow(data: Buffer, at: int, count: int) -> int:
     """Where the record that comes `count` after the one at `at` begins. One by one, but quickly."""
     signs = 0
     for _ in range(count):
@@ -100,7 +103,7 @@ def _follow(data: bytes, at: int, count: int) -> int:
     return at
 
 
-def _skip_record(data: bytes, at: int) -> int:
+def _skip_record(data: Buffer, at: int) -> int:
     """Where the record after the one at `at` begins, by its length prefix."""
     raw = data[at]
     if not raw & 0x81:
@@ -111,7 +114,7 @@ def _skip_record(data: bytes, at: int) -> int:
     return at + length
 
 
-def open_record(data: bytes, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
+def open_record(data: Buffer, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
     """Checks every length of the record at `at`, which must be number `index`; returns it and where the next starts."""
     try:
         length, at = read_varint(data, at)

@@ -10,18 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
 from barnabas.records.batch import (
     CODEC_MASK,
+    CONTROL_FLAG,
     CRC_START,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     TimestampType,
     check_crc,
@@ -75,8 +77,7 @@ class ValidationRules:
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Validated:
+class Validated(NamedTuple):
     """Batches ready to be written: `parts`, in order, are the bytes; nothing was joined or copied needlessly."""
 
     parts: list[Buffer]
@@ -117,14 +118,14 @@ def validate_and_assign(
             max_timestamp, offset_of_max = stored.max_timestamp, stored.last_offset
     by_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
     return Validated(
-        parts=parts,
-        batches=batches,
-        first_offset=first_offset,
-        last_offset=offset - 1,
-        max_timestamp=max_timestamp,
-        offset_of_max_timestamp=offset_of_max,
-        size=size,
-        log_append_time_ms=now_ms if by_append_time else NO_TIMESTAMP,
+        parts,
+        batches,
+        first_offset,
+        offset - 1,
+        max_timestamp,
+        offset_of_max,
+        size,
+        now_ms if by_append_time else NO_TIMESTAMP,
     )
 
 
@@ -216,16 +217,17 @@ def _check_header(header: BatchHeader, rules: ValidationRules) -> None:
         raise _refused(rules, f"a produced batch has base offset 0, not {header.base_offset}")
     if count != header.last_offset_delta + 1:
         raise _refused(rules, f"{count} records do not fill the offset deltas 0 to {header.last_offset_delta}")
-    if header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL_FLAG:
         raise _refused(rules, "clients may not write control records")
-    if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _refused(
             rules,
             f"producer {header.producer_id} sent sequence {header.base_sequence} in epoch {header.producer_epoch}",
         )
-    if header.is_transactional and not header.has_producer_id:
+    if attributes & TRANSACTIONAL_FLAG and header.producer_id < 0:
         raise _refused(rules, "a transactional batch without a producer id")
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if attributes & LOG_APPEND_TIME_FLAG:
         message = "producers may not set the timestamp type to LogAppendTime; that is the broker's"
         raise RecordRefusedError(ErrorCode.INVALID_TIMESTAMP, f"{message} (topic {rules.topic})", [(0, message)])
 
@@ -242,15 +244,19 @@ def _assign(
 ) -> BatchHeader:
     """Checks the records of one batch, appends its bytes to `parts` and returns its header as stored."""
     payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
-    attributes = header.attributes
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and not header.is_control:
+    end = pos + header.size
+    codec, attributes = header.codec, header.attributes
+    # control batches stay as they were written: their readers look at them without decompressing
+    control = attributes & CONTROL_FLAG
+    target = codec if control or rules.compression_type is None else rules.compression_type
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and not control:
         attributes |= LOG_APPEND_TIME_FLAG
         max_timestamp = now_ms
-    codec = header.codec
-    target = codec if rules.compression_type is None else rules.compression_type
-    records: Buffer = memoryview(buf)[pos + HEADER_SIZE : pos + header.size]
-    # control batches stay as they were written: their readers look at them without decompressing
-    if target is not codec and not header.is_control:
+    elif target is codec and max_timestamp == header.max_timestamp:
+        parts += (_HEAD.pack(offset, header.batch_length, leader_epoch), memoryview(buf)[pos + _HEAD_SIZE : end])
+        return BatchHeader._make((offset, header.batch_length, leader_epoch, *header[3:]))
+    records: Buffer = memoryview(buf)[pos + HEADER_SIZE : end]
+    if target is not codec:
         attributes = attributes & ~CODEC_MASK | target
         records = compress(target, payload, rules.compression_level)
     length = HEADER_SIZE - LOG_OVERHEAD + len(records)
@@ -263,9 +269,6 @@ def _assign(
         attributes=attributes,
         max_timestamp=max_timestamp,
     )
-    if attributes == header.attributes and max_timestamp == header.max_timestamp and target is codec:
-        parts += (_HEAD.pack(offset, length, leader_epoch), memoryview(buf)[pos + _HEAD_SIZE : pos + header.size])
-        return stored
     crc = crc32c(records, crc32c(memoryview(stored.pack())[CRC_START:]))
     stored = stored._replace(crc=crc)
     parts += (stored.pack(), records)
@@ -274,10 +277,10 @@ def _assign(
 
 def _check_records(
     buf: Buffer, pos: int, header: BatchHeader, rules: ValidationRules, now_ms: int
-) -> tuple[bytes, int]:
+) -> tuple[Buffer, int]:
     """The records' bytes, decompressed, and their largest timestamp, which some record is known to carry."""
     try:
-        payload = bytes(records_payload(buf, pos, header, rules.decompressed_bytes_max))
+        payload = records_payload(buf, pos, header, rules.decompressed_bytes_max)
         base = header.base_timestamp
         last_at = check_chain(payload, header.record_count)
         first, _ = open_record(payload, 0, 0, base)
@@ -285,14 +288,14 @@ def _check_records(
         found = max(first.timestamp, last.timestamp)
         if not _every_record_matters(header, rules, found, now_ms):
             return payload, found
-        scan = scan_records(payload, header.record_count, base)
+        scan = scan_records(bytes(payload), header.record_count, base)
     except DecompressionLimitError as error:
         # not retriable, and Kafka's producer answers it by splitting the batch
         raise RecordRefusedError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (topic {rules.topic})") from error
     except CorruptBatchError as error:
         # the CRC was right, so a retry would send the same bytes: not retriable
         raise _refused(rules, str(error)) from error
-    _refuse_records(payload, header, scan, rules, now_ms)
+    _refuse_records(bytes(payload), header, scan, rules, now_ms)
     return payload, scan.max_timestamp
 
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from barnabas.core.ids import NO_LEADER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What an append did. For a duplicate of an earlier batch, the earlier batch's offsets and `duplicate`."""
 
     first_offset: int
@@ -27,8 +26,7 @@ class AppendInfo:
         return self.last_offset + 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(NamedTuple):
     """Whole batches from the one that holds the asked-for offset on; the last one may be cut off (Fetch allows it)."""
 
     data: bytes
