@@ -38,7 +38,10 @@ serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/barnabas serve --data-dir data --listener PLAINTEXT://127.0.0.1:9092
 
 test: $(VENV)/.ready-dev ## every test that needs only Python, Java and pip
-	$(PYTEST) -n 2 --dist loadfile
+	$(PYTEST) -n 2 --dist loadfile -m 'not slow'
+
+soak: $(VENV)/.ready-dev ## the long runs: random kills, big copies, many seeds (half an hour)
+	$(PYTEST) -m slow --timeout 1800
 
 check: lint types layers ## format, lint, types, layers and the fast tests (a minute or two)
 	$(PYTEST) tests/unit tests/golden -m 'not spark and not slow' -n 2 --dist loadfile
@@ -61,7 +64,7 @@ interop-setup: $(VENV)/.ready-dev
 	tests/interop/install.sh
 
 interop: interop-setup ## foreign clients and Kafka's own tools against our broker and files (installs them)
-	$(PYTEST) tests/interop -m '' --timeout 600
+	$(PYTEST) tests/interop -m 'not slow' --timeout 600
 
 bench: $(VENV)/.ready-dev ## measure; PEER=kafka runs the newest Apache Kafka beside it and prints ratios
 	$(RUN) -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
