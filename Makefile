@@ -9,7 +9,7 @@ RUN := env PYTHONWARNINGS=ignore $(BIN)/python
 PYTEST := $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve test soak check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
