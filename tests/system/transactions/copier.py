@@ -9,11 +9,17 @@ next incarnation, and read again.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 CALL_S = 20.0
+SETTINGS = {
+    # When its only broker is away, librdkafka 2.11 and later bootstrap anew, and may then wait for ever for a
+    # coordinator that they looked up before.
+    "metadata.recovery.strategy": "none",
+}
 
 
 def main(bootstrap: str, source: str, target: str, group: str, per_transaction: int) -> None:
@@ -28,6 +34,7 @@ def main(bootstrap: str, source: str, target: str, group: str, per_transaction: 
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 500,
             "reconnect.backoff.max.ms": 500,
+            **SETTINGS,
         }
     )
     producer = Producer(
@@ -37,6 +44,7 @@ def main(bootstrap: str, source: str, target: str, group: str, per_transaction: 
             "transaction.timeout.ms": 10_000,
             "linger.ms": 2,
             "reconnect.backoff.max.ms": 500,
+            **SETTINGS,
         }
     )
     producer.init_transactions(CALL_S)
@@ -89,4 +97,8 @@ def _rewind(consumer: Consumer) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    try:
+        main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    except KafkaException as fatal:
+        print("giving up:", fatal, file=sys.stderr, flush=True)
+        os._exit(1)  # a producer with an open transaction takes its time to close

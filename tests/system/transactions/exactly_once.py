@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.process import BrokerProcess
@@ -50,41 +50,84 @@ class Application:
             self.process.wait()
 
 
-def prove(
-    folder: Path, command: Command, *, records: int, seed: int, every_s: tuple[float, float], limit_s: float
-) -> dict[str, float]:
-    """Copy `records` while killing something every so often; gives counts and times. Raises AssertionError."""
+def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int, limit_s: float) -> dict[str, float]:
+    """Copy `records` while the application or the broker is killed, at least `kills` times; gives counts and times.
+
+    Whoever was killed is started again; the next kill comes a moment (a random one) after work has gone on, so that
+    every incarnation is hit in the middle of it. Raises AssertionError.
+    """
     rng = random.Random(seed)
     with BrokerProcess(folder / "data", settings=BROKER_SETTINGS) as broker:
         bootstrap = broker.bootstrap_servers
         _create(bootstrap, "input", "output")
-        _fill(bootstrap, "input", records)
         app = Application(command(bootstrap, "input", "output", "copiers"), folder / "application.log.txt")
+        progress = Progress(bootstrap)
         began = time.monotonic()
-        kills = {"broker": 0, "application": 0}
-        next_kill = began + rng.uniform(*every_s)
+        done = {"broker": 0, "application": 0}
+        fed = 0
         try:
-            while not _is_done(bootstrap, records):
-                now = time.monotonic()
-                assert now - began < limit_s, f"not done after {limit_s} s (seed {seed}); see {folder}"
+            for round_number in range(kills + 1):
+                upto = records * (round_number + 1) // (kills + 1)
+                _fill(bootstrap, "input", fed, upto)
                 app.keep_running()
-                if now >= next_kill:
-                    victim = rng.choice(sorted(kills))
-                    kills[victim] += 1
+                _wait(progress, fed + 1, app, began + limit_s, seed, folder)
+                fed = upto
+                if round_number < kills:
+                    _sleep(rng.uniform(0.0, 0.05))  # somewhere in the middle of a transaction
+                    victim = rng.choice(sorted(done))
+                    done[victim] += 1
                     if victim == "broker":
                         broker.kill()
                         broker.start()
                     else:
                         app.kill()
-                    next_kill = time.monotonic() + rng.uniform(*every_s)
+            _wait(progress, records, app, began + limit_s, seed, folder)
         finally:
             app.kill()
+            progress.close()
         took = time.monotonic() - began
         copied = read_committed(bootstrap, "output", PARTITIONS)
         for partition in range(PARTITIONS):
             expected = [f"{i}" for i in range(partition, records, PARTITIONS)]
             assert copied[partition] == expected, _difference(expected, copied[partition], seed)
-    return {**kills, "starts": app.starts, "seconds": round(took, 1)}
+    return {**done, "starts": app.starts, "seconds": round(took, 1)}
+
+
+def _wait(progress: Progress, offset: int, app: Application, deadline: float, seed: int, folder: Path) -> None:
+    while progress.committed() < offset:
+        assert time.monotonic() < deadline, f"no end in sight (seed {seed}); see {folder}"
+        app.keep_running()
+
+
+def _sleep(seconds: float) -> None:
+    """Real processes are killed at real times."""
+    time.sleep(seconds)
+
+
+class Progress:
+    """How far the group has come: how many records it has copied, as its offsets say."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "copiers",
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 200,
+                "metadata.recovery.strategy": "none",
+            }
+        )
+        self._where = [TopicPartition("input", p) for p in range(PARTITIONS)]
+
+    def committed(self) -> int:
+        try:
+            found = self._consumer.committed(self._where, timeout=1)
+        except KafkaException:  # the broker is away, or a transaction is open
+            return 0
+        return sum(max(tp.offset, 0) for tp in found)
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 def _difference(expected: list[str], found: list[str], seed: int) -> str:
@@ -98,26 +141,13 @@ def _create(bootstrap: str, *topics: str) -> None:
         future.result(20)
 
 
-def _fill(bootstrap: str, topic: str, records: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    for i in range(records):
+def _fill(bootstrap: str, topic: str, start: int, end: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "enable.idempotence": True})
+    for i in range(start, end):
         producer.produce(topic, str(i), partition=i % PARTITIONS)
         if i % 10_000 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0
-
-
-def _is_done(bootstrap: str, records: int) -> bool:
-    """The group has committed the end of the input: then, in the same transactions, the output is complete."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "copiers", "log_level": 0})
-    try:
-        where = [TopicPartition("input", p) for p in range(PARTITIONS)]
-        return sum(max(tp.offset, 0) for tp in consumer.committed(where, timeout=2)) >= records
-    except Exception:  # noqa: BLE001 - the broker is away, or a transaction is open
-        return False
-    finally:
-        consumer.close()
-        time.sleep(0.05)
 
 
 def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, list[str]]:
