@@ -197,6 +197,7 @@ def produce_rules(talk: Talk) -> None:
 
 def idempotence(talk: Talk) -> None:
     here = talk.topic("here", 3)
+    talk.until(lambda: talk.quietly(InitProducerIdRequest(transactional_id=None), 4).error_code == 0, "a producer id")
     for label, request in {
         "null": InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000),
         "negative timeout": InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1),

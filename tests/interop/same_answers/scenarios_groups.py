@@ -108,7 +108,7 @@ def joining(talk: Talk) -> None:
     ask("no protocols", g, protocols=())
     ask("no protocol type", g, protocol_type="")
     ask("id required", talk.name("fresh"), (4, 5, 6, 9))
-    for version in range(0, 4):
+    for version in range(4):
         ask(f"alone, v{version}", talk.name(f"alone{version}"), (version,))
     member, generation = member_of(talk, g)
     talk.note("generation", generation)

@@ -187,7 +187,7 @@ def create_topics(talk: Talk) -> None:
     ask("partitions and replicas both wrong", topic(partitions=0, replicas=5))
     ask("defaults", topic(partitions=-1, replicas=-1), versions=(4, 5, 7))
     ask("defaults before v4", topic(partitions=-1, replicas=-1), versions=(3,))
-    for label, config in {
+    cases: dict[str, dict[str, str | None]] = {
         "unknown": {"no_such_config": "1"},
         "not a number": {"retention_ms": "soon"},
         "too small": {"retention_ms": "-2"},
@@ -225,7 +225,8 @@ def create_topics(talk: Talk) -> None:
         "throttled": {"leader_replication_throttled_replicas": "x"},
         "throttled all": {"leader_replication_throttled_replicas": "*"},
         "good": {"retention_ms": "5000", "cleanup_policy": "compact", "compression_type": "zstd"},
-    }.items():
+    }
+    for label, config in cases.items():
         ask(f"config {label}", topic(**config), versions=(2, 7))
     ask(
         "a config twice",

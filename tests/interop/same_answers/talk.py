@@ -197,10 +197,9 @@ def produce(
     acks: int = -1,
     transactional_id: str | None = None,
 ) -> ProduceRequest:
-    by_id = isinstance(topic, UUID)
     data = TopicProduceData(
-        name="" if by_id else topic,
-        topic_id=topic if by_id else UUID(int=0),
+        name="" if isinstance(topic, UUID) else topic,
+        topic_id=topic if isinstance(topic, UUID) else UUID(int=0),
         partition_data=[PartitionProduceData(index=partition, records=records)],
     )
     return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data], transactional_id=transactional_id)
