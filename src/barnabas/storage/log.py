@@ -13,7 +13,7 @@ truncates, deletes and replaces, `retention.py` decides what is too old, `recove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -22,6 +22,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
 from barnabas.core.hashing import murmur2
 from barnabas.core.ids import TopicPartition
+from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordRefusedError
 from barnabas.records.validate import Origin, Validated, ValidationRules, validate_and_assign, validate_replicated
 from barnabas.storage import flushing, lookups, names, reading, reshaping, retention
@@ -179,7 +180,7 @@ class Log:
                 f"{self.config.segment_size}",
             )
         prepared = None
-        if any(b.producer_id >= 0 for b in batches):
+        if _from_producers(batches):
             if origin is Origin.CLIENT:
                 known = self.producers.duplicate_of(batches[0])
                 if known is not None:
@@ -215,7 +216,7 @@ class Log:
         if not batches:
             return None
         prepared = None
-        if any(b.producer_id >= 0 for b in batches):
+        if _from_producers(batches):
             prepared = self.producers.prepare(batches, markers_of(buf, batches), None)
         rolled = self._write(checked, prepared, now_ms)
         return AppendInfo(
@@ -422,3 +423,10 @@ class Log:
         self._rules = {}
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
+
+
+def _from_producers(batches: Sequence[BatchHeader]) -> bool:
+    for header in batches:  # noqa: SIM110 - `any` with a generator takes three times as long, on every append
+        if header.producer_id >= 0:
+            return True
+    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.core.buffers import Buffer
-from barnabas.records.batch import BatchHeader, iter_batches, iter_records
+from barnabas.records.batch import CONTROL_FLAG, BatchHeader, iter_batches, iter_records
 from barnabas.records.control import EndTxn, parse_control
 
 
@@ -19,7 +19,10 @@ def read_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndTxn | None:
 
 def markers_of(buf: Buffer, batches: Sequence[BatchHeader]) -> dict[int, EndTxn]:
     """The markers among `batches`, by the offsets they have been given; `buf` holds the same batches in this order."""
-    if not any(header.is_control for header in batches):
+    for header in batches:
+        if header.attributes & CONTROL_FLAG:
+            break
+    else:
         return {}
     markers = {}
     for (position, original), stored in zip(iter_batches(buf), batches, strict=False):

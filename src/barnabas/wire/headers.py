@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.wire.apis import ApiKey, request_header_version
+from barnabas.wire.apis import API_KEYS, request_header_version
 from barnabas.wire.codec import decode_prefix
 from barnabas.wire.errors import WireError
 from barnabas.wire.schema import Message, int16, int32, string
 
 _API = struct.Struct(">hh")
+_RESPONSE_HEADERS = (struct.Struct(">i"), struct.Struct(">ix"))  # by version; 1 adds a count of tagged fields: none
 
 
 class RequestHeader(Message, versions="1-2", flexible="2+"):
@@ -37,7 +38,12 @@ def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, i
         raise WireError(f"a request of {len(frame) - offset} bytes is too short for a header")
     key, version = _API.unpack_from(frame, offset)
     try:
-        header_version = request_header_version(ApiKey(key), version)
-    except ValueError:
+        header_version = request_header_version(API_KEYS[key], version)
+    except KeyError:
         raise WireError(f"there is no API with key {key}; is the other side speaking the Kafka protocol?") from None
     return decode_prefix(RequestHeader, header_version, frame, offset)
+
+
+def write_response_header(correlation_id: int, version: int) -> bytes:
+    """What `encode` makes of a ResponseHeader, for every single answer."""
+    return _RESPONSE_HEADERS[version].pack(correlation_id)

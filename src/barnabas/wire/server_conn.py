@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from barnabas.core.buffers import Buffer
-from barnabas.wire.apis import APIS, ApiKey, response_header_version
-from barnabas.wire.codec import decode_prefix, encode, encode_frame
+from barnabas.wire.apis import API_KEYS, APIS, ApiKey, response_header_version
+from barnabas.wire.codec import decode_prefix, encode_frame
 from barnabas.wire.frames import FrameReader
-from barnabas.wire.headers import RequestHeader, ResponseHeader, read_request_header
+from barnabas.wire.headers import RequestHeader, read_request_header, write_response_header
 from barnabas.wire.schema import Message
 
 
@@ -36,7 +36,7 @@ class Request:
 
     @property
     def key(self) -> ApiKey:
-        return ApiKey(self.header.api_key)
+        return API_KEYS[self.header.api_key]
 
     @property
     def version(self) -> int:
@@ -56,8 +56,7 @@ class Request:
 
     def answer(self, response: Message, version: int | None = None) -> list[Buffer]:
         """The frame of a response, in pieces. `version` only where it differs from the request's (KIP-511)."""
-        header = ResponseHeader(correlation_id=self.header.correlation_id)
-        head = encode(header, response_header_version(self.key, self.version))
+        head = write_response_header(self.header.correlation_id, response_header_version(self.key, self.version))
         return encode_frame(response, self.version if version is None else version, head)
 
     def __repr__(self) -> str:
