@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-NOUNS = ("serve", "topics", "produce", "consume", "groups", "configs", "logs", "cluster")
+NOUNS = ("serve", "topics", "produce", "consume", "groups", "transactions", "configs", "logs", "cluster")
 """In the order in which help shows them; each is a module of this package, with an `app` or a function of its name
 (`serve` alone has a `main`)."""
 

@@ -14,7 +14,14 @@ from barnabas.client import offsets as _offsets
 from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import groups as _groups
 from barnabas.client.admin import topics as _topics
+from barnabas.client.admin import transactions as _transactions
 from barnabas.client.admin.requests import value_or_raise
+from barnabas.client.admin.transactions import (
+    ActiveProducer,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
 from barnabas.client.metadata import TopicView
@@ -267,3 +274,61 @@ class AsyncAdmin:
         return await _groups.reset_group_offsets(
             self.cluster, group_id, partitions, to, deadline=self._deadline(timeout_ms)
         )
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = -1,
+        pattern: str | None = None,
+        timeout_ms: float | None = None,
+    ) -> list[TransactionListing]:
+        """Transactional ids with their states; `pattern` is a regular expression for the whole id."""
+        return await _transactions.list_transactions(
+            self.cluster,
+            states=states,
+            producer_ids=producer_ids,
+            longer_than_ms=longer_than_ms,
+            pattern=pattern,
+            deadline=self._deadline(timeout_ms),
+        )
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, TransactionDescription | KafkaError]:
+        """Producer, state, age and partitions of transactional ids."""
+        return await _transactions.describe_transactions(
+            self.cluster, transactional_ids, deadline=self._deadline(timeout_ms)
+        )
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, list[ActiveProducer] | KafkaError]:
+        """The idempotent and transactional producers that partitions remember, and where open transactions began."""
+        return await _transactions.describe_producers(self.cluster, partitions, deadline=self._deadline(timeout_ms))
+
+    async def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        older_than_ms: int,
+        now_ms: int,
+        timeout_ms: float | None = None,
+    ) -> list[HangingTransaction]:
+        """Transactions that hold back readers of committed records, and that no coordinator knows."""
+        return await _transactions.find_hanging(
+            self.cluster, partitions, older_than_ms=older_than_ms, now_ms=now_ms, deadline=self._deadline(timeout_ms)
+        )
+
+    async def abort_transaction(
+        self, partition: TopicPartition, producer: ActiveProducer, *, timeout_ms: float | None = None
+    ) -> None:
+        """Abort a hanging transaction in one partition. Not for one that a coordinator knows: it would be torn."""
+        await _transactions.abort_transaction(self.cluster, partition, producer, deadline=self._deadline(timeout_ms))
+
+    async def fence_producer(self, transactional_id: str, *, timeout_ms: float | None = None) -> tuple[int, int]:
+        """Fence whoever holds the id and abort its open transaction."""
+        return await _transactions.fence_producer(self.cluster, transactional_id, deadline=self._deadline(timeout_ms))

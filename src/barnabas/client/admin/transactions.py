@@ -1,0 +1,280 @@
+"""Shell: transactions (KIP-664): list, describe, find the ones that hang, abort them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from barnabas.client.admin.requests import item_error
+from barnabas.client.cluster import Cluster
+from barnabas.client.coordinators import CoordinatorType
+from barnabas.client.fanout import ask_leaders, by_topic
+from barnabas.client.versions import Versioned
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id, as its coordinator lists it."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id and its transaction. `started_ms` is -1 when there was none."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """What a partition's leader remembers of a producer. `open_since` is the offset at which an open transaction
+    began, or -1."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    open_since: int
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """Open in a partition, and unknown to every coordinator."""
+
+    partition: TopicPartition
+    producer: ActiveProducer
+
+
+async def list_transactions(
+    cluster: Cluster,
+    *,
+    states: Iterable[str] = (),
+    producer_ids: Iterable[int] = (),
+    longer_than_ms: int = -1,
+    pattern: str | None = None,
+    deadline: float,
+) -> list[TransactionListing]:
+    """Every broker knows the ids it coordinates, so all are asked. By id."""
+    wanted_states, wanted_ids = list(states), list(producer_ids)
+    await cluster.refresh(deadline=deadline)
+
+    def build(version: int) -> ListTransactionsRequest:
+        if (longer_than_ms >= 0 and version < 1) or (pattern is not None and version < 2):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The broker is too old for this filter of transactions.")
+        return ListTransactionsRequest(
+            state_filters=wanted_states,
+            producer_id_filters=wanted_ids,
+            duration_filter=longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
+
+    async def ask(broker_id: int) -> list[TransactionListing]:
+        async def attempt() -> list[TransactionListing]:
+            request = Versioned(ApiKey.LIST_TRANSACTIONS, build)
+            response: ListTransactionsResponse = await cluster.send(broker_id, request, deadline=deadline)
+            if response.error_code:
+                raise item_error(response.error_code, None, f"Listing transactions of broker {broker_id}")
+            if response.unknown_state_filters:
+                unknown = ", ".join(response.unknown_state_filters)
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no transaction state called {unknown}.")
+            return [
+                TransactionListing(t.transactional_id, broker_id, t.producer_id, t.transaction_state)
+                for t in response.transaction_states
+            ]
+
+        found: list[TransactionListing] = await cluster.retrying("Listing transactions", attempt, deadline=deadline)
+        return found
+
+    parts = await asyncio.gather(*(ask(broker_id) for broker_id in sorted(cluster.metadata.brokers)))
+    return sorted((listing for part in parts for listing in part), key=lambda listing: listing.transactional_id)
+
+
+async def describe_transactions(
+    cluster: Cluster, transactional_ids: Iterable[str], *, deadline: float
+) -> dict[str, TransactionDescription | KafkaError]:
+    """What each id's coordinator knows of it."""
+    wanted = list(dict.fromkeys(transactional_ids))
+
+    async def describe(transactional_id: str) -> TransactionDescription | KafkaError:
+        async def attempt() -> TransactionDescription:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            try:
+                response: DescribeTransactionsResponse = await cluster.send_coordinator(
+                    CoordinatorType.TRANSACTION, transactional_id, request, deadline=deadline
+                )
+                (state,) = response.transaction_states
+                if state.error_code:
+                    raise item_error(state.error_code, None, f"Describing transactional id {transactional_id!r}")
+            except KafkaError as error:
+                cluster.coordinators.note_error(CoordinatorType.TRANSACTION, transactional_id, error.code)
+                raise
+            coordinator = await cluster.coordinators.find(
+                CoordinatorType.TRANSACTION, transactional_id, deadline=deadline
+            )
+            return TransactionDescription(
+                transactional_id,
+                coordinator,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_state,
+                state.transaction_timeout_ms,
+                state.transaction_start_time_ms,
+                tuple(TopicPartition(topic.topic, p) for topic in state.topics for p in topic.partitions),
+            )
+
+        try:
+            described: TransactionDescription = await cluster.retrying(
+                f"Describing transactional id {transactional_id!r}", attempt, deadline=deadline
+            )
+            return described
+        except KafkaError as error:
+            return error
+
+    return dict(zip(wanted, await asyncio.gather(*(describe(name) for name in wanted)), strict=True))
+
+
+async def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, deadline: float
+) -> dict[TopicPartition, list[ActiveProducer] | KafkaError]:
+    """The producers that partitions' leaders remember."""
+
+    def build(part: dict[TopicPartition, None]) -> DescribeProducersRequest:
+        return DescribeProducersRequest(
+            topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_topic(part).items()]
+        )
+
+    def parse(response: DescribeProducersResponse) -> Iterable[tuple[TopicPartition, int, list[ActiveProducer]]]:
+        for topic in response.topics:
+            for p in topic.partitions:
+                producers = [
+                    ActiveProducer(
+                        producer.producer_id,
+                        producer.producer_epoch,
+                        producer.coordinator_epoch,
+                        producer.last_sequence,
+                        producer.last_timestamp,
+                        producer.current_txn_start_offset,
+                    )
+                    for producer in p.active_producers
+                ]
+                yield TopicPartition(topic.name, p.partition_index), p.error_code, producers
+
+    wanted: Mapping[TopicPartition, None] = dict.fromkeys(partitions)
+    return await ask_leaders(cluster, wanted, build, parse, what="Describing the producers", deadline=deadline)
+
+
+async def find_hanging(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int, deadline: float
+) -> list[HangingTransaction]:
+    """Transactions that are open in a partition for so long that they must have ended, but that no coordinator has:
+    nobody will ever end them. Raises KafkaError."""
+    described = await describe_producers(cluster, partitions, deadline=deadline)
+    suspects: list[HangingTransaction] = []
+    for partition, producers in described.items():
+        if isinstance(producers, KafkaError):
+            raise producers
+        suspects += [
+            HangingTransaction(partition, producer)
+            for producer in producers
+            if producer.open_since >= 0 and now_ms - producer.last_timestamp_ms > older_than_ms
+        ]
+    if not suspects:
+        return []
+    ids = sorted({suspect.producer.producer_id for suspect in suspects})
+    listed = await list_transactions(cluster, producer_ids=ids, deadline=deadline)
+    known: dict[int, TransactionDescription] = {}
+    for name, transaction in (
+        await describe_transactions(cluster, [listing.transactional_id for listing in listed], deadline=deadline)
+    ).items():
+        if isinstance(transaction, KafkaError):
+            raise KafkaError(transaction.code, f"{name}: {transaction}")
+        known[transaction.producer_id] = transaction
+    hanging = []
+    for suspect in suspects:
+        holder = known.get(suspect.producer.producer_id)
+        if holder is None or suspect.partition not in holder.partitions:
+            hanging.append(suspect)
+    return sorted(hanging, key=lambda found: (found.partition, found.producer.open_since))
+
+
+async def abort_transaction(
+    cluster: Cluster, partition: TopicPartition, producer: ActiveProducer, *, deadline: float
+) -> None:
+    """Write an abort marker into one partition, past any coordinator. Raises KafkaError."""
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        coordinator_epoch=max(producer.coordinator_epoch, 0),
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+    )
+
+    def parse(response: WriteTxnMarkersResponse) -> Iterable[tuple[TopicPartition, int, None]]:
+        for result in response.markers:
+            for topic in result.topics:
+                for p in topic.partitions:
+                    yield TopicPartition(topic.name, p.partition_index), p.error_code, None
+
+    answers = await ask_leaders(
+        cluster,
+        {partition: None},
+        lambda _: WriteTxnMarkersRequest(markers=[marker]),
+        parse,
+        what="Aborting the transaction",
+        deadline=deadline,
+    )
+    answer = answers[partition]
+    if isinstance(answer, KafkaError):
+        raise answer
+
+
+async def fence_producer(cluster: Cluster, transactional_id: str, *, deadline: float) -> tuple[int, int]:
+    """Take the id over: its producer is fenced, its open transaction aborted. The id and epoch that nobody has now."""
+
+    async def attempt() -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1)
+        try:
+            response: InitProducerIdResponse = await cluster.send_coordinator(
+                CoordinatorType.TRANSACTION, transactional_id, request, deadline=deadline
+            )
+            if response.error_code:
+                raise item_error(response.error_code, None, f"Fencing the producer of {transactional_id!r}")
+        except KafkaError as error:
+            cluster.coordinators.note_error(CoordinatorType.TRANSACTION, transactional_id, error.code)
+            raise
+        return response.producer_id, response.producer_epoch
+
+    fenced: tuple[int, int] = await cluster.retrying(
+        f"Fencing the producer of {transactional_id!r}", attempt, deadline=deadline
+    )
+    return fenced
