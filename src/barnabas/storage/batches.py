@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from barnabas.core.buffers import Buffer
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, read_header
 
 _CHUNK: Final = 8192
@@ -13,7 +14,7 @@ _CHUNK: Final = 8192
 class ReadableFile(Protocol):
     """The reading half of `fs.File`."""
 
-    def read_at(self, position: int, length: int) -> bytes: ...
+    def read_at(self, position: int, length: int) -> Buffer: ...
 
 
 def walk_headers(file: ReadableFile, position: int, end: int, chunk: int = _CHUNK) -> Iterator[tuple[int, BatchHeader]]:
@@ -21,7 +22,7 @@ def walk_headers(file: ReadableFile, position: int, end: int, chunk: int = _CHUN
 
     Small batches share one read; over big ones it hops. CRCs are not checked. Raises CorruptBatchError.
     """
-    data = b""
+    data: Buffer = b""
     data_start = position
     while end - position >= HEADER_SIZE:
         at = position - data_start

@@ -22,10 +22,11 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from barnabas.core.buffers import Buffer
 from barnabas.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError, StorageError
+from barnabas.storage.read_buffers import SMALLEST, ReadBuffers
 
 _IOV_MAX = 1024
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -68,8 +69,8 @@ class File(Protocol):
         """At most `length` bytes; fewer only at the end of the file."""
         ...
 
-    def try_read_at(self, position: int, length: int) -> bytes | None:
-        """The same if it needs no wait for the device, else None."""
+    def try_read_at(self, position: int, length: int) -> Buffer | None:
+        """The same if it needs no wait for the device, else None. Call it on the event loop only."""
         ...
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
@@ -178,6 +179,9 @@ def _raise(e: OSError, what: str, path: str) -> NoReturn:
     ) from e
 
 
+_READ_BUFFERS: Final = ReadBuffers()
+
+
 class OsFile:
     """A file descriptor. Hot methods catch OSError themselves: a context manager would cost a microsecond."""
 
@@ -205,10 +209,11 @@ class OsFile:
         except OSError as e:
             _raise(e, "read", self.path)
 
-    def try_read_at(self, position: int, length: int) -> bytes | None:
+    def try_read_at(self, position: int, length: int) -> Buffer | None:
         if not _NOWAIT:
             return self.read_at(position, length)
-        buffer = bytearray(length)
+        big = length >= SMALLEST
+        buffer = memoryview(_READ_BUFFERS.take(length))[:length] if big else bytearray(length)
         try:
             got = os.preadv(self._fd, (buffer,), position, _NOWAIT)
         except BlockingIOError:
@@ -217,9 +222,9 @@ class OsFile:
             if e.errno in (errno.EOPNOTSUPP, errno.ENOSYS):  # a file system that cannot tell
                 return self.read_at(position, length)
             _raise(e, "read", self.path)
-        if got == length:
-            return bytes(buffer)
-        return bytes(memoryview(buffer)[:got]) if position + got >= self.size() else None
+        if got < length and position + got < self.size():
+            return None
+        return buffer[:got] if big else bytes(buffer[:got])
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
         expected = sum(map(len, buffers))  # buffers hold bytes, so their lengths are their sizes

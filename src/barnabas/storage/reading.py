@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import File
@@ -42,7 +43,7 @@ class _NoWait:
         self._file = file
         self.path = file.path
 
-    def read_at(self, position: int, length: int) -> bytes:
+    def read_at(self, position: int, length: int) -> Buffer:
         data = self._file.try_read_at(position, length)
         if data is None:
             raise _MustWait

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from barnabas.core.buffers import Buffer
 from barnabas.core.ids import NO_LEADER_EPOCH
 
 
@@ -29,7 +30,7 @@ class AppendInfo(NamedTuple):
 class ReadResult(NamedTuple):
     """Whole batches from the one that holds the asked-for offset on; the last one may be cut off (Fetch allows it)."""
 
-    data: bytes
+    data: Buffer
     first_offset: int
     """The base offset of the first batch, which may lie below the offset asked for; -1 when `data` is empty."""
     segment_base: int = -1
