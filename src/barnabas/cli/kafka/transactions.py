@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    options = _parser().parse_args()
+    options = _parser().parse_args(_shared_first(sys.argv[1:]))
     commands = {
         "list": _list,
         "describe": _describe,
@@ -32,9 +33,21 @@ def main() -> None:
     )
 
 
+def _shared_first(arguments: list[str]) -> list[str]:
+    """The options of all commands may stand before the command or behind it."""
+    shared, others = [], []
+    left = iter(arguments)
+    for argument in left:
+        if argument in ("--bootstrap-server", "--command-config"):
+            shared += [argument, next(left, "")]
+        else:
+            others.append(argument)
+    return shared + others
+
+
 def _parser() -> Parser:
     parser = Parser("kafka-transactions", "This tool is used to analyze the transactional state of producers.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=argparse.ArgumentParser)
     listing = commands.add_parser("list", help="list transactions")
     listing.add_argument("--duration-filter", type=int, default=-1)
     listing.add_argument("--transactional-id-pattern")
