@@ -1,0 +1,214 @@
+"""Machine: whether every document that one JSON Schema accepts is accepted by another.
+
+The rules and the names of what breaks them are those that Confluent's registry made the field's common language. They
+compare schemas part by part and are cautious: what is not known to be safe is refused. Where they are blind
+(`patternProperties`, `contains`, `if`) a change counts as a break here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from barnabas.registry.compatibility.json_content import compare_arrays, compare_objects
+from barnabas.registry.formats.json_nodes import Kind, Node
+from barnabas.registry.values import Incompatibility
+
+
+def read_problems(reader: Node, writer: Node) -> list[Incompatibility]:
+    """What `writer` accepts and `reader` may refuse."""
+    return Comparison().compare(writer, reader, "#")
+
+
+class Comparison:
+    """One comparison of an old (written) schema with a new one (to read with); recursive schemas end at themselves."""
+
+    def __init__(self) -> None:
+        self._under_way: set[tuple[int, int]] = set()
+
+    def compare(self, old: Node, new: Node, path: str) -> list[Incompatibility]:
+        """Problems at `path`, a pointer into the schemas."""
+        pair = (id(old), id(new))
+        if pair in self._under_way or old is new:
+            return []
+        self._under_way.add(pair)
+        try:
+            return self._compare(old, new, path)
+        finally:
+            self._under_way.discard(pair)
+
+    def _compare(self, old: Node, new: Node, path: str) -> list[Incompatibility]:
+        if new.kind.combined and not old.kind.combined:
+            candidates: Iterable[Node] = ()
+            if len(new.branches) == 1 or new.kind is not Kind.ALL:
+                candidates = new.branches
+            if any(not self.compare(old, branch, path) for branch in candidates):
+                return []
+        elif old.kind.combined and not new.kind.combined and (len(old.branches) == 1 or old.kind is Kind.ALL):
+            # What satisfied all parts satisfied each of them, so one that fits is enough.
+            if any(not self.compare(branch, new, path) for branch in old.branches):
+                return []
+        if old.kind.combined and new.kind.combined:
+            return self._combined(old, new, path)
+        if old.kind is not new.kind:
+            if old.kind is Kind.NOTHING or new.kind is Kind.EMPTY:
+                return []
+            return [problem("TYPE_CHANGED", path, f"{old.kind.value} became {new.kind.value}")]
+        match old.kind:
+            case Kind.STRING:
+                return _strings(old, new, path)
+            case Kind.NUMBER:
+                return _numbers(old, new, path)
+            case Kind.ENUM:
+                return _enums(old, new, path)
+            case Kind.CONST:
+                same = _same(old.document["const"], new.document["const"])
+                return [] if same else [problem("CONST_CHANGED", f"{path}/const", "the constant is another one")]
+            case Kind.NOT:
+                if self.compare(new.branches[0], old.branches[0], f"{path}/not"):
+                    return [problem("NOT_TYPE_EXTENDED", f"{path}/not", "more is excluded than before")]
+            case Kind.CONDITION:
+                return _conditions(old, new, path)
+            case Kind.OBJECT:
+                return compare_objects(self.compare, old, new, path)
+            case Kind.ARRAY:
+                return compare_arrays(self.compare, old, new, path)
+        return []
+
+    def _combined(self, old: Node, new: Node, path: str) -> list[Incompatibility]:
+        problems: list[Incompatibility] = []
+        if not _may_become(old, new):
+            return [problem("COMBINED_TYPE_CHANGED", path, f"{old.kind.value} became {new.kind.value}")]
+        before, after = _distinct(old.branches), _distinct(new.branches)
+        if new.kind is Kind.ALL and len(after) > len(before):
+            problems.append(problem("PRODUCT_TYPE_EXTENDED", path, "allOf has more parts, all of which must hold"))
+        if Kind.ALL not in (old.kind, new.kind) and len(after) < len(before):
+            problems.append(problem("SUM_TYPE_NARROWED", path, f"{new.kind.value} has fewer alternatives"))
+        fitting = [
+            [not self.compare(one, other, f"{path}/{old.kind.value}/{index}") for other in after]
+            for index, one in enumerate(before)
+        ]
+        if _matching_size(fitting) < min(len(before), len(after)):
+            message = "the parts before and now cannot be paired so that each is compatible"
+            problems.append(problem("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path, message))
+        return problems
+
+
+def problem(kind: str, path: str, message: str) -> Incompatibility:
+    return Incompatibility(kind, path if "/" in path else f"{path}/", message)
+
+
+def limit_problems(
+    old: Node, new: Node, path: str, key: str, code: str, *, upper: bool, values: tuple[Any, Any] | None = None
+) -> list[Incompatibility]:
+    """A limit that appeared or became tighter."""
+    before, after = values if values is not None else (old.document.get(key), new.document.get(key))
+    if after is None or before == after:
+        return []
+    if before is None:
+        return [problem(f"{code}_ADDED", f"{path}/{key}", f"{key} {after} is new")]
+    if upper and after < before:
+        return [problem(f"{code}_DECREASED", f"{path}/{key}", f"{key} went down from {before} to {after}")]
+    if not upper and after > before:
+        return [problem(f"{code}_INCREASED", f"{path}/{key}", f"{key} went up from {before} to {after}")]
+    return []
+
+
+def _may_become(old: Node, new: Node) -> bool:
+    """Whether one combination may take the place of another: anyOf accepts what allOf and oneOf accepted."""
+    if old.kind is new.kind or new.kind is Kind.ANY:
+        return True
+    if new.kind is Kind.ONE:
+        return len(old.branches) == 1 or (old.kind is Kind.ALL and len(new.branches) == 1)
+    return len(old.branches) == 1 and len(new.branches) == 1
+
+
+def _distinct(branches: list[Node]) -> list[Node]:
+    distinct: list[Node] = []
+    for node in branches:
+        if not any(
+            node.kind is other.kind and node.integer == other.integer and node.document == other.document
+            for other in distinct
+        ):
+            distinct.append(node)
+    return distinct
+
+
+def _matching_size(fitting: list[list[bool]]) -> int:
+    """How many rows can be paired with a column each (augmenting paths)."""
+    row_of: dict[int, int] = {}
+
+    def place(row: int, seen: set[int]) -> bool:
+        for column, fits in enumerate(fitting[row]):
+            if fits and column not in seen:
+                seen.add(column)
+                if column not in row_of or place(row_of[column], seen):
+                    row_of[column] = row
+                    return True
+        return False
+
+    return sum(place(row, set()) for row in range(len(fitting)))
+
+
+def _strings(old: Node, new: Node, path: str) -> list[Incompatibility]:
+    problems = limit_problems(old, new, path, "maxLength", "MAX_LENGTH", upper=True)
+    problems += limit_problems(old, new, path, "minLength", "MIN_LENGTH", upper=False)
+    before, after = old.document.get("pattern"), new.document.get("pattern")
+    if after is not None and before != after:
+        kind = "PATTERN_ADDED" if before is None else "PATTERN_CHANGED"
+        problems.append(problem(kind, f"{path}/pattern", f"texts must now match {after!r}"))
+    return problems
+
+
+def _numbers(old: Node, new: Node, path: str) -> list[Incompatibility]:
+    problems: list[Incompatibility] = []
+    for key, code, upper in (("maximum", "MAXIMUM", True), ("minimum", "MINIMUM", False)):
+        exclusive = f"exclusive{key.capitalize()}"
+        before, after = _limits(old, key, exclusive), _limits(new, key, exclusive)
+        problems += limit_problems(old, new, path, key, code, upper=upper, values=(before[0], after[0]))
+        problems += limit_problems(
+            old, new, path, exclusive, f"EXCLUSIVE_{code}", upper=upper, values=(before[1], after[1])
+        )
+    before, after = old.document.get("multipleOf"), new.document.get("multipleOf")
+    if after is not None and before != after:
+        place = f"{path}/multipleOf"
+        if before is None:
+            problems.append(problem("MULTIPLE_OF_ADDED", place, f"numbers must now be multiples of {after}"))
+        elif Fraction(str(before)) % Fraction(str(after)):
+            expanded = Fraction(str(after)) % Fraction(str(before)) == 0
+            kind = "MULTIPLE_OF_EXPANDED" if expanded else "MULTIPLE_OF_CHANGED"
+            problems.append(problem(kind, place, f"multiples of {before} need not be multiples of {after}"))
+    if new.integer and not old.integer:
+        problems.append(problem("TYPE_NARROWED", path, "number became integer"))
+    return problems
+
+
+def _limits(node: Node, key: str, exclusive: str) -> tuple[Any, Any]:
+    """(inclusive, exclusive) limit; in draft 4 the exclusive one is a boolean about the other."""
+    limit, strict = node.document.get(key), node.document.get(exclusive)
+    if isinstance(strict, bool):
+        return (None, limit) if strict else (limit, None)
+    return limit, strict
+
+
+def _enums(old: Node, new: Node, path: str) -> list[Incompatibility]:
+    before, after = old.document["enum"], new.document["enum"]
+    lost = [value for value in before if not any(_same(value, other) for other in after)]
+    if not lost:
+        return []
+    gained = any(not any(_same(value, other) for other in before) for value in after)
+    kind = "ENUM_ARRAY_CHANGED" if gained else "ENUM_ARRAY_NARROWED"
+    return [problem(kind, f"{path}/enum", f"no longer allowed: {', '.join(map(repr, lost))}")]
+
+
+def _conditions(old: Node, new: Node, path: str) -> list[Incompatibility]:
+    keys = ("if", "then", "else")
+    if all(old.document.get(key) == new.document.get(key) for key in keys):
+        return []
+    return [problem("CONDITION_CHANGED", f"{path}/if", "if, then or else changed, which cannot be compared")]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON: true is not 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
