@@ -90,6 +90,19 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DELETE_GROUPS, "groups.delete_groups", 0, 2),
     Route(_K.CONSUMER_GROUP_HEARTBEAT, "groups.consumer_group_heartbeat", 0, 1),
     Route(_K.CONSUMER_GROUP_DESCRIBE, "groups.consumer_group_describe", 0, 1),
+    Route(_K.SHARE_GROUP_HEARTBEAT, "groups.share_group_heartbeat", 1, 1),
+    Route(_K.SHARE_GROUP_DESCRIBE, "groups.share_group_describe", 1, 1),
+    Route(_K.DESCRIBE_SHARE_GROUP_OFFSETS, "groups.describe_share_group_offsets", 0, 1),
+    Route(_K.ALTER_SHARE_GROUP_OFFSETS, "groups.alter_share_group_offsets", 0, 0),
+    Route(_K.DELETE_SHARE_GROUP_OFFSETS, "groups.delete_share_group_offsets", 0, 0),
+    # queues
+    Route(_K.SHARE_FETCH, "shares.share_fetch", 1, 2, Pace.ABANDON),
+    Route(_K.SHARE_ACKNOWLEDGE, "shares.share_acknowledge", 1, 2),
+    Route(_K.INITIALIZE_SHARE_GROUP_STATE, "shares.initialize_share_group_state", 0, 0),
+    Route(_K.READ_SHARE_GROUP_STATE, "shares.read_share_group_state", 0, 0),
+    Route(_K.WRITE_SHARE_GROUP_STATE, "shares.write_share_group_state", 0, 1),
+    Route(_K.DELETE_SHARE_GROUP_STATE, "shares.delete_share_group_state", 0, 0),
+    Route(_K.READ_SHARE_GROUP_STATE_SUMMARY, "shares.read_share_group_state_summary", 0, 1),
 )
 
 BY_KEY: Final[dict[int, Route]] = {int(route.key): route for route in ROUTES}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
-from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -24,7 +24,7 @@ _BY_CONTROLLER = -1
 _VERSION = 7
 
 
-async def create_missing(services: Services, ctx: RequestContext, names: Iterable[str]) -> dict[str, ErrorCode]:
+async def create_missing(services: Services, ctx: RequestContext | None, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create the topics; gives the reason for each that does not exist afterwards."""
     request = CreateTopicsRequest(topics=[_blueprint(services, name) for name in dict.fromkeys(names)])
     try:
@@ -69,6 +69,21 @@ def _blueprint(services: Services, name: str) -> CreatableTopic:
             name=name,
             num_partitions=settings.transaction_state_log_num_partitions,
             replication_factor=settings.transaction_state_log_replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+    if name == SHARE_STATE_TOPIC:
+        # not compacted: the share coordinator deletes what its snapshots have made needless
+        configs = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(settings.share_state_topic_min_isr),
+            "retention.ms": "-1",
+            "segment.bytes": str(settings.share_state_topic_segment_bytes),
+        }
+        return CreatableTopic(
+            name=name,
+            num_partitions=settings.share_state_topic_num_partitions,
+            replication_factor=settings.share_state_topic_replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
     return CreatableTopic(name=name, num_partitions=_BY_CONTROLLER, replication_factor=_BY_CONTROLLER)

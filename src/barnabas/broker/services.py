@@ -17,6 +17,7 @@ from barnabas.replication.flushing import Flusher
 from barnabas.replication.partitions import Partitions
 
 if TYPE_CHECKING:
+    from barnabas.broker.shares import Shares
     from barnabas.broker.verification import TransactionGate
     from barnabas.coordination.group.service import GroupCoordinator
     from barnabas.coordination.transaction.service import TransactionCoordinator
@@ -38,6 +39,10 @@ class BrokerSettings:
     transaction_state_log_replication_factor: int = 1
     transaction_state_log_segment_bytes: int = 104_857_600
     transaction_state_log_min_isr: int = 1
+    share_state_topic_num_partitions: int = 50
+    share_state_topic_replication_factor: int = 1
+    share_state_topic_segment_bytes: int = 104_857_600
+    share_state_topic_min_isr: int = 1
     transaction_partition_verification_enable: bool = True
     add_partitions_to_txn_retry_backoff_ms: int = 20
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
@@ -60,6 +65,7 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     gate: TransactionGate
+    shares: Shares
     flusher: Flusher
     disk: Executor
     """Where reads go that would wait for the device."""

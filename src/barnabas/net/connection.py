@@ -117,6 +117,7 @@ class Connection(asyncio.Protocol):
             task.cancel()
         if self._peer is not None:
             self._owner.forget(self)
+            self._owner.handler.on_closed(self._peer)
 
     # ---- for the owner
 

@@ -48,14 +48,18 @@ _NEVER = 1e12
 class BrokerHandler:
     """net.RequestHandler over broker.Dispatcher."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, on_disconnect: Callable[[int], None]) -> None:
         self._dispatcher = dispatcher
+        self._on_disconnect = on_disconnect
 
     def pace(self, request: Request) -> Pace:
         return _PACES[self._dispatcher.pace(request.header.api_key)]
 
     def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
         return self._handle(request, peer)
+
+    def on_closed(self, peer: Peer) -> None:
+        self._on_disconnect(peer.connection_id)
 
     async def _handle(self, request: Request, peer: Peer) -> Answer:
         try:
@@ -143,6 +147,7 @@ class ImageCatalog:
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
+        self._racks = {broker.broker_id: broker.rack for broker in image.brokers if broker.rack}
 
     def by_name(self, name: str) -> TopicView | None:
         topic = self._image.topics.get(name)
@@ -156,7 +161,7 @@ class ImageCatalog:
         return self._image.topics.names()
 
     def _view(self, topic: TopicImage) -> TopicView:
-        racks: dict[int, str] = {broker.broker_id: broker.rack for broker in self._image.brokers if broker.rack}
+        racks = self._racks
         by_partition = (
             tuple(frozenset(racks[r] for r in p.replicas if r in racks) for p in topic.partitions) if racks else ()
         )
@@ -174,6 +179,18 @@ class ImageGroupConfigs:
 
     def consumer_heartbeat_interval_ms(self, group_id: str) -> int | None:
         return self._number(group_id, "consumer.heartbeat.interval.ms")
+
+    def consumer_assignment_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "consumer.assignment.interval.ms")
+
+    def share_session_timeout_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "share.session.timeout.ms")
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "share.heartbeat.interval.ms")
+
+    def share_assignment_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "share.assignment.interval.ms")
 
     def _number(self, group_id: str, name: str) -> int | None:
         text = self._image().configs.group(group_id).get(name)

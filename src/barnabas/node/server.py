@@ -57,6 +57,7 @@ from barnabas.node.settings import (
     transaction_config,
     upkeep_intervals,
 )
+from barnabas.node.shares import GroupShareSettings, LocalShares, ShareFeed, build_shares
 from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
 from barnabas.replication.compaction import Compactor
 from barnabas.replication.flushing import Flusher
@@ -203,13 +204,14 @@ class Node:
             services, groups, flusher = self._assemble(publisher, LocalController(driver), metadata)
             upkeep = Upkeep(services.partitions, flusher, self._disk, self._clock, upkeep_intervals(self.config))
             compactor = self._compactor(services.partitions, publisher)
-            transactions = services.transactions
+            transactions, shares = services.transactions, services.shares
             async with _running(
-                groups.run, transactions.markers.run, transactions.run, flusher.run, upkeep.run, compactor.run
-            ):
+                groups.run, transactions.markers.run, transactions.run, flusher.run, upkeep.run, compactor.run,
+                shares.coordinator.run, shares.partitions.run,
+            ):  # fmt: skip
                 await asyncio.sleep(0)  # they own their tasks from their first step on
                 services.partitions.discover()
-                feeds = (GroupFeed(groups), TransactionFeed(transactions))
+                feeds = (GroupFeed(groups), TransactionFeed(transactions), ShareFeed(shares))
                 for feed in feeds:
                     services.partitions.add_listener(feed)
                 for subscriber in (services.partitions, *feeds, services.metadata, _SettingsFeed(self, services)):
@@ -239,7 +241,9 @@ class Node:
         )
         producer_ids = ProducerIds(controller, node_id)
         others = LocalTransactions()
-        services = others.services = Services(
+        local_shares = LocalShares()
+        settings = GroupShareSettings(lambda: publisher.image, self.config_view)
+        services = others.services = local_shares.services = Services(
             node_id=node_id,
             clock=self._clock,
             rng=self._rng,
@@ -254,6 +258,9 @@ class Node:
                 transaction_config(config), writer, others, producer_ids.next, self._clock, self._rng
             ),
             gate=TransactionGate(others),
+            shares=build_shares(
+                config, local_shares, groups, writer, settings, publisher.image, self._clock, self._rng
+            ),
             flusher=flusher,
             disk=self._disk,
             static_config=config.given,
@@ -284,7 +291,7 @@ class Node:
         dispatcher.warm_up(*_HOT)
         limits = net_limits(self.config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
-        handler = BrokerHandler(dispatcher)
+        handler = BrokerHandler(dispatcher, services.shares.on_disconnect)
         listeners = [
             Listener(endpoint, handler, limits, self.metrics, quota=quota, budget=budget, sock=sock)
             for endpoint, sock in sockets

@@ -226,7 +226,8 @@ class ShareShard:
 
 
 def _merged(state: ShareState, news: StateWrite) -> ShareState:
-    start = state.start_offset if news.start_offset == UNINITIALIZED_START_OFFSET else news.start_offset
+    # never backwards: a write that was sent again and comes late must not bring back what was done with
+    start = max(state.start_offset, news.start_offset)
     return replace(
         state,
         leader_epoch=max(state.leader_epoch, news.leader_epoch),

@@ -1,6 +1,7 @@
 """Shell: DeleteGroups (key 42), versions 0 to 2.
 
-Deletes empty groups with their offsets (KIP-229).
+Deletes empty groups with their offsets (KIP-229); of share groups the share coordinators are told first, and a crash in
+between leaves a group that can be deleted again.
 """
 
 from __future__ import annotations
@@ -11,4 +12,5 @@ from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGrou
 
 
 async def handle(services: Services, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    await services.shares.groups.delete_states(request.groups_names)
     return await services.groups.delete_groups(ctx, request)

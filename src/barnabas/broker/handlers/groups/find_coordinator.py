@@ -1,9 +1,8 @@
 """Shell: FindCoordinator (key 10), versions 0 to 6.
 
-Which broker coordinates a group (key type 0) or a transactional id (1): the leader of the partition of
-`__consumer_offsets` or `__transaction_state` that it hashes to. The topic is created when the first client asks.
-Version 4 asks for many keys at once (KIP-699); 6 adds share groups.
-Gaps: share partitions (type 2) are refused until their coordinator exists.
+Which broker coordinates a group (key type 0), a transactional id (1) or a share partition (2): the leader of the
+partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` that it hashes to. The topic is
+created when the first client asks. Version 4 asks for many keys at once (KIP-699); 6 adds share partitions.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.core.hashing import coordinator_partition
-from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, uuid_from_text
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 BATCHED_SINCE = 4
-_TOPICS = {GROUP: CONSUMER_OFFSETS_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
+_TOPICS = {GROUP: CONSUMER_OFFSETS_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_STATE_TOPIC}
 
 
 async def handle(services: Services, ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -39,8 +38,8 @@ async def handle(services: Services, ctx: RequestContext, request: FindCoordinat
 
 
 async def _find(services: Services, ctx: RequestContext, key_type: int, key: str) -> Coordinator:
-    if key_type == SHARE:
-        return _nowhere(key, ErrorCode.INVALID_REQUEST, "This broker does not serve share groups yet.")
+    if key_type == SHARE and not _is_share_key(key):
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"{key} is not group:topic id:partition.")
     home = _TOPICS.get(key_type)
     if home is None:
         return _nowhere(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
@@ -60,6 +59,19 @@ async def _find(services: Services, ctx: RequestContext, key_type: int, key: str
     if address is None:
         return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's partition has no leader.")
     return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port, error_message="")
+
+
+def _is_share_key(key: str) -> bool:
+    """`group:topic id:partition` (`SharePartitionKey.validate`); group ids may have colons."""
+    rest, _, partition = key.rpartition(":")
+    group_id, _, topic_id = rest.rpartition(":")
+    if not group_id or not partition.isdecimal():
+        return False
+    try:
+        uuid_from_text(topic_id)
+    except ValueError:
+        return False
+    return True
 
 
 def _nowhere(key: str, code: ErrorCode, message: str) -> Coordinator:

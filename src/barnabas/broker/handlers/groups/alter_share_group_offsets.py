@@ -1,0 +1,19 @@
+"""Shell: AlterShareGroupOffsets (key 91, version 0).
+
+Moves a share group without members; leaders that still know the old state are fenced by a new state epoch.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    return await services.shares.groups.alter_share_group_offsets(ctx, request)

@@ -1,0 +1,19 @@
+"""Shell: DeleteShareGroupOffsets (key 92, version 0).
+
+Forgets topics of a share group without members.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
+    return await services.shares.groups.delete_share_group_offsets(ctx, request)

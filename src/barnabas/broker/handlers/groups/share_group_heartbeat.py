@@ -1,0 +1,16 @@
+"""Shell: ShareGroupHeartbeat (key 76, version 1).
+
+Members of share groups join, stay, subscribe and leave; the answer tells their partitions (KIP-932).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse:
+    return await services.shares.groups.share_group_heartbeat(ctx, request)

@@ -1,0 +1,126 @@
+"""Machine: share sessions (KIP-932), after Kafka's ShareSessionCache: what a member fetches from here.
+
+A member sends what changes in its set of partitions; an epoch that grows with every request shows when an answer was
+lost. A session belongs to a connection: when that ends, what the member holds is released.
+
+    epoch   meaning
+    0       begin (anew)
+    n > 0   must be the epoch that is expected
+    -1      the last request: the session ends, everything held is released
+
+Limits: `group.share.max.share.sessions` for all members of all groups together; none is ever evicted for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicId
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = 0x7FFFFFFF
+
+PartitionKey = tuple[TopicId, int]
+MemberKey = tuple[str, str]
+"""Group id, member id."""
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """One member's session."""
+
+    group_id: str
+    member_id: str
+    connection_id: int
+    epoch: int = 1
+    partitions: dict[PartitionKey, None] = field(default_factory=dict)
+    touched: dict[PartitionKey, None] = field(default_factory=dict)
+    """Every partition that was ever in it: the member may hold records of any of them."""
+
+
+class ShareSessions:
+    """The sessions of this broker."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sessions: dict[MemberKey, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def has_members(self, group_id: str) -> bool:
+        return any(group == group_id for group, _ in self._sessions)
+
+    def open(
+        self,
+        key: MemberKey,
+        epoch: int,
+        added: Iterable[PartitionKey],
+        forgotten: Iterable[PartitionKey],
+        connection_id: int,
+        *,
+        acknowledges: bool,
+    ) -> list[PartitionKey]:
+        """One ShareFetch: the partitions to fetch from, rotated so that none starves. Raises KafkaError."""
+        if epoch == INITIAL_EPOCH:
+            return self._begin(key, added, connection_id, acknowledges=acknowledges)
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch == FINAL_EPOCH:
+            return []
+        self._check_epoch(session, epoch)
+        for partition in added:
+            session.partitions[partition] = session.touched[partition] = None
+        for partition in forgotten:
+            session.partitions.pop(partition, None)
+        listed = list(session.partitions)
+        turn = epoch % len(listed) if listed else 0
+        return listed[turn:] + listed[:turn]
+
+    def _begin(
+        self, key: MemberKey, added: Iterable[PartitionKey], connection_id: int, *, acknowledges: bool
+    ) -> list[PartitionKey]:
+        if acknowledges:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The first fetch of a share session cannot acknowledge.")
+        before = self._sessions.pop(key, None)
+        if len(self._sessions) >= self._limit:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = self._sessions[key] = ShareSession(*key, connection_id)
+        session.partitions.update(dict.fromkeys(added))
+        session.touched.update(session.partitions)
+        if before is not None:
+            session.touched.update(before.touched)
+        return list(session.partitions)
+
+    def acknowledge(self, key: MemberKey, epoch: int) -> None:
+        """One ShareAcknowledge. Raises KafkaError."""
+        if epoch == INITIAL_EPOCH:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch != FINAL_EPOCH:
+            self._check_epoch(session, epoch)
+
+    def _check_epoch(self, session: ShareSession, epoch: int) -> None:
+        if session.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"The share session expects epoch {session.epoch}, not {epoch}."
+            )
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+
+    def close(self, key: MemberKey) -> ShareSession | None:
+        """The member has gone. Gives what it may hold records of."""
+        return self._sessions.pop(key, None)
+
+    def on_disconnect(self, connection_id: int) -> list[ShareSession]:
+        """The sessions of a connection that has ended; they are gone."""
+        lost = [session for session in self._sessions.values() if session.connection_id == connection_id]
+        for session in lost:
+            del self._sessions[session.group_id, session.member_id]
+        return lost
