@@ -100,6 +100,8 @@ class Producer:
         answer = (client or self.client).call(request, version)
         if answer.error_code == 0 and version >= 5:
             self.id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+        if answer.error_code == 0:
+            self.wait_complete()
         return ErrorCode(answer.error_code)
 
     def wait_complete(self) -> None:
@@ -166,7 +168,6 @@ def test_a_write_of_the_transaction_before_comes_too_late(
     producer.init()
     producer.send(topic, b"a")
     producer.end(True)
-    producer.wait_complete()
     producer.sequence = 1
     assert producer.send(topic, b"late", epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     producer.sequence = 0
@@ -186,11 +187,9 @@ def test_older_clients_must_have_added_the_partition(
     assert producer.add(topic) is ErrorCode.NONE
     assert producer.send(topic, b"a", version) is ErrorCode.NONE
     assert producer.end(True, 4) is ErrorCode.NONE
-    while producer.add(topic) is not ErrorCode.NONE:
-        pass
+    assert producer.add(topic) is ErrorCode.NONE
     assert producer.send(topic, b"b", version) is ErrorCode.NONE
     assert producer.end(True, 4) is ErrorCode.NONE
-    producer.wait_complete()
     assert producer.send(topic, b"after the end", version) is code, "it would hang for ever"
     assert committed(client, topic) == [b"a", b"b"]
 
