@@ -1,6 +1,6 @@
 """The same requests to our broker and to Apache Kafka: each field of each answer is the same, or listed with a reason.
 
-See `same_answers/`: `talk.py` sends and writes down, `scenarios_*.py` is what is asked, `deliberate.py` where we differ.
+`same_answers/talk.py` sends and writes down, `scenarios_*.py` is what is asked, `deliberate.py` where we differ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ import pytest
 
 from barnabas.testing.process import BrokerProcess
 from tests.interop.apache_kafka import ApacheKafka
-from tests.interop.same_answers import scenarios_configs, scenarios_data, scenarios_groups, scenarios_topics
+from tests.interop.same_answers import (
+    scenarios_configs,
+    scenarios_groups,
+    scenarios_produce,
+    scenarios_read,
+    scenarios_topics,
+)
 from tests.interop.same_answers.compare import Difference, differences
 from tests.interop.same_answers.deliberate import DELIBERATE
 from tests.interop.same_answers.talk import Talk
@@ -21,7 +27,8 @@ from tests.interop.same_answers.talk import Talk
 SCENARIOS = (
     *scenarios_topics.SCENARIOS,
     *scenarios_configs.SCENARIOS,
-    *scenarios_data.SCENARIOS,
+    *scenarios_produce.SCENARIOS,
+    *scenarios_read.SCENARIOS,
     *scenarios_groups.SCENARIOS,
 )
 SETTINGS = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from uuid import UUID
 
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
@@ -25,6 +27,7 @@ from tests.interop.same_answers.talk import Talk
 
 NOWHERE = UUID(int=0xDEAD)
 NO_ID = UUID(int=0)
+_NO_CONFIGS: Mapping[str, str | None] = MappingProxyType({})
 
 
 def api_versions(talk: Talk) -> None:
@@ -156,7 +159,9 @@ def create_topics(talk: Talk) -> None:
     def ask(label: str, *topics: CreatableTopic, versions: tuple[int, ...] = (7,), check: bool = True) -> None:
         talk.each(label, CreateTopicsRequest(topics=list(topics), validate_only=check), versions)
 
-    def topic(name: str = "t", partitions: int = 1, replicas: int = 1, **configs: str | None) -> CreatableTopic:
+    def topic(
+        name: str = "t", partitions: int = 1, replicas: int = 1, configs: Mapping[str, str | None] = _NO_CONFIGS
+    ) -> CreatableTopic:
         settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         return CreatableTopic(
             name=talk.name(name), num_partitions=partitions, replication_factor=replicas, configs=settings
@@ -227,7 +232,7 @@ def create_topics(talk: Talk) -> None:
         "good": {"retention_ms": "5000", "cleanup_policy": "compact", "compression_type": "zstd"},
     }
     for label, config in cases.items():
-        ask(f"config {label}", topic(**config), versions=(2, 7))
+        ask(f"config {label}", topic(configs=config), versions=(2, 7))
     ask(
         "a config twice",
         CreatableTopic(
