@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -15,6 +16,8 @@ from barnabas.records.batch import Record
 if TYPE_CHECKING:
     from barnabas.coordination.log_format import LogFormat
     from barnabas.wire.schema import Field, Struct
+
+_CONSUMER_PROTOCOL_VERSION_MAX: Final = 3
 
 Decoder = Callable[[Record], str]
 
@@ -73,7 +76,29 @@ def _coordinator_record(form: LogFormat, record: Record) -> str:
     if decoded.value is None:
         return f" key: {key} payload: <DELETE>"
     version = decoded.version or 0
-    return f" key: {key} payload: " + _json({"version": str(version), "data": as_json(decoded.value, version)})
+    data = as_json(decoded.value, version)
+    if data.get("protocolType") == "consumer":
+        for member in data["members"]:
+            _open_member(member)
+    return f" key: {key} payload: " + _json({"version": str(version), "data": data})
+
+
+def _open_member(member: dict[str, Any]) -> None:
+    """What a classic consumer subscribes to and is assigned is a message of its own, inside bytes."""
+    from barnabas.wire.codec import decode
+    from barnabas.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+    kinds: dict[str, type[Struct]] = {
+        "subscription": ConsumerProtocolSubscription,
+        "assignment": ConsumerProtocolAssignment,
+    }
+    for name, kind in kinds.items():
+        data = base64.b64decode(member[name])
+        if len(data) < 2:
+            continue
+        version = min(int.from_bytes(data[:2], "big"), _CONSUMER_PROTOCOL_VERSION_MAX)
+        with suppress(BarnabasError):  # another client's own format: the bytes stay as they are
+            member[name] = as_json(decode(kind, version, data, 2), version)
 
 
 def as_json(message: Struct, version: int) -> dict[str, Any]:

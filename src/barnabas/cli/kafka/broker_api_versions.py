@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.cluster import served_apis
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
 from barnabas.cli.session import run_admin
+from barnabas.wire.apis import APIS
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -22,7 +23,14 @@ def main() -> None:
             await served_apis(admin), key=lambda r: (r["host"], r["port"], r["broker"])
         ):
             emit(f"{host}:{port} (id: {broker} rack: null isFenced: false) -> (")
-            lines = [f"\t{a['api']}({a['key']}): {a['min']} to {a['max']} [usable: {a['max']}]" for a in apis]
-            emit(",\n".join(lines) + "\n)")
+            emit(",\n".join(_line(api) for api in apis) + "\n)")
 
     run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+def _line(api: dict[str, Any]) -> str:
+    versions = f"{api['min']} to {api['max']}" if api["min"] < api["max"] else str(api["min"])
+    usable = api["max"]
+    if (known := APIS.get(api["key"])) is not None:
+        usable = min(api["max"], known.max_version)
+    return f"\t{api['api']}({api['key']}): {versions} [usable: {usable}]"
