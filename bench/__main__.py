@@ -2,7 +2,7 @@
 
 The two brokers are measured in turn (ours, peer, ours, peer, ...), one running at a time, each with fresh data and its
 default configuration; the figures are medians over the rounds, the ratios are medians of the rounds' ratios, so that a
-machine whose speed drifts does not decide. `--write FILE` stores the table as Markdown.
+machine whose speed drifts does not decide. `--write FILE` puts the tables between the markers of that file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import statistics
 import tempfile
 import time
 from dataclasses import dataclass
@@ -18,19 +17,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
+from bench.report import Figure, Measured, Sheet, compare, write
 from bench.servers import Server, cpu_seconds, find_server, resident_bytes
 from bench.workloads import run_workload
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A row of the table. `better` is +1 where more is better, -1 where less is."""
-
-    name: str
-    unit: str
-    better: int
 
 
 @dataclass(frozen=True)
@@ -52,18 +42,15 @@ class Load:
 
 
 LOADS = [
-    Load(100, 16_384, "none", 1),
-    Load(100, 1_000_000, "none", 1),
-    Load(1000, 16_384, "none", 1),
-    Load(1000, 1_000_000, "none", 1),
-    Load(1000, 1_000_000, "none", 4),
+    *(Load(size, batch, "none", parts) for size in (100, 1000) for batch in (16_384, 1_000_000) for parts in (1, 4)),
     Load(100, 1_000_000, "lz4", 1),
+    Load(1000, 16_384, "lz4", 4),
     Load(1000, 16_384, "zstd", 4),
     Load(1000, 16_384, "none", 1, client="java"),
     Load(100, 16_384, "none", 4, client="java"),
 ]
-
-Measured = dict[Figure, float]
+QUICK_LOADS = [Load(100, 16_384, "none", 1), Load(1000, 16_384, "none", 1)]
+_LATENCY_WARM_UP = 6_000
 
 
 def measure(server: Server, loads: list[Load], megabytes: int, progress: Progress) -> Measured:
@@ -76,30 +63,12 @@ def measure(server: Server, loads: list[Load], megabytes: int, progress: Progres
         time.sleep(3.0)
         out[Figure("resident memory, idle", "MB", -1)] = resident_bytes(server.pid()) / 1e6
         progress.advance(task)
-        address = server.bootstrap_servers
-        run_workload("create_topic", address, topic="latency", partitions=1)
-        run_workload("latency", address, topic="latency", count=2000, size=100)  # warm-up
-        result = run_workload("latency", address, topic="latency", count=4000, size=100)
-        out[Figure("acknowledged single record, p50", "us", -1)] = result["p50_us"]
-        out[Figure("acknowledged single record, p99", "us", -1)] = result["p99_us"]
+        _measure_latency(server, out)
         progress.advance(task)
-        for number, load in enumerate(loads):
-            topic = f"load-{number}"
-            run_workload("create_topic", address, topic=topic, partitions=load.partitions)
-            amount = megabytes // 4 if load.size < 1000 else megabytes
-            arguments = {"topic": topic, "size": load.size, "batch": load.batch, "codec": load.codec}
-            workload = "produce" if load.client == "librdkafka" else "java_produce"
-            cpu = cpu_seconds(server.pid())
-            result = run_workload(workload, address, megabytes=amount, **arguments)
-            cpu = cpu_seconds(server.pid()) - cpu
-            out[Figure(f"produce ({load.client}): {load.label}", "MB/s", 1)] = result["mb"]
-            out[Figure("   broker CPU for it", "ms/MB", -1 - number)] = cpu * 1000 / amount
-            progress.advance(task)
-            if load.client == "librdkafka":
-                options = {"topic": topic, "size": load.size, "partitions": load.partitions}
-                result = run_workload("consume", address, megabytes=amount, **options)
-                out[Figure(f"consume ({load.client}): {load.label}", "MB/s", 1)] = result["mb"]
-            progress.advance(task)
+        _warm_up(server, megabytes // 3)
+        for place, load in enumerate(loads):
+            _measure_load(server, load, place, megabytes // 4 if load.size < 1000 else megabytes, out)
+            progress.advance(task, 2)
         out[Figure("resident memory, after the load", "MB", -1)] = resident_bytes(server.pid()) / 1e6
         progress.advance(task)
     finally:
@@ -107,65 +76,81 @@ def measure(server: Server, loads: list[Load], megabytes: int, progress: Progres
     return out
 
 
-def ratio(figure: Figure, ours: float, peer: float) -> float:
-    """How many times better ours is; below 1 means worse."""
-    if not ours or not peer:
-        return float("nan")
-    return ours / peer if figure.better > 0 else peer / ours
+def _measure_latency(server: Server, out: Measured) -> None:
+    address = server.bootstrap_servers
+    run_workload("create_topic", address, topic="latency", partitions=1)
+    run_workload("latency", address, topic="latency", count=_LATENCY_WARM_UP, size=100)
+    result = run_workload("latency", address, topic="latency", count=4000, size=100)
+    out[Figure("acknowledged single record, p50", "us", -1)] = result["p50_us"]
+    out[Figure("acknowledged single record, p99", "us", -1)] = result["p99_us"]
 
 
-def build_rows(ours: list[Measured], peers: list[Measured]) -> list[tuple[str, str, str, str]]:
-    rows = []
-    for figure in ours[0]:
-        mine = [m[figure] for m in ours]
-        row = [f"{figure.name}", f"{_number(statistics.median(mine))} {figure.unit}", "", ""]
-        if peers:
-            theirs = [m[figure] for m in peers]
-            row[2] = f"{_number(statistics.median(theirs))} {figure.unit}"
-            ratios = [ratio(figure, a, b) for a, b in zip(mine, theirs, strict=True)]
-            row[3] = f"{statistics.median(ratios):.2f}x"
-        rows.append((row[0], row[1], row[2], row[3]))
-    return rows
+def _warm_up(server: Server, megabytes: int) -> None:
+    """Not counted: a JVM compiles its hot paths under load, and is to be measured as it runs afterwards."""
+    address = server.bootstrap_servers
+    run_workload("create_topic", address, topic="warm-up", partitions=1)
+    run_workload("produce", address, topic="warm-up", size=1000, batch=16_384, codec="none", megabytes=megabytes)
+    run_workload("consume", address, topic="warm-up", size=1000, partitions=1, megabytes=megabytes)
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+def _measure_load(server: Server, load: Load, place: int, megabytes: int, out: Measured) -> None:
+    address, topic = server.bootstrap_servers, f"load-{place}"
+    run_workload("create_topic", address, topic=topic, partitions=load.partitions)
+    arguments = {"topic": topic, "size": load.size, "megabytes": megabytes}
+    produce = "produce" if load.client == "librdkafka" else "java_produce"
+    produced = {"batch": load.batch, "codec": load.codec, **arguments}
+    runs = [("produce", produce, produced)]
+    if load.client == "librdkafka":
+        runs.append(("consume", "consume", {"partitions": load.partitions, **arguments}))
+    for verb, workload, options in runs:
+        cpu = cpu_seconds(server.pid())
+        result = run_workload(workload, address, **options)
+        cpu = cpu_seconds(server.pid()) - cpu
+        out[Figure(f"{verb} ({load.client}): {load.label}", "MB/s", 1)] = result["mb"]
+        out[Figure(f"broker CPU for that {verb}", "ms/MB", -1, place)] = cpu * 1000 / megabytes
+
+
+def measure_brokers(peer: str | None, loads: list[Load], rounds: int, megabytes: int, console: Console) -> Sheet:
+    """The table of both brokers; without a peer, of ours."""
+    ours: list[Measured] = []
+    peers: list[Measured] = []
+    with Progress(console=console, transient=True) as progress:
+        for _ in range(rounds):
+            for name, results in (("barnabas", ours), (peer, peers)):
+                if name:
+                    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
+                        results.append(measure(find_server(name, Path(folder)), loads, megabytes, progress))
+    title = f"Median of {rounds} rounds, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return compare(title, ("Barnabas", "Apache Kafka"), ours, peers)
 
 
 def main() -> None:
+    assert __doc__ is not None
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n")[0])
     parser.add_argument("--peer", choices=["kafka"], help="a broker to run beside ours")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")
     parser.add_argument("--megabytes", type=int, default=300, help="per 1 KB load; a quarter of it per 100 B load")
     parser.add_argument("--quick", action="store_true", help="two loads, one round, 100 MB")
-    parser.add_argument("--write", type=Path, help="also write the table to this Markdown file")
+    parser.add_argument("--spark", action="store_true", help="also read topics into Spark, beside its own connector")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between the markers of this file")
     options = parser.parse_args()
-    loads = LOADS[0:3:2] if options.quick else LOADS
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # where start-up is measured, modules are compiled once, as installed
+    loads = QUICK_LOADS if options.quick else LOADS
     if options.peer is None:
         loads = [load for load in loads if load.client == "librdkafka"]
     rounds, megabytes = (1, 100) if options.quick else (options.rounds, options.megabytes)
     console = Console()
-    ours: list[Measured] = []
-    peers: list[Measured] = []
-    with Progress(console=console, transient=True) as progress:
-        for _ in range(rounds):
-            for name, results in (("barnabas", ours), (options.peer, peers)):
-                if name:
-                    with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
-                        results.append(measure(find_server(name, Path(folder)), loads, megabytes, progress))
-    rows = build_rows(ours, peers)
-    heading = ["", "Barnabas", "Apache Kafka", "better by"] if peers else ["", "Barnabas"]
-    title = f"median of {rounds} rounds, {os.cpu_count()} cores, Python {platform.python_version()}"
-    table = Table(title=title)
-    for column in heading:
-        table.add_column(column, justify="left" if not column else "right")
-    for row in rows:
-        table.add_row(*row[: len(heading)])
-    console.print(table)
+    sheets = [measure_brokers(options.peer, loads, rounds, megabytes, console)]
+    if options.spark:
+        from bench.spark_read import measure_sources
+
+        sheets.append(measure_sources(rounds, 50 if options.quick else 200))
+    for sheet in sheets:
+        console.print(sheet.render())
     if options.write:
-        lines = ["| " + " | ".join(heading) + " |", "|---" + "|---:" * (len(heading) - 1) + "|"]
-        lines += ["| " + " | ".join(row[: len(heading)]) + " |" for row in rows]
-        options.write.write_text(f"{title}\n\n" + "\n".join(lines) + "\n")
+        write(options.write, sheets)
         console.print(f"written to {options.write}")
 
 

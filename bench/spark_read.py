@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 from tests.interop.spark_connector import connector_jars, start_session
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.producer import AsyncProducer
 from barnabas.testing.process import BrokerProcess
+from bench.report import Sheet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,17 +79,13 @@ def read(spark: SparkSession, source: str, servers: str, load: Load) -> float:
     return load.records / (time.monotonic() - began)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.spark_read", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--megabytes", type=int, default=200, help="size of each topic (%(default)s)")
-    parser.add_argument("--servers", help="measure this cluster instead of starting a broker")
-    chosen = parser.parse_args()
-    loads = [Load(size, chosen.megabytes * 1_000_000 // (size + 8)) for size in (100, 1000)]
+def measure_sources(rounds: int, megabytes: int, servers: str | None = None) -> Sheet:
+    """The table: a row for each topic and source, the ratio to Spark's own connector where that is at hand."""
+    loads = [Load(size, megabytes * 1_000_000 // (size + 8)) for size in (100, 1000)]
     jars = connector_jars()
     sources = ["barnabas", *(["kafka"] if jars else [])]
+    rows: list[tuple[str, ...]] = []
     with ExitStack() as stack:
-        servers = chosen.servers
         if servers is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             servers = stack.enter_context(BrokerProcess(folder / "broker")).bootstrap_servers
@@ -97,22 +93,29 @@ def main() -> None:
             asyncio.run(fill(servers, load))
         spark = start_session(jars)
         stack.callback(spark.stop)
-        table = Table(title="Into a Spark DataFrame (noop), local[2]")
-        for name in ("records", "format", "records/s", "MB/s", "ratio"):
-            table.add_column(name, justify="left" if name in ("records", "format") else "right")
         for load in loads:
             rates: dict[str, list[float]] = {source: [] for source in sources}
-            for round_number in range(chosen.rounds + 1):
+            for round_number in range(rounds + 1):
                 for source in sources:
                     rate = read(spark, source, servers, load)
                     if round_number:
                         rates[source].append(rate)
-            best = {source: statistics.median(found) for source, found in rates.items()}
+            median = {source: statistics.median(found) for source, found in rates.items()}
             for source in sources:
-                ratio = f"{best[source] / best['kafka']:.1f}x" if "kafka" in best else ""
-                megabytes = best[source] * (load.size + 8) / 1e6
-                table.add_row(f"{load.size} B", source, f"{best[source]:,.0f}", f"{megabytes:,.0f}", ratio)
-        Console().print(table)
+                better = f"{median[source] / median['kafka']:.1f}x" if "kafka" in median else ""
+                size = median[source] * (load.size + 8) / 1e6
+                rows.append((f'{load.size} B, format("{source}")', f"{median[source]:,.0f}", f"{size:,.0f}", better))
+    heading = ("Into a Spark DataFrame", "records/s", "MB/s", "to Spark's connector")
+    return Sheet(f"Into Spark (noop sink, local[2], {PARTITIONS} partitions), median of {rounds} rounds", heading, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_read", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=200, help="size of each topic (%(default)s)")
+    parser.add_argument("--servers", help="measure this cluster instead of starting a broker")
+    chosen = parser.parse_args()
+    Console().print(measure_sources(chosen.rounds, chosen.megabytes, chosen.servers).render())
 
 
 if __name__ == "__main__":
