@@ -123,9 +123,7 @@ def _removed(compare: Compare, before: Node, rest: Node, path: str, code: str) -
     return problems
 
 
-def _property_added(
-    compare: Compare, old: Node, new: Node, name: str, after: Node, path: str
-) -> list[Incompatibility]:
+def _property_added(compare: Compare, old: Node, new: Node, name: str, after: Node, path: str) -> list[Incompatibility]:
     rest = rest_of_object(old, name)
     if _is_open(old):
         if after.kind is Kind.EMPTY:
