@@ -23,13 +23,12 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.commits import Commits
 from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
 from barnabas.client.coordinator import ConsumerCoordinator, RebalanceListener
+from barnabas.client.coordinator_choice import make_coordinator
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.fetching import FetchLimits
 from barnabas.client.handout import Handout
 from barnabas.client.jobs import Jobs
-from barnabas.client.membership.classic import ClassicMember, MembershipOptions
-from barnabas.client.membership.subscriptions import build_assignors
 from barnabas.client.offsets import fetch_group_offsets, list_offsets, offsets_at
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.positions import Positions
@@ -43,6 +42,7 @@ from barnabas.client.values import (
     IsolationLevel,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    SubscriptionPattern,
 )
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
@@ -127,13 +127,25 @@ class AsyncConsumer:
     # -- what to read ----------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, topics: Iterable[str] | str | re.Pattern[str], listener: RebalanceListener | None = None
+        self,
+        topics: Iterable[str] | str | re.Pattern[str] | SubscriptionPattern,
+        listener: RebalanceListener | None = None,
     ) -> None:
-        """Share topics with the other members of the group: names, or one pattern that must match whole names."""
+        """Share topics with the other members of the group: names, or one pattern that must match whole names.
+
+        A `re.Pattern` is matched here, a `SubscriptionPattern` by the broker (`group.protocol=consumer` only).
+        """
         self._check_open()
         if self._group_id is None:
             raise ConfigError("subscribe needs group.id; without a group use assign.")
-        if isinstance(topics, re.Pattern):
+        if isinstance(topics, SubscriptionPattern):
+            if self._settings["group.protocol"].lower() != "consumer":
+                raise ConfigError(
+                    "A SubscriptionPattern is matched by the broker, which needs group.protocol=consumer; with the"
+                    " classic protocol subscribe to re.compile(...)."
+                )
+            self._subscription.subscribe_remote_pattern(topics.pattern)
+        elif isinstance(topics, re.Pattern):
             self._subscription.subscribe_pattern(topics)
         else:
             self._subscription.subscribe([topics] if isinstance(topics, str) else topics)
@@ -399,13 +411,16 @@ class AsyncConsumer:
             return self._coordinator.metadata
         return GroupMetadata(self._commits.require_group())
 
-    async def close(self) -> None:
-        """Commit (with auto-commit), leave the group, close the connections."""
+    async def close(self, *, leave: bool | None = None) -> None:
+        """Commit (with auto-commit), leave the group, close the connections.
+
+        A static member stays, so that it can come back to its partitions; `leave` says otherwise (KIP-1092).
+        """
         if self._closed:
             return
         try:
             if self._coordinator is not None:
-                await self._coordinator.close()
+                await self._coordinator.close(leave=leave)
             else:
                 await self._commits.before_revoke()
         finally:
@@ -418,22 +433,12 @@ class AsyncConsumer:
     # -- pieces ----------------------------------------------------------------------------------------------------
 
     def _make_coordinator(self, group_id: str) -> ConsumerCoordinator:
-        settings = self._settings
-        options = MembershipOptions(
-            group_id,
-            settings["group.instance.id"],
-            settings["session.timeout.ms"],
-            settings["max.poll.interval.ms"],
-            settings["client.rack"] or None,
-        )
-        assignors = self._assignors or build_assignors(settings["partition.assignment.strategy"])
-        self._coordinator = ConsumerCoordinator(
+        self._coordinator = make_coordinator(
             self.cluster,
             self._subscription,
-            ClassicMember(options, assignors),
-            heartbeat_interval_ms=settings["heartbeat.interval.ms"],
-            max_poll_interval_ms=settings["max.poll.interval.ms"],
-            exclude_internal_topics=settings["exclude.internal.topics"],
+            group_id,
+            self._settings,
+            self._assignors,
             wake=self._fetcher.arrived.set,
             before_revoke=self._commits.before_revoke,
         )

@@ -64,6 +64,7 @@ class Mode(Enum):
     NONE = "none"
     TOPICS = "topics"
     PATTERN = "pattern"
+    REMOTE_PATTERN = "pattern on the broker"
     ASSIGNED = "assigned"
 
 
@@ -120,6 +121,8 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()
         """Subscribed topics; for a pattern those that match at the moment."""
         self.pattern: re.Pattern[str] | None = None
+        self.remote_pattern: str | None = None
+        """A pattern that the broker matches (KIP-848)."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.version = 0
         """Grows with every change of the assignment or of a position by hand: fetches begun before are stale."""
@@ -132,6 +135,10 @@ class SubscriptionState:
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
         self._switch(Mode.PATTERN)
         self.pattern = pattern
+
+    def subscribe_remote_pattern(self, pattern: str) -> None:
+        self._switch(Mode.REMOTE_PATTERN)
+        self.remote_pattern = pattern
 
     def match(self, names: Iterable[str]) -> bool:
         """The topics there are now; True when that changes what the pattern covers."""
@@ -155,6 +162,7 @@ class SubscriptionState:
         self.mode = Mode.NONE
         self.topics = frozenset()
         self.pattern = None
+        self.remote_pattern = None
         self.partitions = {}
         self.version += 1
 
@@ -169,7 +177,7 @@ class SubscriptionState:
 
     @property
     def uses_group(self) -> bool:
-        return self.mode in (Mode.TOPICS, Mode.PATTERN)
+        return self.mode in (Mode.TOPICS, Mode.PATTERN, Mode.REMOTE_PATTERN)
 
     def state(self, partition: TopicPartition) -> PartitionState:
         """Raises KafkaError for a partition that is not assigned."""

@@ -112,6 +112,13 @@ class FetchedBatches:
     """(producer id, first offset) of the aborted transactions in the buffer."""
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """Topics to subscribe to as an RE2 expression that the broker matches (KIP-848: `group.protocol=consumer`)."""
+
+    pattern: str
+
+
 # -- admin: topics -----------------------------------------------------------------------------------------------------
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.blocking import Admin, Consumer, Producer
+from barnabas.client.blocking import Consumer, Producer
 from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.coordinator import RebalanceListener
 from barnabas.client.errors import NoOffsetError, TransactionStateError
@@ -28,27 +26,6 @@ from barnabas.client.values import (
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import partition_for_key
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.embedded import EmbeddedBroker
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if given:
-        yield given
-        return
-    with EmbeddedBroker() as broker:
-        yield broker.bootstrap_servers
-
-
-@pytest.fixture
-def topic(servers: str) -> Iterator[str]:
-    """A topic with four partitions, gone afterwards."""
-    name = f"client-{uuid4().hex[:8]}"
-    with Admin(bootstrap_servers=servers) as admin:
-        admin.create_topic(name, 4, 1)
-        yield name
-        admin.delete_topics([name])
 
 
 def partitions(topic: str) -> list[TopicPartition]:

@@ -1,0 +1,302 @@
+"""Machine: one member of a consumer group of the new protocol (KIP-848): one API, and the broker decides who has what.
+
+    JOINING ──answer──▶ STABLE ◀──────────────────────────── answer to the acknowledgement
+       ▲                  │ assignment                                   │
+       │                  ▼                                              │
+       │             RECONCILING ──revoke, then assign──▶ ACKNOWLEDGING ─┘
+       │
+    FENCED, STALE ── once the listener has heard that everything is lost
+
+A member heartbeats. An answer may carry an assignment; the member first gives up what is no longer its own, then takes
+what is new, and acknowledges by telling what it owns: only then may others have what it gave up. The broker fences a
+member that it has given up on; it keeps its id, begins again at epoch 0, and owns nothing. A member that is not polled
+leaves (STALE) and joins again with the next poll.
+
+Kafka's ConsumerMembershipManager and ConsumerHeartbeatRequestManager are the authority for what is sent when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+from barnabas.client.membership.classic import Failed, MembershipOptions
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.ids import TopicIdPartition, TopicPartition
+from barnabas.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+"""The member will be back: its partitions wait for it until the session times out."""
+
+Owned = dict[TopicIdPartition, TopicPartition]
+
+
+class Phase(Enum):
+    """Where a member is in its life."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    JOINING = "joining"
+    RECONCILING = "reconciling"
+    ACKNOWLEDGING = "acknowledging"
+    STABLE = "stable"
+    FENCED = "fenced"
+    STALE = "stale"
+    FATAL = "fatal"
+
+
+_MEMBER: Final = (Phase.RECONCILING, Phase.ACKNOWLEDGING, Phase.STABLE)
+_SILENT: Final = (Phase.UNSUBSCRIBED, Phase.FENCED, Phase.STALE, Phase.FATAL)
+"""No heartbeats are sent in these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The coordinator is not ready; ask again after a back-off. `find_coordinator`: it is another broker now."""
+
+    find_coordinator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The group has given us up: everything owned is lost. Tell the listener, then call `rejoin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """The way from what is owned to what is assigned. `life` tells whether the member was fenced on the way."""
+
+    target: Owned
+    revoked: frozenset[TopicPartition]
+    added: frozenset[TopicPartition]
+    life: int
+
+
+Step = Wait | Lost | Failed | None
+
+
+class ConsumerMember:
+    """The machine. `owned` is what the user has been told to be theirs."""
+
+    def __init__(self, options: MembershipOptions, member_id: str, *, assignor: str | None = None) -> None:
+        self.options = options
+        self.member_id = member_id
+        self.assignor = assignor
+        self.epoch = JOIN_EPOCH
+        self.phase = Phase.UNSUBSCRIBED
+        self.heartbeat_interval_ms = 0
+        self.owned: Owned = {}
+        self.topics: tuple[str, ...] = ()
+        self.regex: str | None = None
+        self._target: frozenset[TopicIdPartition] | None = None
+        """What was assigned and is not reconciled yet."""
+        self._life = 0
+        self._told: tuple[tuple[str, ...], str | None] | None = None
+        """The subscription that the coordinator knows; None: it must be told everything."""
+        self._in_flight: tuple[tuple[str, ...], str | None] | None = None
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset(self.owned.values())
+
+    @property
+    def is_member(self) -> bool:
+        return self.phase in _MEMBER
+
+    @property
+    def heartbeats(self) -> bool:
+        """Whether this member is to send heartbeats at all."""
+        return self.phase not in _SILENT
+
+    @property
+    def is_urgent(self) -> bool:
+        """The next heartbeat has something to say and should not wait for its turn."""
+        if self.phase in (Phase.JOINING, Phase.ACKNOWLEDGING):
+            return True
+        return self.is_member and (self.topics, self.regex) != self._told
+
+    # -- what the user does ----------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Sequence[str], regex: str | None = None) -> None:
+        """What to have a share of. The first subscription joins the group."""
+        self.topics = tuple(sorted(topics))
+        self.regex = regex
+        if self.phase is Phase.UNSUBSCRIBED and (self.topics or regex):
+            self._begin()
+
+    def rejoin(self) -> None:
+        """After `Lost` or `stop_polling`, once the listener was told: begin again, owning nothing."""
+        assert self.phase in (Phase.FENCED, Phase.STALE)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.phase = Phase.JOINING
+        self.epoch = JOIN_EPOCH
+        self.owned = {}
+        self._forget_conversation()
+
+    def _forget_conversation(self) -> None:
+        self._life += 1
+        self._target = None
+        self._told = None
+
+    def leave(self, *, static_stays: bool = True) -> ConsumerGroupHeartbeatRequest | None:
+        """The last heartbeat; None when there is nothing to leave. The machine owns nothing afterwards."""
+        was_member = self.is_member or (self.phase is Phase.JOINING and self.epoch == JOIN_EPOCH)
+        self.phase = Phase.UNSUBSCRIBED
+        self.owned = {}
+        self._forget_conversation()
+        if not was_member:
+            return None
+        static = self.options.group_instance_id is not None and static_stays
+        self.epoch = STATIC_LEAVE_EPOCH if static else LEAVE_EPOCH
+        return self._bare_request()
+
+    def stop_polling(self) -> ConsumerGroupHeartbeatRequest | None:
+        """max.poll.interval.ms is over: leave until the next poll. What is owned is lost, but kept to be told so."""
+        owned = self.owned
+        request = self.leave()
+        self.owned = owned
+        self.phase = Phase.STALE
+        return request
+
+    # -- heartbeats ------------------------------------------------------------------------------------------------
+
+    def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+        """The next heartbeat: everything when the coordinator may not know it, else only what has changed."""
+        request = self._bare_request()
+        everything = self._told is None
+        if everything or self._told != (self.topics, self.regex):
+            request.subscribed_topic_names = list(self.topics)
+            if self.regex is not None or (self._told is not None and self._told[1] is not None):
+                request.subscribed_topic_regex = self.regex or ""
+        if everything:
+            request.rebalance_timeout_ms = self.options.rebalance_timeout_ms
+            request.rack_id = self.options.rack
+            request.server_assignor = self.assignor
+        if everything or self.phase is Phase.ACKNOWLEDGING:
+            request.topic_partitions = _by_topic(self.owned)
+        self._in_flight = (self.topics, self.regex)
+        if self.phase is Phase.ACKNOWLEDGING:
+            self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
+        return request
+
+    def _bare_request(self) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.options.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.options.group_instance_id,
+        )
+
+    def on_unanswered(self) -> None:
+        """A heartbeat was lost on the way, there or back: the next one tells everything."""
+        self._told = None
+
+    def on_heartbeat(self, response: ConsumerGroupHeartbeatResponse) -> Step:
+        """What the answer means; None: go on."""
+        if not self.heartbeats:
+            return None  # the answer to a life that is over
+        code = error_code(response.error_code)
+        if code is not ErrorCode.NONE:
+            return self._refused(code, response.error_message or code.message)
+        if response.member_id:
+            self.member_id = response.member_id
+        self._told = self._in_flight
+        self.epoch = response.member_epoch
+        self.heartbeat_interval_ms = response.heartbeat_interval_ms
+        if self.phase is Phase.JOINING:
+            self.phase = Phase.STABLE
+        if response.assignment is not None:
+            self._target = frozenset(
+                TopicIdPartition(topic.topic_id, partition)
+                for topic in response.assignment.topic_partitions
+                for partition in topic.partitions
+            )
+            if self._target == self.owned.keys() and self.phase is Phase.STABLE:
+                self._target = None
+            elif self.phase is Phase.STABLE:
+                self.phase = Phase.RECONCILING
+        return None
+
+    def _refused(self, code: ErrorCode, message: str) -> Step:
+        self._told = None
+        match code:
+            case ErrorCode.NOT_COORDINATOR | ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                return Wait(find_coordinator=True)
+            case ErrorCode.FENCED_MEMBER_EPOCH | ErrorCode.UNKNOWN_MEMBER_ID:
+                self.phase = Phase.FENCED
+                self._forget_conversation()
+                return Lost()
+        if code.retriable:
+            return Wait()
+        if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # may be granted later; the member stays
+            self.phase = Phase.FATAL
+        return Failed(KafkaError(code, f"Group {self.options.group_id!r}: {message}{_HINTS.get(code, '')}"))
+
+    # -- reconciling -----------------------------------------------------------------------------------------------
+
+    @property
+    def unresolved(self) -> frozenset[UUID]:
+        """Ids of assigned topics; `reconcile` needs the names of as many of them as there are."""
+        return frozenset() if self._target is None else frozenset(p.topic_id for p in self._target)
+
+    def reconcile(self, names: Mapping[UUID, str]) -> Reconciliation | None:
+        """What to do next to get what was assigned. Topics without a name wait until metadata has them."""
+        if self.phase is not Phase.RECONCILING or self._target is None:
+            return None
+        target = {
+            p: self.owned.get(p) or TopicPartition(names[p.topic_id], p.partition)
+            for p in sorted(self._target)
+            if p in self.owned or p.topic_id in names
+        }
+        waiting = len(target) < len(self._target)
+        revoked = frozenset(name for p, name in self.owned.items() if p not in target)
+        added = frozenset(name for p, name in target.items() if p not in self.owned)
+        if waiting and not revoked and not added:
+            return None
+        if not waiting:
+            self._target = None
+        return Reconciliation(target, revoked, added, self._life)
+
+    def is_current(self, reconciliation: Reconciliation) -> bool:
+        """False: the member was fenced, or left, while its listener was busy."""
+        return reconciliation.life == self._life
+
+    def on_revoked(self, reconciliation: Reconciliation) -> None:
+        """The listener has given up what is no longer ours."""
+        self.owned = {p: name for p, name in self.owned.items() if p in reconciliation.target}
+
+    def on_assigned(self, reconciliation: Reconciliation) -> None:
+        """What is new is ours; the listener hears of it now."""
+        self.owned = dict(reconciliation.target)
+
+    def on_reconciled(self) -> None:
+        """The listener is done with it: the next heartbeat says so."""
+        self.phase = Phase.ACKNOWLEDGING
+
+
+_HINTS: Final = {
+    ErrorCode.UNRELEASED_INSTANCE_ID: " Another consumer with this group.instance.id is running, or was killed less"
+    " than a session time-out ago; every running member needs an id of its own.",
+    ErrorCode.FENCED_INSTANCE_ID: " Another consumer with this group.instance.id has taken over.",
+    ErrorCode.UNSUPPORTED_ASSIGNOR: " Change group.remote.assignor, or leave it out.",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: " See the broker's group.consumer.max.size.",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: " It is a group of another kind; choose another group.id.",
+    ErrorCode.GROUP_ID_NOT_FOUND: " It is a group of another kind; choose another group.id.",
+}
+
+
+def _by_topic(owned: Owned) -> list[TopicPartitions]:
+    topics: dict[UUID, list[int]] = {}
+    for partition in sorted(owned):
+        topics.setdefault(partition.topic_id, []).append(partition.partition)
+    return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
