@@ -60,10 +60,10 @@ class TransactionShard:
         """Raises KafkaError, ProducerIdNeededError."""
         before = self.transactions.get(transactional_id)
         if before is not None and before.state is TxnState.ONGOING and not ask.keep_prepared:
-            checked = transitions.initialize(before, ask, fresh_id, turn.now_ms)
+            checked = transitions.initialize(before, ask, fresh_id, turn.now_ms, self._feature_level())
             self._prepare(turn, transactional_id, checked)
             return InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
-        after = transitions.initialize(before, ask, fresh_id, turn.now_ms)
+        after = transitions.initialize(before, ask, fresh_id, turn.now_ms, self._feature_level())
         self._put(turn, transactional_id, after)
         producer_id, epoch = after.identity
         response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)

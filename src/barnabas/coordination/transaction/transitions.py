@@ -63,9 +63,11 @@ def _fresh(producer_id: int) -> int:
 # -- InitProducerId ----------------------------------------------------------------------------------------------------
 
 
-def initialize(txn: Transaction | None, ask: Initialize, fresh_id: int, now_ms: int) -> Transaction:
+def initialize(
+    txn: Transaction | None, ask: Initialize, fresh_id: int, now_ms: int, version: int = EPOCH_BUMPS_SINCE
+) -> Transaction:
     """The id with a new epoch. When a transaction is open, this is the abort that must come first: the caller sees it
-    by the state, answers CONCURRENT_TRANSACTIONS, and the producer asks again.
+    by the state, answers CONCURRENT_TRANSACTIONS, and the producer asks again. `version` is the cluster's.
     """
     timeout_ms = NO_TIMEOUT_MS if ask.two_phase else ask.timeout_ms
     if txn is None:
@@ -79,7 +81,7 @@ def initialize(txn: Transaction | None, ask: Initialize, fresh_id: int, now_ms: 
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if ask.keep_prepared:
             return _keep(txn, timeout_ms, fresh_id, now_ms)
-        return fence(txn, now_ms)
+        return fence(txn, now_ms, version)
     changes: dict[str, Any] = {
         "timeout_ms": timeout_ms,
         "partitions": frozenset(),
@@ -124,10 +126,10 @@ def _keep(txn: Transaction, timeout_ms: int, fresh_id: int, now_ms: int) -> Tran
 def fence(txn: Transaction, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> Transaction:
     """Abort the open transaction whatever its producer wants (PrepareEpochFence and PrepareAbort in one).
 
-    In version 2 the epoch is raised twice, so that the producer cannot take the abort for the answer to its own EndTxn.
+    The producer's own abort, should it come, is then answered like a repetition, and in version 2 with the new epoch: a
+    producer that was only too slow can go on. A new incarnation raises the epoch once more, and ends that.
     """
-    steps = 2 if version >= EPOCH_BUMPS_SINCE else 1
-    aborted = _prepare(txn, TxnState.PREPARE_ABORT, steps, version, NO_PRODUCER_ID, now_ms)
+    aborted = _prepare(txn, TxnState.PREPARE_ABORT, version, NO_PRODUCER_ID, now_ms, fencing=True)
     return replace(aborted, last_epoch=NO_PRODUCER_EPOCH)
 
 
@@ -214,16 +216,16 @@ def end(
             if txn.state is done and (retry or not bumps):
                 return txn
             if bumps and current and not commit:
-                return _decide(txn, decision, version, fresh_id, now_ms)
+                return _prepare(txn, decision, version, fresh_id, now_ms)
         case TxnState.EMPTY:
             if not current:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
             if bumps and not commit:  # a transaction that never reached a partition
-                return _decide(txn, decision, version, fresh_id, now_ms)
+                return _prepare(txn, decision, version, fresh_id, now_ms)
         case _:
             if not current:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
-            return _decide(txn, decision, version, fresh_id, now_ms)
+            return _prepare(txn, decision, version, fresh_id, now_ms)
     raise KafkaError(
         ErrorCode.INVALID_TXN_STATE, f"A transaction in state {txn.state.label} cannot be {_verb(commit)}."
     )
@@ -238,23 +240,22 @@ def _is_retry(txn: Transaction, producer_id: int, epoch: int) -> bool:
     if txn.state in PREPARED and txn.next_producer_id == producer_id:
         return txn.next_epoch == epoch + 1
     if producer_id == txn.producer_id:
-        return txn.epoch == epoch + 1
+        # no producer may have the last epoch: it was raised to that by a fence
+        return txn.epoch == epoch + 1 and (txn.state in PREPARED or txn.epoch < EPOCH_MAX)
     return producer_id == txn.previous_producer_id and epoch == EPOCH_MAX - 1 and txn.epoch == 0
 
 
-def _decide(txn: Transaction, decision: TxnState, version: int, fresh_id: int, now_ms: int) -> Transaction:
-    steps = 1 if version >= EPOCH_BUMPS_SINCE else 0
-    return _prepare(txn, decision, steps, version, fresh_id, now_ms)
-
-
-def _prepare(txn: Transaction, decision: TxnState, steps: int, version: int, fresh_id: int, now_ms: int) -> Transaction:
+def _prepare(
+    txn: Transaction, decision: TxnState, version: int, fresh_id: int, now_ms: int, *, fencing: bool = False
+) -> Transaction:
     """`epoch` becomes the markers', and `next_…` is left only where the producer goes on with another id."""
+    steps = 1 if fencing or version >= EPOCH_BUMPS_SINCE else 0
     producer_id, epoch = txn.identity
     marker_epoch = min((epoch if producer_id == txn.producer_id else txn.epoch) + steps, EPOCH_MAX)
     next_id, next_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if producer_id != txn.producer_id:  # KIP-939: the incarnation that kept the transaction got a fresh id
         next_id, next_epoch = producer_id, epoch + steps
-    elif steps == 1 and version >= EPOCH_BUMPS_SINCE and is_exhausted(epoch):
+    elif steps and not fencing and is_exhausted(epoch):
         next_id = _fresh(fresh_id)
     return _move(
         txn,

@@ -1,0 +1,81 @@
+"""A `__transaction_state` that Apache Kafka 4.3.1 wrote: its Java client's transactions (protocol 2: commits, aborts, a
+fenced zombie), librdkafka's (protocol 1), and one that was open when the broker was killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from barnabas.coordination.ports import LogRecord
+from barnabas.coordination.timeline import Timeline
+from barnabas.coordination.transaction import transitions
+from barnabas.coordination.transaction.config import TransactionConfig
+from barnabas.coordination.transaction.ports import MarkerJob
+from barnabas.coordination.transaction.records import FORMAT
+from barnabas.coordination.transaction.shard import TransactionShard
+from barnabas.coordination.transaction.state import FOLLOWS, Transaction, TxnState, from_record
+from barnabas.core.ids import TopicPartition
+from barnabas.records.batch import iter_batches, iter_records
+
+LOG = (Path(__file__).parent / "kafka_4_3_1_transaction_state.log").read_bytes()
+RECORDS = [
+    LogRecord(record.key or b"", record.value)
+    for position, header in iter_batches(LOG)
+    for record in iter_records(LOG, position, header)
+]
+
+
+class NoMarkers:
+    def put(self, job: MarkerJob) -> None:
+        raise AssertionError("nothing was decided")
+
+    def drop(self, home: int) -> None: ...
+
+
+def test_every_record_is_written_again_to_the_byte() -> None:
+    assert len(RECORDS) > 30
+    for record in RECORDS:
+        decoded = FORMAT.decode(record)
+        assert decoded is not None
+        assert FORMAT.encode(decoded) == record
+
+
+def test_kafka_takes_the_steps_that_we_know() -> None:
+    last: dict[str, Transaction] = {}
+    for record in RECORDS:
+        decoded = FORMAT.decode(record)
+        assert decoded is not None
+        name, now = decoded.key.transactional_id, from_record(decoded.value)
+        before = last.get(name)
+        if before is not None:
+            assert before.state in FOLLOWS[now.state]
+            assert now.epoch >= before.epoch
+            if now.state in (TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT):
+                assert transitions.complete(before, now.updated_ms) == now
+            if now.state is TxnState.PREPARE_ABORT and now.client_version == 2:
+                assert now in (_aborted(before, now.updated_ms), transitions.fence(before, now.updated_ms))
+        last[name] = now
+
+
+def _aborted(txn: Transaction, now_ms: int) -> Transaction:
+    """By its producer. Which epoch was the last is not in Kafka's records."""
+    ended = transitions.end(txn, txn.producer_id, txn.epoch, commit=False, version=2, fresh_id=-1, now_ms=now_ms)
+    return replace(ended, last_epoch=-1)
+
+
+def test_a_coordinator_goes_on_from_it() -> None:
+    shard = TransactionShard(0, TransactionConfig(), Timeline(), NoMarkers(), lambda: 2)
+    for offset, record in enumerate(RECORDS):
+        decoded = shard.decode(record)
+        assert decoded is not None
+        shard.apply(decoded, offset, -1)
+    found = {name: (txn.state, txn.epoch, txn.partitions) for name, txn in shard.transactions.items()}
+    assert found == {
+        "java-a": (TxnState.EMPTY, 11, frozenset()),
+        "rdkafka-done": (TxnState.COMPLETE_ABORT, 0, frozenset()),
+        "rdkafka-open": (
+            TxnState.ONGOING,
+            0,
+            frozenset({TopicPartition("plain", 0), TopicPartition("other", 0)}),
+        ),
+    }
