@@ -63,8 +63,8 @@ class ShareCoordinator:
     async def run(self) -> None:
         """Own the coordinator's tasks until cancelled. Start it before the first `on_elected`."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._runtime.run(), name="share coordinator")
             tasks.create_task(self._prune(), name="pruning of share state")
+            await self._runtime.run()
 
     # -- leadership and metadata, called by the node -----------------------------------------------------------------
 
