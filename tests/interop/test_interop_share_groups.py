@@ -199,7 +199,7 @@ def test_a_broker_that_is_killed_forgets_no_acknowledgement(tmp_path: Path) -> N
             java.do("open b g-killed killed explicit")
             found = java.poll("b", 6, 30_000)
             assert [(offset, value) for offset, value, _ in found] == [(o, f"v{o}") for o in (3, 4, 5, 6, 8, 9)]
-            assert dict((offset, count) for offset, _, count in found)[3] == 2
+            assert {offset: count for offset, _, count in found}[3] == 2
             java.do("ack b ACCEPT 3 4 5 6 8 9")
             assert java.do("commit b")["committed"] == {"0": ""}
         finally:
