@@ -43,9 +43,9 @@ async def handle(services: Services, ctx: RequestContext, request: TxnOffsetComm
             backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
             retry_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
         )
-        if home in refused:
-            return _refused(request, refused[home].code)
-        return await services.groups.txn_offset_commit(ctx, request)
+    if home in refused:
+        return _refused(request, refused[home].code)
+    return await services.groups.txn_offset_commit(ctx, request)
 
 
 def _protocol(api_version: int) -> Protocol890:
