@@ -282,6 +282,8 @@ class Log:
         base_offset = max(base_offset, self.log_end_offset)
         active = self.segments.active
         active.seal()
+        # It may have been synced while it was active, but its indexes were not: they are of sealed segments only.
+        self.lower_recovery_point(active.base_offset)
         self.producers.end_offset = base_offset
         self.snapshots.take(self.producers)
         segment = self.new_segment(base_offset, now_ms)

@@ -143,3 +143,22 @@ class TestIoErrors:
             logs.log.close()
         logs.log.close()
         assert len(logs.failures) == 1
+
+
+def test_a_segment_flushed_to_its_end_and_then_rolled_keeps_its_indexes() -> None:
+    """Found by the cleaner's properties: the aborted transaction was read as committed after a power cut."""
+    disk = MemoryDisk()
+    logs = LogHarness(disk=disk, config=LogConfig(internal_segment_bytes=4 * SIZE, index_interval_bytes=0))
+    logs.append(batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))
+    logs.marker(1, 0, commit=False)
+    logs.log.flush()
+    assert logs.log.recovery_point == 2
+    logs.log.roll(logs.now_ms)
+    assert logs.log.flush_due(logs.now_ms)
+    logs.append(batch())
+    logs.log.flush()
+    disk.sync_dir("/")
+    point = logs.log.recovery_point
+    disk.lose_power()
+    logs.open(recovery_point=point)
+    assert [(t.producer_id, t.first_offset) for t in logs.log.aborted_transactions(0, 3)] == [(1, 0)]
