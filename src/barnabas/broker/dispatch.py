@@ -22,6 +22,22 @@ from barnabas.wire.server_conn import Request
 
 log = get_logger("barnabas.broker")
 
+PLAIN_BYTES_MAX = 2 * 1024 * 1024
+"""Largest request that carries nothing but names and numbers: 2 MiB are some 30,000 partitions. A list becomes objects
+of many times its size, all in one go; requests that carry what users wrote may have socket.request.max.bytes.
+"""
+_CARRIERS = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.PUSH_TELEMETRY,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    }
+)
+
 Handle = Callable[[Services, RequestContext, Any], Awaitable[Message | None]]
 
 
@@ -67,6 +83,8 @@ class Dispatcher:
         loaded = self._loaded.get(key) or self._load(key)
         if not loaded.min_version <= version <= loaded.max_version:
             return self._refuse_version(request, loaded)
+        if len(request.frame) > PLAIN_BYTES_MAX and key not in _CARRIERS:
+            raise HangUpError(f"{_name(key)} of {len(request.frame)} bytes: at most {PLAIN_BYTES_MAX} are read")
         try:
             message = request.decode()
         except WireError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -72,3 +72,5 @@ class Services:
     static_config: Mapping[str, str]
     """What the user set in server.properties or on the command line, as text."""
     settings: BrokerSettings = field(default_factory=BrokerSettings)
+    unsent_bytes: Callable[[], int] = int
+    """How much of earlier answers waits in memory for clients who are slow to take it."""

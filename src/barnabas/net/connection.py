@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 
 from barnabas.core.buffers import Buffer
@@ -27,6 +27,9 @@ _LINGER_S = 5.0
 """How long a connection that is closed may take to send what was already answered."""
 _WRITE_AT = 64
 """Buffers gathered before they are written although more requests are waiting."""
+_TURN = 16
+_TURN_BYTES = 131_072
+"""Requests of one connection started in a row, and bytes of their answers; then the others have their turn."""
 
 
 class ConnectionOwner(Protocol):
@@ -46,6 +49,8 @@ class ConnectionOwner(Protocol):
 
     def now(self) -> float: ...
 
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
+
 
 class Connection(asyncio.Protocol):
     """A state machine fed by the transport's callbacks; it owns no task except those of its parked requests."""
@@ -61,6 +66,8 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._pumping = False
         self._outgoing: list[Buffer] = []
+        self._outgoing_bytes = 0
+        self._unsent = 0  # what this connection holds of the node's unsent bytes
         self._abandon: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
@@ -98,10 +105,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = False
+        assert self._transport is not None
+        self._count_unsent(self._transport.get_write_buffer_size())
         self._regulate()
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._count_unsent(0)
         self.last_active = self._owner.now()
         self._pump()
 
@@ -113,6 +123,7 @@ class Connection(asyncio.Protocol):
         for request in self._waiting:
             self._owner.budget.give_back(len(request.frame))
         self._waiting.clear()
+        self._count_unsent(0)
         for task in list(self._abandon):
             task.cancel()
         if self._peer is not None:
@@ -127,8 +138,9 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Nothing is being answered or waits for its turn (a half-received frame does not count as work)."""
-        return not self._in_flight and not self._waiting
+        """Nothing is being answered or waits for its turn (a half-received frame does not count as work, and neither do
+        answers that the client does not take)."""
+        return not self._in_flight and (not self._waiting or not self._writable)
 
     def close(self, reason: str, *, expected: bool = False) -> None:
         """Hang up: answers already given still leave, nothing else does."""
@@ -147,14 +159,21 @@ class Connection(asyncio.Protocol):
     # ---- requests
 
     def _pump(self) -> None:
-        """Start waiting requests, in order, as far as order and back-pressure allow."""
-        if self._pumping:
+        """Start waiting requests, in order, as far as order and back-pressure allow: some now, the rest when the loop
+        has looked at the other connections.
+        """
+        if self._pumping or self._transport is None or self._transport.is_closing():
             return
         self._pumping = True
         waiting, owner = self._waiting, self._owner
+        turn = _TURN
         limit = owner.limits.pipelined_requests_max
         try:
             while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
+                if not turn or self._outgoing_bytes >= _TURN_BYTES:
+                    owner.call_soon(self._pump)
+                    break
+                turn -= 1
                 request = waiting.popleft()
                 owner.budget.give_back(len(request.frame))
                 self._start(request)
@@ -213,7 +232,9 @@ class Connection(asyncio.Protocol):
     def _answer(self, request: Request, answer: Answer) -> None:
         if self._closing:
             return
-        self._outgoing += self._wire.respond(request, answer)
+        parts = self._wire.respond(request, answer)
+        self._outgoing += parts
+        self._outgoing_bytes += sum(map(len, parts))
         if self._outgoing and (not self._pumping or len(self._outgoing) >= _WRITE_AT):
             self._write_out()
 
@@ -221,9 +242,14 @@ class Connection(asyncio.Protocol):
         """One system call for the answers to all requests that one read brought."""
         assert self._transport is not None
         buffers, self._outgoing = self._outgoing, []
-        self._owner.sent_bytes.value += sum(map(len, buffers))
+        self._owner.sent_bytes.value += self._outgoing_bytes
+        self._outgoing_bytes = 0
         if not self._transport.is_closing():
             self._transport.writelines(buffers)
+
+    def _count_unsent(self, size: int) -> None:
+        self._owner.budget.unsent += size - self._unsent
+        self._unsent = size
 
     def _regulate(self) -> None:
         """Read from the socket exactly while there is room for what it may bring."""

@@ -67,6 +67,8 @@ class RequestBudget:
         self._bytes_max = limits.queued_bytes_max
         self.requests = 0
         self.bytes = 0
+        self.unsent = 0
+        """Bytes of answers that wait for clients who do not take them."""
 
     def take(self, size: int) -> None:
         self.requests += 1

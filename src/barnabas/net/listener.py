@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barnabas.net.connection import Connection
@@ -119,6 +119,10 @@ class Listener:
     def now(self) -> float:
         assert self._loop is not None
         return self._loop.time()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon(callback)
 
     # ---- inside
 

@@ -291,6 +291,7 @@ class Node:
         dispatcher.warm_up(*_HOT)
         limits = net_limits(self.config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
+        services.unsent_bytes = lambda: budget.unsent
         handler = BrokerHandler(dispatcher, services.shares.on_disconnect)
         listeners = [
             Listener(endpoint, handler, limits, self.metrics, quota=quota, budget=budget, sock=sock)

@@ -10,6 +10,8 @@ topics by id with null name, 13 top-level error.
 
 from __future__ import annotations
 
+import asyncio
+
 from barnabas.broker.auto_create import create_missing
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
@@ -27,6 +29,8 @@ from barnabas.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+_BREATH = 1000
+"""Topics answered before other requests may run."""
 _NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
 """Topics refused for these reasons have no name that rights could hang on."""
 
@@ -70,6 +74,8 @@ async def _named(
     answers: list[MetadataResponseTopic] = []
     for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
         answers.append(_answer(services, ctx, name, topic_id, refused))
+        if len(answers) % _BREATH == 0:
+            await asyncio.sleep(0)
     return answers
 
 

@@ -33,6 +33,10 @@ from barnabas.wire.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE = 13
+UNSENT_BYTES_MAX = 256 * 1024 * 1024
+"""All clients together; Kafka needs no such bound, because it hands files to the kernel (sendfile)."""
+_BREATH = 2048
+"""Partitions read before other requests may run."""
 _NOT_READ = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Errors that Kafka finds before it reads: their empty list of aborted transactions is not null."""
 _LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -63,9 +67,11 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
     wanted = context.wanted
-    limit = min(request.max_bytes, services.settings.fetch_max_bytes)
+    # Records wait in memory for a client to take them. When too many do, answers get short: a batch each.
+    room = max(UNSENT_BYTES_MAX - services.unsent_bytes(), 0)
+    limit = min(request.max_bytes, services.settings.fetch_max_bytes, room)
     done = await _read_all(services, wanted, limit, request.isolation_level)
-    min_bytes = min(request.min_bytes, limit)
+    min_bytes = min(request.min_bytes, max(limit, 1))
     if done.size < min_bytes and not done.ready and request.max_wait_ms > 0 and wanted:
         deadline = ctx.deadline(request.max_wait_ms)
         loop = asyncio.get_running_loop()
@@ -108,6 +114,8 @@ async def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]
     size = 0
     ready = False
     for (topic, index), want in wanted:
+        if len(answers) % _BREATH == _BREATH - 1:
+            await asyncio.sleep(0)
         name = topic if isinstance(topic, str) else partitions.topic_name(topic)
         try:
             if name is None:

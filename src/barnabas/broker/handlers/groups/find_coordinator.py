@@ -7,6 +7,8 @@ created when the first client asks. Version 4 asks for many keys at once (KIP-69
 
 from __future__ import annotations
 
+import asyncio
+
 from barnabas.broker.auto_create import create_missing
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
@@ -19,14 +21,19 @@ GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 BATCHED_SINCE = 4
+_BREATH = 1000
+"""Keys looked up before other requests may run."""
 _TOPICS = {GROUP: CONSUMER_OFFSETS_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_STATE_TOPIC}
 
 
 async def handle(services: Services, ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if ctx.api_version >= BATCHED_SINCE:
-        return FindCoordinatorResponse(
-            coordinators=[await _find(services, ctx, request.key_type, key) for key in request.coordinator_keys]
-        )
+        coordinators = []
+        for key in request.coordinator_keys:
+            coordinators.append(await _find(services, ctx, request.key_type, key))
+            if len(coordinators) % _BREATH == 0:
+                await asyncio.sleep(0)
+        return FindCoordinatorResponse(coordinators=coordinators)
     found = await _find(services, ctx, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
