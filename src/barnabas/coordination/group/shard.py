@@ -6,7 +6,7 @@ kind of group, by the kind of record, by the kind of timer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.coordination.errors import error_for_client
 from barnabas.coordination.group import (
@@ -18,6 +18,8 @@ from barnabas.coordination.group import (
     classic_rebalance,
     consumer_describe,
     migration,
+    share_describe,
+    share_offsets,
 )
 from barnabas.coordination.group import records as rec
 from barnabas.coordination.group.classic_group import ClassicGroup
@@ -29,6 +31,7 @@ from barnabas.coordination.group.offset_store import OffsetStore
 from barnabas.coordination.group.offsets import Offsets
 from barnabas.coordination.group.share_group import ShareGroup
 from barnabas.coordination.group.share_groups import ShareGroups
+from barnabas.coordination.group.share_ports import StateTopics
 from barnabas.coordination.group.share_records import (
     SHARE_KINDS,
     ShareGroupCurrentMemberAssignmentKey,
@@ -43,8 +46,8 @@ from barnabas.coordination.ports import LogRecord, Producer, RequestContext, Top
 from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import PARKED, Parked, StateRecord, TimerKey, Turn
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import NO_PRODUCER_ID
-from barnabas.wire.messages import consumer_group_describe
+from barnabas.core.ids import NO_PRODUCER_ID, TopicId
+from barnabas.wire.messages import consumer_group_describe, share_group_describe
 from barnabas.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -173,6 +176,25 @@ class GroupShard:
             return
         classic = migration.downgrade(self.consumers, turn, group, member_id)
         classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
+
+    # -- share groups --------------------------------------------------------------------------------------------
+
+    def known_share_topics(self, turn: Turn, group_id: str) -> StateTopics:
+        return share_offsets.known_topics(self.shares, turn, group_id)
+
+    def begin_share_alter(self, turn: Turn, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
+        return share_offsets.begin_alter(self.shares, turn, group_id, starts)
+
+    def begin_share_delete(
+        self, turn: Turn, group_id: str, topic_ids: Collection[TopicId] | None
+    ) -> Mapping[TopicId, frozenset[int]]:
+        return share_offsets.begin_delete(self.shares, turn, group_id, topic_ids)
+
+    def finish_share_delete(self, turn: Turn, group_id: str, topic_ids: Collection[TopicId]) -> None:
+        share_offsets.finish_delete(self.shares, turn, group_id, topic_ids)
+
+    def describe_share_group(self, group_id: str) -> share_group_describe.DescribedGroup:
+        return share_describe.describe(self.table, self.topics, group_id, self.shares.assignor.name)
 
     # -- groups of any kind --------------------------------------------------------------------------------------
 

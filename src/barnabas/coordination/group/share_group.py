@@ -17,6 +17,7 @@ from typing import Final
 
 from barnabas.coordination.group import share_records as rec
 from barnabas.coordination.group.consumer_member import NO_PARTITIONS, Partitions, partitions_of, target_entries
+from barnabas.coordination.group.share_ports import StateTopic, StateTopics
 from barnabas.coordination.timeline import Timeline, TimelineCell, TimelineMap
 from barnabas.coordination.turn import StateRecord
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -45,17 +46,6 @@ class ShareMember:
     member_epoch: int = 0
     previous_epoch: int = 0
     assigned: Partitions = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StateTopic:
-    """Partitions of a topic whose state is in the making, made, or being deleted."""
-
-    name: str
-    partitions: frozenset[int] = frozenset()
-
-
-StateTopics = Mapping[TopicId, StateTopic]
 
 
 @dataclass(frozen=True, slots=True)

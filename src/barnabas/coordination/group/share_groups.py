@@ -22,7 +22,8 @@ from barnabas.assign.table import SHARE_ASSIGNORS
 from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.coordination.group.consumer_target import metadata_hash
 from barnabas.coordination.group.groups import GroupTable
-from barnabas.coordination.group.share_group import ShareGroup, ShareMember, StateTopic, StateTopics
+from barnabas.coordination.group.share_group import ShareGroup, ShareMember
+from barnabas.coordination.group.share_ports import StateTopic, StateTopics
 from barnabas.coordination.ports import RequestContext, TopicCatalog
 from barnabas.coordination.turn import StateRecord, Turn
 from barnabas.core.errors import ErrorCode, KafkaError

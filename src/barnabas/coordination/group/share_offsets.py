@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from barnabas.coordination.group.share_group import ShareGroup, StateTopic, StateTopics
+from barnabas.coordination.group.share_group import ShareGroup
 from barnabas.coordination.group.share_groups import ShareGroups
+from barnabas.coordination.group.share_ports import StateTopic, StateTopics
 from barnabas.coordination.turn import Turn
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId

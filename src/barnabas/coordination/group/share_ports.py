@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.coordination.share.state import ShareState
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopic:
+    """Partitions of a topic whose state is in the making, made, or being deleted."""
+
+    name: str
+    partitions: frozenset[int] = frozenset()
+
+
+StateTopics = Mapping[TopicId, StateTopic]
 
 
 class ShareStates(Protocol):

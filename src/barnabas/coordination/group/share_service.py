@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from barnabas.coordination.group import share_describe, share_offsets
-from barnabas.coordination.group.share_group import StateTopic, StateTopics
-from barnabas.coordination.group.share_ports import PartitionEnds, ShareStates
+from barnabas.coordination.group.share_ports import PartitionEnds, ShareStates, StateTopic, StateTopics
 from barnabas.coordination.ports import RequestContext, TopicCatalog
 from barnabas.coordination.share.state import UNINITIALIZED_START_OFFSET, ShareState
 from barnabas.coordination.turn import Parked, Turn
@@ -129,9 +127,7 @@ class ShareGroupService:
     ) -> list[describe.DescribeShareGroupOffsetsResponseTopic]:
         """Raises KafkaError GROUP_ID_NOT_FOUND."""
         group_id = asked.group_id
-        known = await self._groups.write(
-            group_id, lambda shard, turn: share_offsets.known_topics(shard.shares, turn, group_id)
-        )
+        known = await self._groups.write(group_id, lambda shard, turn: shard.known_share_topics(turn, group_id))
         if asked.topics is None:
             wanted = [(topic.name, sorted(topic.partitions)) for topic in known.values()]
         else:
@@ -181,7 +177,7 @@ class ShareGroupService:
                     topics[view.topic_id] = StateTopic(view.name, frozenset(offsets))
         try:
             epoch = await self._groups.write(
-                group_id, lambda shard, turn: share_offsets.begin_alter(shard.shares, turn, group_id, starts)
+                group_id, lambda shard, turn: shard.begin_share_alter(turn, group_id, starts)
             )
             found = await self._initialize(group_id, epoch, starts, topics) if starts else {}
         except KafkaError as error:
@@ -236,7 +232,7 @@ class ShareGroupService:
     async def _delete(self, group_id: str, topic_ids: set[TopicId] | None) -> dict[TopicId, KafkaError]:
         """The topics that could not be forgotten, with the reason. Raises KafkaError."""
         partitions = await self._groups.write(
-            group_id, lambda shard, turn: share_offsets.begin_delete(shard.shares, turn, group_id, topic_ids)
+            group_id, lambda shard, turn: shard.begin_share_delete(turn, group_id, topic_ids)
         )
         if not partitions:
             return {}
@@ -245,14 +241,14 @@ class ShareGroupService:
         gone = [topic_id for topic_id in partitions if topic_id not in failed]
 
         def finish(shard: GroupShard, turn: Turn) -> None:
-            share_offsets.finish_delete(shard.shares, turn, group_id, gone)
+            shard.finish_share_delete(turn, group_id, gone)
 
         await self._groups.write(group_id, finish)
         return failed
 
 
 def _describe(group_id: str, shard: GroupShard) -> described_groups.DescribedGroup:
-    return share_describe.describe(shard.table, shard.topics, group_id, shard.shares.assignor.name)
+    return shard.describe_share_group(group_id)
 
 
 def _where(topics: StateTopics, wanted: Callable[[tuple[TopicId, int]], bool]) -> dict[TopicId, StateTopic]:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
 from barnabas.coordination.errors import error_for_client
-from barnabas.coordination.group.topic_regex import TopicRegex
 from barnabas.coordination.ports import PartitionWriter, Producer
 from barnabas.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.coordination.transaction import describe
@@ -223,6 +222,8 @@ class TransactionCoordinator:
     async def list_transactions(self, ctx: Asker, request: ListTransactionsRequest) -> ListTransactionsResponse:
         if self._runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        from barnabas.coordination.group.topic_regex import TopicRegex  # no start of a broker needs it
+
         pattern = request.transactional_id_pattern
         try:
             matches = TopicRegex(pattern).matches if pattern else _any
