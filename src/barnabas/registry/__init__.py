@@ -2,7 +2,7 @@
 
     from barnabas.registry import RegistryClient, AvroSerializer
 
-Importing this package is cheap; each part is imported when it is first used, and needs `pip install barnabas[registry]`.
+Importing this package is cheap: each part is imported on first use. `pip install barnabas[registry]` brings what it needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Value: subjects and the contexts they live in.
 
-A context is a registry within the registry, with schema ids of its own. The subject `orders-value` of context `.staging`
-is written `:.staging:orders-value`; without such a prefix a subject lives in the default context, `.`.
+A context is a registry within the registry, with schema ids of its own. The subject `orders-value` of context
+`.staging` is written `:.staging:orders-value`; without such a prefix a subject lives in the default context, `.`.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
 JsonObject = Mapping[str, Any]
 
 
-class SchemaType(str, Enum):
+class SchemaType(StrEnum):
     """The kinds of schema; AVRO is what a request that names none means."""
 
     AVRO = "AVRO"
@@ -21,7 +21,7 @@ class SchemaType(str, Enum):
     PROTOBUF = "PROTOBUF"
 
 
-class Compatibility(str, Enum):
+class Compatibility(StrEnum):
     """What a new version must keep of the older ones.
 
     BACKWARD: readers with the new schema read data of the last version. FORWARD: readers with the last version read
@@ -49,7 +49,7 @@ class Compatibility(str, Enum):
         return self.value.endswith("TRANSITIVE")
 
 
-class Mode(str, Enum):
+class Mode(StrEnum):
     """What a subject accepts. IMPORT takes schemas with their ids and versions from another registry."""
 
     READWRITE = "READWRITE"

@@ -45,9 +45,10 @@ class Comparison:
                 candidates = new.branches
             if any(not self.compare(old, branch, path) for branch in candidates):
                 return []
-        elif old.kind.combined and not new.kind.combined and (len(old.branches) == 1 or old.kind is Kind.ALL):
-            # What satisfied all parts satisfied each of them, so one that fits is enough.
-            if any(not self.compare(branch, new, path) for branch in old.branches):
+        # What satisfied all parts satisfied each of them, so one that fits is enough.
+        if old.kind.combined and not new.kind.combined:
+            parts = old.branches if old.kind is Kind.ALL or len(old.branches) == 1 else []
+            if any(not self.compare(part, new, path) for part in parts):
                 return []
         if old.kind.combined and new.kind.combined:
             return self._combined(old, new, path)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from barnabas.registry.compatibility.avro import read_problems
 from barnabas.registry.errors import InvalidSchemaError
+from barnabas.registry.formats.avro_defaults import default_problem
 from barnabas.registry.formats.avro_nodes import (
     MISSING,
     PRIMITIVES,
@@ -29,7 +30,6 @@ from barnabas.registry.formats.avro_nodes import (
     RecordType,
     UnionType,
 )
-from barnabas.registry.formats.avro_defaults import default_problem
 from barnabas.registry.values import Incompatibility
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -178,10 +178,8 @@ class _Parser:
             _check_name(part, path)
         if name in PRIMITIVES and not space:
             raise InvalidSchemaError(f"At {path}: {name!r} is the name of a primitive type.")
-        aliases = []
-        for alias in _texts(document.get("aliases", []), f"{path}aliases"):
-            aliases.append(alias if "." in alias or not space else f"{space}.{alias}")
-        return space, name, aliases
+        aliases = _texts(document.get("aliases", []), f"{path}aliases")
+        return space, name, [alias if "." in alias or not space else f"{space}.{alias}" for alias in aliases]
 
     def _define(self, named: NamedType, path: str) -> None:
         if named.fullname in self.names:

@@ -1,0 +1,89 @@
+"""Machine: deleting subjects and versions: softly first (they are hidden, their ids still resolve), then for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from barnabas.core.decision import Decision
+from barnabas.registry.errors import Code, RegistryError, subject_not_found, version_not_found
+from barnabas.registry.records import (
+    ConfigRecord,
+    DeleteSubjectRecord,
+    ModeRecord,
+    Record,
+    SchemaRecord,
+    SchemaTombstone,
+)
+from barnabas.registry.state import RegistryState
+from barnabas.registry.values import Mode
+
+
+def decide_delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Decision[Record, list[int]]:
+    """The versions deleted. For good only after a soft delete. What others refer to stays (42206)."""
+    _require_writable(state, subject)
+    everything = state.versions(subject, deleted=True)
+    live = state.versions(subject)
+    if not everything:
+        raise subject_not_found(subject)
+    if permanent and live:
+        message = f"Subject '{subject}' was not deleted first before being permanently deleted"
+        raise RegistryError(Code.SUBJECT_NOT_SOFT_DELETED, message)
+    if not permanent and not live:
+        message = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+        raise RegistryError(Code.SUBJECT_SOFT_DELETED, message)
+    doomed = everything if permanent else live
+    for registered in doomed:
+        _require_unreferenced(state, subject, registered.version, permanent=permanent)
+    records: list[Record]
+    if permanent:
+        records = [SchemaTombstone(subject, one.version) for one in doomed]
+    else:
+        records = [DeleteSubjectRecord(subject, live[-1].version)]
+    if subject in state.modes:
+        records.append(ModeRecord(subject, None))
+    if subject in state.configs:
+        records.append(ConfigRecord(subject, None))
+    return Decision([one.version for one in doomed], records)
+
+
+def decide_delete_version(
+    state: RegistryState, subject: str, version: int, *, permanent: bool
+) -> Decision[Record, int]:
+    """The version deleted. Raises 40401, 40402, 40406, 40407 and 42206."""
+    _require_writable(state, subject)
+    if not state.versions(subject, deleted=True):
+        raise subject_not_found(subject)
+    registered = state.find(subject, version)
+    if registered is None:
+        raise version_not_found(version)
+    if permanent and not registered.deleted:
+        message = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+        raise RegistryError(Code.VERSION_NOT_SOFT_DELETED, message)
+    if not permanent and registered.deleted:
+        message = f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
+        raise RegistryError(Code.VERSION_SOFT_DELETED, message)
+    _require_unreferenced(state, subject, version, permanent=permanent)
+    if permanent:
+        return Decision(version, [SchemaTombstone(subject, version)])
+    records: list[Record] = [SchemaRecord(replace(registered, deleted=True))]
+    if len(state.versions(subject)) == 1:  # the last one: the subject itself is gone, and so are its settings
+        if subject in state.modes:
+            records.append(ModeRecord(subject, None))
+        if subject in state.configs:
+            records.append(ConfigRecord(subject, None))
+    return Decision(version, records)
+
+
+def _require_writable(state: RegistryState, subject: str) -> None:
+    if state.mode(subject) in (Mode.READONLY, Mode.READONLY_OVERRIDE):
+        raise RegistryError(Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
+
+
+def _require_unreferenced(state: RegistryState, subject: str, version: int, *, permanent: bool) -> None:
+    """A reference from a soft-deleted schema still holds back a permanent delete: its id still resolves."""
+    if state.referring(subject, version, deleted=permanent):
+        raise RegistryError(
+            Code.REFERENCE_EXISTS,
+            "One or more references exist to the schema"
+            f" {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}.",
+        )

@@ -1,0 +1,230 @@
+"""Machine: registering, looking up and checking schemas. Each `decide_` reads the state and says what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from barnabas.core.decision import Decision
+from barnabas.registry.compatibility import check
+from barnabas.registry.errors import (
+    Code,
+    IncompatibleError,
+    InvalidSchemaError,
+    RegistryError,
+    schema_not_found,
+    subject_not_found,
+)
+from barnabas.registry.formats import Parsed
+from barnabas.registry.library import Library
+from barnabas.registry.records import Record, SchemaRecord
+from barnabas.registry.state import RegistryState
+from barnabas.registry.subjects import context_of, is_valid, qualify
+from barnabas.registry.values import LATEST, Compatibility, Mode, RegisteredSchema, Schema
+
+SCHEMA_BYTES_MAX: Final = 1_000_000
+"""A schema must fit into a record of the topic (max.message.bytes)."""
+ID_MAX: Final = (1 << 31) - 1
+_GROUP_PROPERTIES: Final = "properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A request to register. `id` and `version` are for mode IMPORT."""
+
+    subject: str
+    schema: Schema
+    id: int | None = None
+    version: int | None = None
+    normalize: bool = False
+
+
+def decide_register(
+    state: RegistryState, library: Library, request: Registration
+) -> Decision[Record, RegisteredSchema]:
+    """The version that holds the schema: an old one if there is one, else a new one that is compatible.
+
+    Raises InvalidSchemaError, IncompatibleError, and RegistryError where the subject's mode or name forbids it.
+    """
+    subject = request.subject
+    if not is_valid(subject):
+        raise RegistryError(Code.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid subject.")
+    if len(request.schema.text) > SCHEMA_BYTES_MAX:
+        raise RegistryError(Code.SCHEMA_TOO_LARGE, f"The schema is larger than {SCHEMA_BYTES_MAX} bytes.")
+    mode = state.mode(subject)
+    if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
+        raise RegistryError(Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
+    if mode is Mode.IMPORT:
+        return _decide_import(state, library, request)
+    if request.id is not None and request.id >= 0:
+        found = _find_same(state, library, request)
+        if found is not None and found.id == request.id:
+            return Decision(found)
+        raise RegistryError(Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is not in import mode")
+    normalize = request.normalize or state.normalizes(subject)
+    schema, parsed = _understand(state, library, subject, request.schema, normalize=normalize)
+    same = _same_in(library, state.versions(subject), subject, schema, parsed)
+    if same is not None:
+        return Decision(same)
+    _require_compatible(state, library, subject, schema, parsed)
+    context = context_of(subject)
+    known_id = state.id_of(context, schema)
+    schema_id = state.next_id(context) if known_id is None else known_id
+    new = RegisteredSchema(subject, _next_version(state, subject), schema_id, schema)
+    return Decision(new, [SchemaRecord(new)])
+
+
+def _decide_import(state: RegistryState, library: Library, request: Registration) -> Decision[Record, RegisteredSchema]:
+    """Take a schema with the id (and version) that it has elsewhere. What it must be compatible with is not asked."""
+    subject, context = request.subject, context_of(request.subject)
+    if request.id is None or not 0 <= request.id <= ID_MAX:
+        raise RegistryError(
+            Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is in import mode: the schema needs an id"
+        )
+    schema, parsed = _understand(state, library, subject, request.schema, normalize=request.normalize)
+    known = state.schema(context, request.id)
+    if known is not None and known.fingerprint != schema.fingerprint:
+        raise RegistryError(
+            Code.OPERATION_NOT_PERMITTED, f"Overwrite new schema with id {request.id} is not permitted."
+        )
+    version = request.version if request.version is not None and request.version > 0 else None
+    same = _same_in(library, state.versions(subject), subject, schema, parsed)
+    if same is not None and same.id == request.id and version in (None, same.version):
+        return Decision(same)
+    new = RegisteredSchema(subject, version or _next_version(state, subject), request.id, schema)
+    return Decision(new, [SchemaRecord(new)])
+
+
+def look_up(
+    state: RegistryState, library: Library, subject: str, schema: Schema, *, normalize: bool, deleted: bool
+) -> RegisteredSchema:
+    """The version of a subject that holds the schema. Raises 40401 and 40403."""
+    if not state.versions(subject, deleted=deleted):
+        raise subject_not_found(subject)
+    normalize = normalize or state.normalizes(subject)
+    wanted, parsed = _understand(state, library, subject, schema, normalize=normalize)
+    found = _same_in(library, state.versions(subject, deleted=deleted), subject, wanted, parsed)
+    if found is None:
+        raise schema_not_found()
+    return found
+
+
+def check_compatible(
+    state: RegistryState,
+    library: Library,
+    subject: str,
+    schema: Schema,
+    against: Sequence[RegisteredSchema],
+    *,
+    normalize: bool = False,
+) -> list[str]:
+    """What in a schema would break the subject's level, compared with these versions; empty when nothing would."""
+    wanted, parsed = _understand(state, library, subject, schema, normalize=normalize)
+    return _problems(state, library, subject, wanted, parsed, against)
+
+
+# -- inside
+
+
+def _understand(
+    state: RegistryState, library: Library, subject: str, schema: Schema, *, normalize: bool
+) -> tuple[Schema, Parsed]:
+    """The schema as it is stored, and parsed."""
+    parsed = library.parse_new(schema, subject)
+    references = schema.references
+    context = context_of(subject)
+    if any(reference.version == LATEST for reference in references):
+        references = tuple(
+            replace(one, version=state.versions(qualify(one.subject, context))[-1].version)
+            if one.version == LATEST
+            else one
+            for one in references
+        )
+    if normalize:
+        references = tuple(sorted(references, key=lambda one: (one.name, one.subject, one.version)))
+    text = parsed.normalized if normalize else parsed.canonical
+    return replace(schema, text=text, references=references), parsed
+
+
+def _find_same(state: RegistryState, library: Library, request: Registration) -> RegisteredSchema | None:
+    schema, parsed = _understand(state, library, request.subject, request.schema, normalize=request.normalize)
+    return _same_in(library, state.versions(request.subject), request.subject, schema, parsed)
+
+
+def _same_in(
+    library: Library, versions: Sequence[RegisteredSchema], subject: str, schema: Schema, parsed: Parsed
+) -> RegisteredSchema | None:
+    """The newest of the versions that is the same schema. What a request leaves out (metadata, rules) may be any."""
+    for registered in reversed(versions):
+        stored = registered.schema
+        if stored.type is not schema.type or stored.references != schema.references:
+            continue
+        if schema.metadata is not None and schema.metadata != stored.metadata:
+            continue
+        if schema.rule_set is not None and schema.rule_set != stored.rule_set:
+            continue
+        if stored.text == schema.text or _canonical(library, stored, subject) in (parsed.canonical, schema.text):
+            return registered
+    return None
+
+
+def _canonical(library: Library, stored: Schema, subject: str) -> str:
+    """Another registry may have stored its own writing of the schema."""
+    try:
+        return library.parsed(stored, subject).canonical
+    except InvalidSchemaError:
+        return stored.text
+
+
+def _next_version(state: RegistryState, subject: str) -> int:
+    versions = state.versions(subject, deleted=True)
+    return versions[-1].version + 1 if versions else 1
+
+
+def _require_compatible(state: RegistryState, library: Library, subject: str, schema: Schema, parsed: Parsed) -> None:
+    problems = _problems(state, library, subject, schema, parsed, state.versions(subject))
+    if problems:
+        raise IncompatibleError(
+            f'Schema being registered is incompatible with an earlier schema for subject "{subject}",'
+            f" details: [{', '.join(problems)}]",
+            problems,
+        )
+
+
+def _problems(
+    state: RegistryState,
+    library: Library,
+    subject: str,
+    schema: Schema,
+    parsed: Parsed,
+    against: Sequence[RegisteredSchema],
+) -> list[str]:
+    level = state.compatibility(subject)
+    if level is Compatibility.NONE:
+        return []
+    olds = _same_group(state.compatibility_group(subject), schema, against)
+    found = check(level, parsed, [library.parsed(old.schema, subject) for old in olds])
+    if not found:
+        return []
+    index = found[0][0]
+    messages = [str(problem) for place, problem in found if place == index]
+    return [
+        *messages,
+        f"{{oldSchemaVersion: {olds[index].version}}}",
+        f"{{oldSchema: '{olds[index].schema.text}'}}",
+        f"{{compatibility: '{level.value}'}}",
+    ]
+
+
+def _same_group(group: str | None, schema: Schema, versions: Sequence[RegisteredSchema]) -> Sequence[RegisteredSchema]:
+    """With a compatibility group only versions whose metadata has the same value of that property count."""
+    if group is None:
+        return versions
+    wanted = _property(schema, group)
+    return [one for one in versions if _property(one.schema, group) == wanted]
+
+
+def _property(schema: Schema, name: str) -> object:
+    properties = (schema.metadata or {}).get(_GROUP_PROPERTIES)
+    return properties.get(name) if isinstance(properties, dict) else None

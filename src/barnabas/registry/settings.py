@@ -1,0 +1,111 @@
+"""Machine: compatibility levels and modes: of everything, of a context, of a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.core.decision import Decision
+from barnabas.registry.errors import Code, RegistryError, subject_not_found
+from barnabas.registry.records import Config, ConfigRecord, ModeRecord, Record, config_from_json
+from barnabas.registry.state import DEFAULT_LEVEL, RegistryState
+from barnabas.registry.values import Compatibility, Mode
+
+
+def read_config(state: RegistryState, subject: str | None, *, default_to_global: bool = False) -> Config:
+    """What is configured. Raises 40408 for a subject that has nothing of its own, unless what applies is asked for."""
+    if subject is None:
+        config = state.configs.get(None, Config())
+        return config if config.compatibility is not None else _with_level(config, DEFAULT_LEVEL)
+    own = state.configs.get(subject)
+    if default_to_global:
+        return _with_level(own or Config(), state.compatibility(subject))
+    if own is None:
+        message = f"Subject '{subject}' does not have subject-level compatibility configured"
+        raise RegistryError(Code.COMPATIBILITY_NOT_CONFIGURED, message)
+    return own
+
+
+def decide_config(state: RegistryState, subject: str | None, request: Mapping[str, Any]) -> Decision[Record, Config]:
+    """Change what the request names; the rest stays. Raises 42203."""
+    try:
+        change = config_from_json(request)
+    except ValueError:
+        levels = ", ".join(level.value.lower() for level in Compatibility)
+        raise RegistryError(
+            Code.INVALID_COMPATIBILITY, f"Invalid compatibility level. Valid values are {levels}"
+        ) from None
+    if subject is not None:
+        _require_writable(state, subject)
+    old = state.configs.get(subject, Config())
+    merged = Config(
+        change.compatibility or old.compatibility,
+        old.alias if change.alias is None else change.alias or None,
+        old.normalize if change.normalize is None else change.normalize,
+        change.compatibility_group or old.compatibility_group,
+        {**old.rest, **change.rest},
+    )
+    return Decision(merged, [ConfigRecord(subject, merged)])
+
+
+def decide_delete_config(state: RegistryState, subject: str | None) -> Decision[Record, Config]:
+    """Back to what applies above; gives what was configured."""
+    old = state.configs.get(subject)
+    if old is None:
+        if subject is not None:
+            raise subject_not_found(subject)
+        return Decision(Config(DEFAULT_LEVEL))
+    return Decision(old, [ConfigRecord(subject, None)])
+
+
+def read_mode(state: RegistryState, subject: str | None, *, default_to_global: bool = False) -> Mode:
+    """The mode. Raises 40409 for a subject that has none of its own, unless what applies is asked for."""
+    if subject is None:
+        return state.modes.get(None, Mode.READWRITE)
+    if default_to_global:
+        return state.mode(subject)
+    if subject not in state.modes:
+        message = f"Subject '{subject}' does not have subject-level mode configured"
+        raise RegistryError(Code.MODE_NOT_CONFIGURED, message)
+    return state.modes[subject]
+
+
+def decide_mode(state: RegistryState, subject: str | None, name: str, *, force: bool) -> Decision[Record, Mode]:
+    """IMPORT only where there is nothing yet, because ids could clash; `force` says that they will not."""
+    try:
+        mode = Mode(name.upper())
+    except ValueError:
+        valid = ", ".join(one.value for one in Mode)
+        raise RegistryError(Code.INVALID_MODE, f"Invalid mode. Valid values are {valid}") from None
+    if mode is Mode.READONLY_OVERRIDE and subject is not None:
+        raise RegistryError(Code.INVALID_MODE, "READONLY_OVERRIDE can only be set for everything, not for a subject.")
+    if mode is Mode.IMPORT and not force and _has_schemas(state, subject):
+        raise RegistryError(Code.OPERATION_NOT_PERMITTED, "Cannot import since found existing subjects")
+    return Decision(mode, [ModeRecord(subject, mode)])
+
+
+def decide_delete_mode(state: RegistryState, subject: str | None) -> Decision[Record, Mode]:
+    """Back to what applies above; gives the mode that was set."""
+    old = state.modes.get(subject)
+    if old is None:
+        if subject is not None:
+            raise subject_not_found(subject)
+        return Decision(Mode.READWRITE)
+    return Decision(old, [ModeRecord(subject, None)])
+
+
+def _has_schemas(state: RegistryState, subject: str | None) -> bool:
+    if subject is None:
+        return bool(state.subjects)
+    if subject.endswith(":"):  # a whole context
+        return any(name.startswith(subject) for name in state.subjects)
+    return subject in state.subjects
+
+
+def _require_writable(state: RegistryState, subject: str) -> None:
+    if state.mode(subject) in (Mode.READONLY, Mode.READONLY_OVERRIDE):
+        raise RegistryError(Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
+
+
+def _with_level(config: Config, level: Compatibility) -> Config:
+    return Config(level, config.alias, config.normalize, config.compatibility_group, config.rest)
