@@ -27,7 +27,7 @@ from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.delivery import RecordFuture
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.producer import AsyncProducer, DeliveryCallback
-from barnabas.client.values import ConsumerRecord, Headers, RecordMetadata
+from barnabas.client.values import ConsumerRecord, Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.errors import BarnabasError, KafkaError
 
 P = ParamSpec("P")
@@ -281,6 +281,18 @@ class Producer(_Blocking[AsyncProducer]):
     init_transactions = _wait(AsyncProducer.init_transactions)
     begin_transaction = _call(AsyncProducer.begin_transaction)
     send_offsets_to_transaction = _wait(AsyncProducer.send_offsets_to_transaction)
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Flush; then the transaction survives this producer, and can only be committed or aborted (KIP-939)."""
+        self._run(self._until_drained())
+        return self._run(self._client.prepare_transaction())
+
+    complete_transaction = _wait(AsyncProducer.complete_transaction)
+
+    @property
+    def prepared_transaction(self) -> PreparedTransaction | None:
+        """The transaction that waits to be committed or aborted."""
+        return self._client.prepared_transaction
 
     def commit_transaction(self) -> None:
         """Flush, and commit. Raises TransactionAbortedError when a part failed; then abort."""

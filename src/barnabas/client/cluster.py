@@ -152,7 +152,9 @@ class Cluster:
 
     async def _send_on(self, connection: Connection, request: Any, deadline: float, max_version: int | None) -> Any:
         if isinstance(request, Versioned):
-            version = connection.versions.choose(request.api_key, peer=connection.peer, max_version=max_version)
+            version = connection.versions.choose(
+                request.api_key, peer=connection.peer, max_version=max_version, unstable=request.unstable
+            )
             request = request.build(version)
         else:
             version = connection.versions.choose(

@@ -21,7 +21,7 @@ from barnabas.client.accumulator import Accumulator, PartitionQueue
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
 from barnabas.client.delivery import RecordFuture
-from barnabas.client.errors import BufferFullError, ClientClosedError, TransactionAbortedError
+from barnabas.client.errors import BufferFullError, ClientClosedError, TransactionAbortedError, TransactionStateError
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
@@ -31,7 +31,7 @@ from barnabas.client.producing import COLUMNAR_BATCH_BYTES, sender_options
 from barnabas.client.sender import Sender
 from barnabas.client.serialization import AnySerializer, as_encode
 from barnabas.client.transactions import State, Transactions
-from barnabas.client.values import GroupMetadata, Headers, OffsetAndMetadata, RecordMetadata
+from barnabas.client.values import GroupMetadata, Headers, OffsetAndMetadata, PreparedTransaction, RecordMetadata
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -98,7 +98,11 @@ class AsyncProducer:
         self._transactions: Transactions | None = None
         if options.transactional_id is not None:
             self._transactions = Transactions(
-                self.cluster, options.transactional_id, options.transaction_timeout_ms, self._sender.wake
+                self.cluster,
+                options.transactional_id,
+                options.transaction_timeout_ms,
+                self._sender.wake,
+                two_phase=options.two_phase,
             )
             self._sender.transactions = self._transactions
         self._hasher = KeyHasher()
@@ -299,9 +303,12 @@ class AsyncProducer:
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
-    async def init_transactions(self) -> None:
-        """Once, before the first transaction: fences older producers of this id, and ends what they left open."""
-        await self._transactional().init(self.cluster.deadline(self._max_block_ms))
+    async def init_transactions(self, *, keep_prepared: bool = False) -> None:
+        """Once, before the first transaction: fences older producers of this id, and ends what they left open.
+
+        With `keep_prepared` (two-phase commit) an open transaction stays open; see `prepared_transaction`.
+        """
+        await self._transactional().init(self.cluster.deadline(self._max_block_ms), keep_prepared=keep_prepared)
 
     def begin_transaction(self) -> None:
         """What is sent from now on becomes visible together, or not at all."""
@@ -330,6 +337,33 @@ class AsyncProducer:
 
         await self._transactional().end(commit=False, settle=settle, deadline=self.cluster.deadline(self._max_block_ms))
 
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Flush; then the transaction survives this producer, and can only be committed or aborted (KIP-939).
+
+        Keep what this gives with the other parts of the two-phase commit. After a crash, a producer of the same
+        transactional.id calls `init_transactions(keep_prepared=True)` and `complete_transaction(kept)`.
+        """
+        transactions = self._transactional()
+        transactions.check_can_prepare()
+        await self.flush()
+        return transactions.prepare()
+
+    async def complete_transaction(self, decided: PreparedTransaction | str) -> bool:
+        """Commit the prepared transaction if it is the one that was decided on, else abort it. True: committed."""
+        kept = PreparedTransaction.parse(decided) if isinstance(decided, str) else decided
+        if self.prepared_transaction is None:
+            raise TransactionStateError("No transaction is prepared: it was completed already, or never prepared.")
+        if self.prepared_transaction == kept:
+            await self.commit_transaction()
+            return True
+        await self.abort_transaction()
+        return False
+
+    @property
+    def prepared_transaction(self) -> PreparedTransaction | None:
+        """The transaction that waits to be committed or aborted, prepared by us or by a producer before us."""
+        return self._transactional().prepared
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """`async with producer.transaction(): ...` commits at the end, and aborts when the block raises."""
@@ -344,7 +378,7 @@ class AsyncProducer:
 
     @property
     def in_transaction(self) -> bool:
-        """A transaction is open, or has failed and must be aborted."""
+        """A transaction is open, or has failed and must be aborted. (One that is prepared waits to be completed.)"""
         return self._transactional().state in (State.IN_TRANSACTION, State.ABORTABLE)
 
     def _transactional(self) -> Transactions:

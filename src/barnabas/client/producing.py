@@ -37,6 +37,7 @@ class SenderOptions:
     request_timeout_ms: int = 30_000
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
+    two_phase: bool = False
 
 
 def sender_options(settings: Settings, config: Mapping[str, object], keywords: Mapping[str, object]) -> SenderOptions:
@@ -58,6 +59,14 @@ def sender_options(settings: Settings, config: Mapping[str, object], keywords: M
                 " most 5. Change those, or set enable.idempotence=false."
             )
         idempotent = False
+    if settings["transaction.two.phase.commit.enable"]:
+        if settings["transactional.id"] is None:
+            raise ConfigError("transaction.two.phase.commit.enable needs transactional.id.")
+        if given("transaction.timeout.ms"):
+            raise ConfigError(
+                "transaction.timeout.ms does not go with transaction.two.phase.commit.enable: a prepared transaction"
+                " waits for as long as it takes."
+            )
     needed = settings["linger.ms"] + settings["request.timeout.ms"]
     if settings["delivery.timeout.ms"] < needed and given("delivery.timeout.ms"):
         raise ConfigError(
@@ -73,6 +82,7 @@ def sender_options(settings: Settings, config: Mapping[str, object], keywords: M
         request_timeout_ms=settings["request.timeout.ms"],
         transactional_id=settings["transactional.id"],
         transaction_timeout_ms=settings["transaction.timeout.ms"],
+        two_phase=settings["transaction.two.phase.commit.enable"],
     )
 
 

@@ -4,6 +4,8 @@
                                                   │ a batch or a commit of offsets failed
                                                   ▼
                                               ABORTABLE ──abort──▶ ENDING ──▶ READY
+    IN_TRANSACTION ──prepare──▶ PREPARED ──commit, abort──▶ ENDING ──▶ READY        (two-phase commit, KIP-939)
+    UNINITIALIZED ──init, keeping what was prepared──▶ PREPARED
     FATAL: fenced by a newer producer, or not authorized; nothing helps but a new producer
 
 With transaction.version 2 (KIP-890) partitions and offsets join the transaction by being written, and every EndTxn
@@ -19,11 +21,14 @@ from typing import Any, Final
 from barnabas.client.accumulator import NOBODY, ProducerIdentity
 from barnabas.client.cluster import Cluster
 from barnabas.client.coordinators import CoordinatorType
-from barnabas.client.errors import TransactionAbortedError, TransactionStateError
+from barnabas.client.errors import TransactionAbortedError, TransactionStateError, UnsupportedApiError
 from barnabas.client.fanout import by_topic
-from barnabas.client.values import GroupMetadata, OffsetAndMetadata
+from barnabas.client.values import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+from barnabas.client.versions import Versioned
+from barnabas.core.config import ConfigError
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -42,7 +47,7 @@ from barnabas.wire.messages.txn_offset_commit import (
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM: Final = 2
 """The transaction version from which nothing needs to be added beforehand."""
-INIT_VERSION_MAX: Final = 5
+TWO_PHASE_VERSION: Final = 6
 ADD_PARTITIONS_VERSION_MAX: Final = 3
 """Later versions are for brokers among themselves."""
 _BEFORE_890: Final = {"produce": 11, "end": 4, "offsets": 4}
@@ -64,6 +69,7 @@ class State(Enum):
     UNINITIALIZED = "not initialized"
     READY = "ready"
     IN_TRANSACTION = "in a transaction"
+    PREPARED = "holding a prepared transaction"
     ENDING = "ending a transaction"
     ABORTABLE = "in a transaction that must be aborted"
     FATAL = "unusable"
@@ -72,12 +78,22 @@ class State(Enum):
 class Transactions:
     """The transactional side of one producer; the sender asks it about partitions, and tells it of failures."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        timeout_ms: int,
+        wake: Callable[[], None],
+        *,
+        two_phase: bool = False,
+    ) -> None:
         self.transactional_id = transactional_id
         self.state = State.UNINITIALIZED
         self.identity = NOBODY
         self.error: BarnabasError | None = None
         self.implicit = False
+        self.prepared: PreparedTransaction | None = None
+        self.two_phase = two_phase
         self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._wake = wake
@@ -167,22 +183,39 @@ class Transactions:
 
     # -- asked by the user, through the producer -------------------------------------------------------------------
 
-    async def init(self, deadline: float) -> None:
-        """Get a producer id and the next epoch: fences older producers, and ends what they left open."""
-        self._require(State.UNINITIALIZED)
-        await self._init(NOBODY, deadline)
-        self.state = State.READY
+    async def init(self, deadline: float, *, keep_prepared: bool = False) -> None:
+        """Get a producer id and the next epoch: fences older producers, and ends what they left open.
 
-    async def _init(self, current: ProducerIdentity, deadline: float) -> None:
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
-            producer_id=current.producer_id,
-            producer_epoch=current.epoch,
-        )
+        With `keep_prepared` an open transaction stays, to be committed or aborted by whoever knows (KIP-939).
+        """
+        self._require(State.UNINITIALIZED)
+        if keep_prepared:
+            self._require_two_phase()
+        await self._init(NOBODY, deadline, keep_prepared=keep_prepared)
+        self.state = State.READY if self.prepared is None else State.PREPARED
+
+    async def _init(self, current: ProducerIdentity, deadline: float, *, keep_prepared: bool = False) -> None:
+        def build(version: int) -> InitProducerIdRequest:
+            if self.two_phase and version < TWO_PHASE_VERSION:
+                raise UnsupportedApiError(
+                    "transaction.two.phase.commit.enable needs brokers that serve InitProducerId version 6 (KIP-939)."
+                )
+            return InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=current.producer_id,
+                producer_epoch=current.epoch,
+                enable_2pc=self.two_phase,
+                keep_prepared_txn=keep_prepared,
+            )
+
+        request = Versioned(ApiKey.INIT_PRODUCER_ID, build, unstable=self.two_phase)
         response: InitProducerIdResponse = await self._ask(
-            request, _code, "Initializing transactions", deadline=deadline, max_version=INIT_VERSION_MAX
+            request, _code, "Initializing transactions", deadline=deadline
         )
+        if response.ongoing_txn_producer_id >= 0:
+            self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+            self._started = True
         self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
         self._doubtful = False
         coordinator = await self._cluster.coordinators.find(CoordinatorType.TRANSACTION, self.transactional_id)
@@ -195,6 +228,24 @@ class Transactions:
         self._started = False
         self._added.clear()
         self._to_add.clear()
+
+    def check_can_prepare(self) -> None:
+        """Raises what stands in the way of preparing."""
+        self._require_two_phase()
+        if self.state is State.ABORTABLE:
+            raise self._cannot_commit()
+        self._require(State.IN_TRANSACTION)
+
+    def prepare(self) -> PreparedTransaction:
+        """Everything is written and acknowledged: from now on this transaction can only be committed or aborted."""
+        self.check_can_prepare()
+        self.state = State.PREPARED
+        self.prepared = PreparedTransaction(self.identity.producer_id, self.identity.epoch)
+        return self.prepared
+
+    def _require_two_phase(self) -> None:
+        if not self.two_phase:
+            raise ConfigError("Prepared transactions need transaction.two.phase.commit.enable=true.")
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline: float
@@ -262,19 +313,20 @@ class Transactions:
         if commit:
             if self.state is State.ABORTABLE:
                 raise self._cannot_commit()
-            self._require(State.IN_TRANSACTION)
+            self._require(State.IN_TRANSACTION, State.PREPARED)
             await settle()
-            if self.state is not State.IN_TRANSACTION:
+            if self.state not in (State.IN_TRANSACTION, State.PREPARED):
                 raise self._cannot_commit()
             self.state = State.ENDING
         else:
-            self._require(State.IN_TRANSACTION, State.ABORTABLE)
+            self._require(State.IN_TRANSACTION, State.ABORTABLE, State.PREPARED)
             self.state = State.ENDING
             await settle()
             if self.error is not None and isinstance(self.error, KafkaError) and self.error.code in _FATAL:
                 raise self.error
         await self._end(commit, deadline)
         self.error = None
+        self.prepared = None
         self.state = State.READY
 
     async def _end(self, commit: bool, deadline: float) -> None:
@@ -304,9 +356,16 @@ class Transactions:
             elif not error.retriable:
                 self.state = State.FATAL
             else:
-                self.state = State.ABORTABLE if not commit else State.IN_TRANSACTION  # the user may try again
+                self._may_try_again(commit)
             self.error = error
             raise
+
+    def _may_try_again(self, commit: bool) -> None:
+        """The coordinator could not be asked in time: the same call may be made again."""
+        if self.prepared is not None:
+            self.state = State.PREPARED
+        else:
+            self.state = State.IN_TRANSACTION if commit else State.ABORTABLE
 
     # -- requests --------------------------------------------------------------------------------------------------
 

@@ -119,6 +119,25 @@ class SubscriptionPattern:
     pattern: str
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """What identifies a prepared transaction (KIP-939): keep its text with the other parts of the two-phase commit."""
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> PreparedTransaction:
+        """The inverse of `str`. Raises ValueError."""
+        producer_id, separator, epoch = text.partition(":")
+        if not separator:
+            raise ValueError(f"{text!r} is not the text of a prepared transaction, like 4000:7.")
+        return cls(int(producer_id), int(epoch))
+
+
 # -- admin: topics -----------------------------------------------------------------------------------------------------
 
 

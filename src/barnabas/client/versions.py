@@ -17,10 +17,14 @@ VersionRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """A request whose content depends on the version: `build(version)` makes it."""
+    """A request whose content depends on the version: `build(version)` makes it.
+
+    `unstable` asks for a version that Kafka has not declared stable yet, where the broker offers it.
+    """
 
     api_key: ApiKey
     build: Callable[[int], Any]
+    unstable: bool = False
 
 
 class BrokerVersions:
@@ -36,7 +40,9 @@ class BrokerVersions:
         features = {f.name: f.max_version_level for f in response.finalized_features}
         return cls(ranges, features)
 
-    def choose(self, key: ApiKey, *, peer: str = "the broker", max_version: int | None = None) -> int:
+    def choose(
+        self, key: ApiKey, *, peer: str = "the broker", max_version: int | None = None, unstable: bool = False
+    ) -> int:
         """The version to use: min of both maxima, not above `max_version`. Raises UnsupportedApiError."""
         api = APIS[key]
         theirs = self.ranges.get(int(key))
@@ -45,7 +51,7 @@ class BrokerVersions:
                 f"{api.name} is not served by {peer}. It may be an older broker, one that keeps the API behind a"
                 " feature, or a listener that does not offer it."
             )
-        highest = min(api.max_version - (1 if api.latest_version_unstable else 0), theirs[1])
+        highest = min(api.max_version - (1 if api.latest_version_unstable and not unstable else 0), theirs[1])
         if max_version is not None:
             highest = min(highest, max_version)
         lowest = max(api.min_version, theirs[0])
