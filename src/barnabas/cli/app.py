@@ -6,7 +6,18 @@ import sys
 from importlib import import_module
 from typing import Any
 
-NOUNS = ("serve", "topics", "produce", "consume", "groups", "transactions", "configs", "logs", "cluster")
+NOUNS = (
+    "serve",
+    "topics",
+    "produce",
+    "consume",
+    "groups",
+    "share-groups",
+    "transactions",
+    "configs",
+    "logs",
+    "cluster",
+)
 """In the order in which help shows them; each is a module of this package, with an `app` or a function of its name
 (`serve` alone has a `main`)."""
 
@@ -38,7 +49,7 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
         if noun == "serve":
             _list_serve(app)
             continue
-        module = import_module(f"barnabas.cli.{noun}")
+        module = import_module(f"barnabas.cli.{noun.replace('-', '_')}")
         if hasattr(module, "app"):
             app.add_typer(module.app, name=noun)
         else:
