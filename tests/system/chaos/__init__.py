@@ -1,0 +1,1 @@
+"""Brokers that are killed, starved and lied to."""

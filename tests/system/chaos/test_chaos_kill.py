@@ -1,0 +1,67 @@
+"""kill -9 at random moments in the middle of a heavy produce: what was acknowledged is there, once and in order.
+
+`make soak` runs it for longer: BARNABAS_SOAK_SECONDS=600.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from barnabas.testing.process import BrokerProcess
+from tests.system.chaos.workload import CODECS, Acknowledged, Administrator, Committer, Writer, create_logs
+
+SETTINGS = ("offsets.topic.num.partitions=4", "group.initial.rebalance.delay.ms=0")
+SOAK_S = float(os.environ.get("BARNABAS_SOAK_SECONDS", "0"))
+GROUP = "committers"
+PATIENCE_S = 60.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300 + SOAK_S)
+def test_kill_9_loses_nothing(tmp_path: Path) -> None:
+    seed = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
+    chance = random.Random(seed)
+    broker = BrokerProcess(tmp_path / "data", settings=SETTINGS)
+    broker.start()
+    address = broker.bootstrap_servers
+    create_logs(address)
+    acknowledged = Acknowledged()
+    writers = [Writer(address, codec, acknowledged) for codec in CODECS]
+    committer, administrator = Committer(address, GROUP, "log-none"), Administrator(address)
+    stop = threading.Event()
+    jobs = [committer.run, administrator.run, *(writer.run for writer in writers)]
+    workers = [threading.Thread(target=job, args=(stop,)) for job in jobs]
+    for worker in workers:
+        worker.start()
+    kills, restarts = 0, []
+    try:
+        end = time.monotonic() + SOAK_S
+        while kills < 6 or time.monotonic() < end:
+            acknowledged.wait_for_more(chance.randrange(1, 6000), PATIENCE_S)
+            broker.kill()
+            kills += 1
+            broker.start()
+            restarts.append(broker.start_seconds)
+        acknowledged.wait_for_more(1000, PATIENCE_S)
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join(PATIENCE_S)
+    try:
+        for writer in writers:
+            writer.finish(PATIENCE_S)
+        records = sum(writer.check(address) for writer in writers)
+        committer.check(address, GROUP)
+        administrator.check(address)
+        print(
+            f"seed {seed}: {kills} kills, {records} records, {committer.promised} commits, "
+            f"{len(administrator.created)} topics; slowest restart {max(restarts):.2f} s"
+        )
+    finally:
+        broker.stop()

@@ -1,0 +1,204 @@
+"""Shell: work that goes on while brokers die: what was acknowledged is remembered, and looked for afterwards.
+
+Rule of the books: an acknowledgement is a promise; an error or a time-out promises nothing in either direction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+PARTITIONS = 2
+_SMALL_SEGMENTS = {"internal.segment.bytes": "200000", "index.interval.bytes": "1024"}
+_CLIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
+
+
+class Acknowledged:
+    """A count that grows with every promise, and that one may wait for."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = threading.Condition()
+
+    def add(self, count: int = 1) -> None:
+        with self._changed:
+            self._count += count
+            self._changed.notify_all()
+
+    def wait_for_more(self, count: int, timeout_s: float) -> None:
+        with self._changed:
+            goal = self._count + count
+            assert self._changed.wait_for(lambda: self._count >= goal, timeout_s), "nothing is acknowledged any more"
+
+
+class Writer:
+    """An idempotent producer with one codec, numbering its records for each partition."""
+
+    def __init__(self, address: str, codec: str, acknowledged: Acknowledged) -> None:
+        self.topic = f"log-{codec}"
+        self.sent = [0] * PARTITIONS
+        self.kept: dict[int, dict[int, int]] = defaultdict(dict)
+        """By partition: record number -> offset it was acknowledged at."""
+        self.failures: list[str] = []
+        self._acknowledged = acknowledged
+        self._producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "acks": "all",
+                "compression.type": codec,
+                "linger.ms": 2,
+                "batch.size": 20_000,
+                "message.timeout.ms": 300_000,
+                "queue.buffering.max.messages": 20_000,
+                "error_cb": self._on_error,
+                **_CLIENT,
+            }
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        filler = "all work and no play " * 8
+        while not stop.is_set():
+            for partition in range(PARTITIONS):
+                number = self.sent[partition]
+                with contextlib.suppress(BufferError):
+                    value = f"{number} {filler[: number % 150]}"
+                    self._producer.produce(
+                        self.topic, value, partition=partition, on_delivery=self._on_delivery(number)
+                    )
+                    self.sent[partition] += 1
+            self._producer.poll(0.001)
+
+    def finish(self, timeout_s: float) -> None:
+        assert self._producer.flush(timeout_s) == 0, f"{self.topic}: records were never answered"
+
+    def _on_delivery(self, number: int) -> Callable[[KafkaError | None, Message], None]:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self.failures.append(f"record {number}: {error}")
+                return
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            self.kept[partition][number] = offset
+            self._acknowledged.add()
+
+        return delivered
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.failures.append(f"fatal: {error}")
+
+    def check(self, address: str) -> int:
+        """Everything sent is there once, in order, at the offset that was promised. Gives the number of records."""
+        assert not self.failures, f"{self.topic}: {self.failures[:5]}"
+        for partition in range(PARTITIONS):
+            found = read_partition(address, self.topic, partition)
+            numbers = [number for number, _ in found]
+            assert numbers == list(range(self.sent[partition])), _first_gap(self.topic, partition, numbers)
+            assert dict(found) == self.kept[partition], (
+                f"{self.topic}-{partition}: a record is not where it was promised"
+            )
+        return sum(self.sent)
+
+
+class Committer:
+    """A group that commits greater and greater offsets."""
+
+    def __init__(self, address: str, group: str, topic: str) -> None:
+        self.promised = -1
+        self.tried = -1
+        self._topic = topic
+        self._consumer = Consumer(
+            {"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False, **_CLIENT}
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            self.tried += 1
+            with contextlib.suppress(KafkaException):
+                done = self._consumer.commit(offsets=[TopicPartition(self._topic, 0, self.tried)], asynchronous=False)
+                if done is not None and done[0].error is None:
+                    self.promised = self.tried
+        self._consumer.close()
+
+    def check(self, address: str, group: str) -> None:
+        reader = Consumer({"bootstrap.servers": address, "group.id": group})
+        found = reader.committed([TopicPartition(self._topic, 0)], timeout=20)[0].offset
+        reader.close()
+        assert self.promised >= 0
+        assert self.promised <= found <= self.tried, f"{self.promised} was promised, {self.tried} tried, {found} found"
+
+
+class Administrator:
+    """Creates topics, and sets a config of each to its number."""
+
+    def __init__(self, address: str) -> None:
+        self.created: set[str] = set()
+        self.configured: dict[str, str] = {}
+        self._admin = AdminClient({"bootstrap.servers": address, **_CLIENT})
+
+    def run(self, stop: threading.Event) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            name = f"made-{number}"
+            with contextlib.suppress(KafkaException):
+                self._admin.create_topics([NewTopic(name, 1, 1)], request_timeout=5)[name].result()
+                self.created.add(name)
+                entry = ConfigEntry("retention.ms", str(number), incremental_operation=AlterConfigOpType.SET)
+                resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+                self._admin.incremental_alter_configs([resource], request_timeout=5)[resource].result()
+                self.configured[name] = str(number)
+            stop.wait(0.02)
+
+    def check(self, address: str) -> None:
+        admin = AdminClient({"bootstrap.servers": address})
+        missing = self.created - set(admin.list_topics(timeout=20).topics)
+        assert not missing, f"topics that were created are gone: {sorted(missing)}"
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in self.configured]
+        for resource, answer in admin.describe_configs(resources).items():
+            assert answer.result()["retention.ms"].value == self.configured[resource.name], resource.name
+
+
+def create_logs(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    topics = [NewTopic(f"log-{codec}", PARTITIONS, 1, config=_SMALL_SEGMENTS) for codec in CODECS]
+    for future in admin.create_topics(topics).values():
+        future.result()
+
+
+def read_partition(address: str, topic: str, partition: int) -> list[tuple[int, int]]:
+    """(record number, offset) of everything in a partition."""
+    reader = Consumer(
+        {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False, "check.crcs": True}
+    )
+    where = TopicPartition(topic, partition)
+    low, high = reader.get_watermark_offsets(where, timeout=20)
+    where.offset = low
+    reader.assign([where])
+    found: list[tuple[int, int]] = []
+    while len(found) < high - low:
+        messages = reader.consume(min(high - low - len(found), 10_000), timeout=20)
+        assert messages, f"{topic}-{partition}: {len(found)} of {high - low} records came"
+        for message in messages:
+            assert message.error() is None, message.error()
+            value, offset = message.value(), message.offset()
+            assert value is not None
+            assert offset is not None
+            found.append((int(value.partition(b" ")[0]), offset))
+    reader.close()
+    return found
+
+
+def _first_gap(topic: str, partition: int, numbers: list[int]) -> str:
+    for expected, number in enumerate(numbers):
+        if number != expected:
+            return f"{topic}-{partition}: record {number} stands where {expected} belongs ({len(numbers)} records)"
+    return f"{topic}-{partition}: only {len(numbers)} records are there"
