@@ -30,7 +30,7 @@ def cache_dir() -> Path:
 
 
 def resolve(*coordinates: str, exclude: Sequence[str] = ()) -> Path:
-    """A folder with the jars of these `group:artifact:version` coordinates and all that they depend on."""
+    """A folder with the jars of these `group:artifact:version[:classifier]` and all that they depend on."""
     if shutil.which("mvn") is None or shutil.which("java") is None:
         raise MavenMissingError("mvn and java are needed: run `make interop`, or apt-get install maven")
     key = hashlib.sha256("\n".join((*coordinates, *exclude)).encode()).hexdigest()[:12]
@@ -56,13 +56,14 @@ def resolve(*coordinates: str, exclude: Sequence[str] = ()) -> Path:
 
 
 def _dependency(coordinate: str, exclude: Sequence[str]) -> str:
-    group, artifact, version = coordinate.split(":")
+    group, artifact, version, *classifier = coordinate.split(":")
     exclusions = "".join(
         f"<exclusion><groupId>{g}</groupId><artifactId>{a}</artifactId></exclusion>"
         for g, a in (e.split(":") for e in exclude)
     )
     return (
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"{''.join(f'<classifier>{name}</classifier>' for name in classifier)}"
         f"<exclusions>{exclusions}</exclusions></dependency>"
     )
 
@@ -75,3 +76,10 @@ def kafka_classpath(version: str = KAFKA_VERSION) -> str:
 def clients_classpath(version: str = KAFKA_VERSION) -> str:
     """The class path of the Java client alone."""
     return f"{resolve(f'org.apache.kafka:kafka-clients:{version}')}/*"
+
+
+def streams_eos_classpath() -> str:
+    """The class path of Kafka Streams with its own exactly-once system test, which later test jars lack."""
+    version = "4.1.0"
+    own = (f"org.apache.kafka:{name}:{version}" for name in ("kafka-streams", "kafka-clients"))
+    return f"{resolve(*(coordinate + end for coordinate in own for end in ('', ':test')))}/*"

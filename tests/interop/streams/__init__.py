@@ -1,0 +1,1 @@
+"""Kafka Streams' own exactly-once system test, run against a broker that dies."""
