@@ -2,7 +2,8 @@
 
     from barnabas.registry import RegistryClient, AvroSerializer
 
-Importing this package is cheap: each part is imported on first use. `pip install barnabas[registry]` brings what it needs.
+Importing this package is cheap: each part is imported on first use. `pip install barnabas[registry]` brings what they
+need.
 """
 
 from __future__ import annotations

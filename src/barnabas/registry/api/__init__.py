@@ -1,0 +1,1 @@
+"""Shell: the REST API: `app.py` takes HTTP requests to the handlers of `table.py`."""

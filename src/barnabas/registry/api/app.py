@@ -1,0 +1,113 @@
+"""Shell: HTTP requests to handlers and answers back: paths, contexts, content types, error documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.net.http import HttpRequest, HttpResponse
+from barnabas.registry.api.calls import Call, Text
+from barnabas.registry.api.table import ROUTES, Handler
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.service import Registry
+from barnabas.registry.subjects import DEFAULT_CONTEXT
+
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_CONTENT_TYPES: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
+
+
+class _Node:
+    """One segment of the paths that the table knows."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, _Node] = {}
+        self.any: tuple[str, _Node] | None = None
+        self.handlers: dict[str, Handler] = {}
+
+
+class RegistryApp:
+    """An `HttpHandler` for one registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._root = _Node()
+        for method, path, handler in ROUTES:
+            node = self._root
+            for segment in filter(None, path.split("/")):
+                if segment.startswith("{"):
+                    node.any = node.any or (segment[1:-1], _Node())
+                    node = node.any[1]
+                else:
+                    node = node.named.setdefault(segment, _Node())
+            node.handlers[method] = handler
+
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        content_type = _choose_content_type(request.headers.get("accept", ""))
+        try:
+            answer = await self._answer(request)
+        except RegistryError as error:
+            return _error(error.status, int(error.code), error.message, content_type)
+        except TimeoutError:
+            return _error(500, Code.OPERATION_TIMEOUT, "The log of schemas did not answer in time.", content_type)
+        except BarnabasError as error:
+            timed_out = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
+            code = Code.OPERATION_TIMEOUT if timed_out else Code.STORE_ERROR
+            return _error(500, code, f"The log of schemas cannot be used: {error}", content_type)
+        if isinstance(answer, Text):
+            return HttpResponse(200, answer.text.encode(), content_type)
+        return HttpResponse(200, _dump(answer), content_type)
+
+    async def _answer(self, request: HttpRequest) -> Any:
+        parts = urlsplit(request.target)
+        segments = [unquote(segment) for segment in parts.path.split("/") if segment]
+        context = DEFAULT_CONTEXT
+        if len(segments) > 1 and segments[0] == "contexts":
+            context = segments[1].strip(":") or DEFAULT_CONTEXT
+            context = context if context.startswith(".") else f".{context}"
+            segments = segments[2:]
+        handler, arguments = self._route("GET" if request.method == "HEAD" else request.method, segments)
+        query = parse_qs(parts.query, keep_blank_values=True)
+        call = Call(self._registry, arguments, query, request.body, context)
+        try:
+            return await handler(call)
+        except RegistryError as error:
+            if error.status != 404:
+                raise
+            await self._registry.refresh()  # another registry on the same log may have written it just now
+            return await handler(call)
+
+    def _route(self, method: str, segments: list[str]) -> tuple[Handler, Mapping[str, str]]:
+        node, arguments = self._root, {}
+        for segment in segments:
+            if segment in node.named:
+                node = node.named[segment]
+            elif node.any is not None:
+                name, node = node.any
+                arguments[name] = segment
+            else:
+                raise RegistryError(Code.NOT_FOUND, "HTTP 404 Not Found")
+        if not node.handlers:
+            raise RegistryError(Code.NOT_FOUND, "HTTP 404 Not Found")
+        if method not in node.handlers:
+            raise RegistryError(Code.METHOD_NOT_ALLOWED, "HTTP 405 Method Not Allowed")
+        return node.handlers[method], arguments
+
+
+def _choose_content_type(accept: str) -> str:
+    """The first that the client names; ours where it takes anything."""
+    for part in accept.split(","):
+        name = part.partition(";")[0].strip()
+        if name in _CONTENT_TYPES:
+            return name
+    return CONTENT_TYPE
+
+
+def _error(status: int, code: int, message: str, content_type: str) -> HttpResponse:
+    return HttpResponse(status, _dump({"error_code": int(code), "message": message}), content_type)
+
+
+def _dump(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

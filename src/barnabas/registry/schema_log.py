@@ -1,0 +1,189 @@
+"""Shell: the `_schemas` topic, through the client: any Kafka cluster will do, ours or another.
+
+The topic has one partition and is compacted. Each change is a transaction, so that its records are there all or none,
+and so that a registry that was thought dead cannot write any more (`service.py` tells how they share).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from barnabas.client.admin import AsyncAdmin
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import TransactionAbortedError
+from barnabas.client.fetching import FetchLimits
+from barnabas.client.offsets import list_offsets
+from barnabas.client.options import ClusterOptions
+from barnabas.client.partition_reader import OffsetRange, PartitionReader
+from barnabas.client.producer import AsyncProducer
+from barnabas.client.record_stream import RecordStream
+from barnabas.client.values import EARLIEST, LATEST, ConfigEntry, ConfigResource, IsolationLevel
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.records import Record, SchemaRecordError, decode_record, encode_record
+from barnabas.registry.service import PenLostError
+from barnabas.telemetry import get_logger
+
+log = get_logger("barnabas.registry")
+
+DEFAULT_TOPIC: Final = "_schemas"
+_REPLICAS: Final = 3
+_TRANSACTION_TIMEOUT_MS: Final = 10_000
+_CHANGE_TIMEOUT_MS: Final = 15_000
+_MARKER_WAIT_S: Final = 0.002
+_LIMITS: Final = FetchLimits(
+    max_bytes=52_428_800, partition_max_bytes=8_388_608, isolation=IsolationLevel.READ_COMMITTED
+)
+_LOST: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+class KafkaSchemaLog:
+    """`SchemaLog` on a topic. `settings` are those of any client (bootstrap.servers, security, ...)."""
+
+    def __init__(self, settings: Mapping[str, object], *, topic: str = DEFAULT_TOPIC) -> None:
+        self.topic = topic
+        self._cluster = Cluster(ClusterOptions.of(settings))
+        self._partition = TopicPartition(topic, 0)
+        self._reader = PartitionReader(self._cluster, _LIMITS)
+        self._position = -1
+        self._producer: AsyncProducer | None = None
+
+    async def open(self) -> None:
+        """Make the topic if it is not there. Raises RegistryError when it cannot be used for this."""
+        async with AsyncAdmin(cluster=self._cluster) as admin:
+            try:
+                brokers = len((await admin.describe_cluster()).brokers)
+                replicas = max(1, min(_REPLICAS, brokers))
+                await admin.create_topic(self.topic, 1, replicas, {"cleanup.policy": "compact"})
+            except KafkaError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+            await self._check_topic(admin)
+
+    async def close(self) -> None:
+        await self._drop_pen()
+        await self._cluster.close()
+
+    async def _check_topic(self, admin: AsyncAdmin) -> None:
+        view = (await admin.describe_topics([self.topic])).get(self.topic)
+        if isinstance(view, KafkaError):
+            if not view.retriable:
+                raise view
+        elif view is not None and len(view.partitions) > 1:
+            message = f"The topic {self.topic} has {len(view.partitions)} partitions; the order of schemas needs one."
+            raise RegistryError(Code.STORE_ERROR, message)
+        resource = ConfigResource.topic(self.topic)
+        configs = (await admin.describe_configs([resource], names=["cleanup.policy"])).get(resource)
+        entry = configs.get("cleanup.policy") if isinstance(configs, dict) else None
+        if isinstance(entry, ConfigEntry) and entry.value is not None and "delete" in entry.value:
+            raise RegistryError(
+                Code.STORE_ERROR,
+                f"The topic {self.topic} has cleanup.policy={entry.value}: schemas would be deleted as they age."
+                " Set it to compact.",
+            )
+
+    # -- reading
+
+    async def catch_up(self, apply: Callable[[Record], None]) -> None:
+        end = await self._offset(LATEST)
+        if self._position < 0:
+            self._position = await self._offset(EARLIEST)
+        await self._read_to(end, apply)
+
+    async def _read_to(self, end: int, apply: Callable[[Record], None]) -> None:
+        """Apply all records from the position to before `end`."""
+        if self._position >= end:
+            return
+        ranges = [OffsetRange(self._partition, self._position, end)]
+        async for batches in self._reader.batches(ranges):
+            stream = RecordStream(batches, isolation=IsolationLevel.READ_COMMITTED, check_crcs=True)
+            for record in stream.take(1 << 30):
+                if not self._position <= record.offset < end:
+                    continue
+                self._position = record.offset + 1
+                try:
+                    decoded = None if record.key is None else decode_record(record.key, record.value)
+                except SchemaRecordError as error:
+                    log.warning("a record was skipped", topic=self.topic, offset=record.offset, reason=str(error))
+                    continue
+                if decoded is not None:
+                    apply(decoded)
+        self._position = end
+
+    async def _offset(self, which: int) -> int:
+        """The log start offset, or the last stable one."""
+        found = await list_offsets(self._cluster, {self._partition: which}, isolation=IsolationLevel.READ_COMMITTED)
+        answer = found[self._partition]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer.offset
+
+    # -- writing
+
+    async def take_pen(self) -> bool:
+        if self._producer is not None:
+            return False
+        producer = AsyncProducer(
+            {
+                "transactional.id": f"schema-registry-{self.topic}",
+                "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+                "delivery.timeout.ms": _CHANGE_TIMEOUT_MS,
+                "request.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+                "max.block.ms": _CHANGE_TIMEOUT_MS,
+                "linger.ms": 0,
+            },
+            cluster=self._cluster,
+        )
+        try:
+            await producer.init_transactions()
+        except BaseException:
+            await producer.close(0)
+            raise
+        self._producer = producer
+        return True
+
+    async def append(self, records: Sequence[Record], apply: Callable[[Record], None]) -> None:
+        producer = self._producer
+        assert producer is not None, "take_pen first"
+        try:
+            producer.begin_transaction()
+            futures = []
+            for record in records:
+                key, value = encode_record(record)
+                futures.append(await producer.send(self.topic, value, key=key, partition=0))
+            await producer.commit_transaction()
+            end = 1 + max([(await future).offset for future in futures])
+        except BarnabasError as error:
+            await self._drop_pen()
+            if isinstance(error, TransactionAbortedError) or (isinstance(error, KafkaError) and error.code in _LOST):
+                raise PenLostError from error
+            code = Code.OPERATION_TIMEOUT if _timed_out(error) else Code.STORE_ERROR
+            message = f"The change could not be written to {self.topic}, or it is not known whether it was: {error}"
+            raise RegistryError(code, message) from error
+        except BaseException:
+            await self._drop_pen()
+            raise
+        await self._read_back(end, apply)
+
+    async def _read_back(self, end: int, apply: Callable[[Record], None]) -> None:
+        """The commit is decided when the coordinator has answered; its marker, which shows the records, comes after."""
+        async with asyncio.timeout(_CHANGE_TIMEOUT_MS / 1000):
+            wait_s = _MARKER_WAIT_S
+            while (stable := await self._offset(LATEST)) < end:
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, 0.1)
+        await self._read_to(stable, apply)
+
+    async def _drop_pen(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with contextlib.suppress(BarnabasError, TimeoutError):
+                await producer.close(0)
+
+
+def _timed_out(error: BarnabasError) -> bool:
+    return isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT

@@ -1,0 +1,92 @@
+"""Shell: a registry that runs: its log, its state, its HTTP API.
+
+server = RegistryServer({"bootstrap.servers": "localhost:9092"}, listener="http://127.0.0.1:8081")
+await server.run()            # until `stop`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from barnabas.core.errors import BarnabasError
+from barnabas.net.http import HttpServer
+from barnabas.registry.api.app import RegistryApp
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.schema_log import DEFAULT_TOPIC, KafkaSchemaLog
+from barnabas.registry.service import Registry
+from barnabas.telemetry import get_logger
+
+log = get_logger("barnabas.registry")
+
+DEFAULT_LISTENER: Final = "http://127.0.0.1:8081"
+FOLLOW_INTERVAL_S: Final = 1.0
+"""How often to look for what other registries have written. A miss looks at once, so this is for configs and modes."""
+
+
+class ListenerError(BarnabasError):
+    """A listener address that cannot be understood."""
+
+
+class RegistryServer:
+    """One registry process, or a part of a broker's."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object],
+        *,
+        listener: str = DEFAULT_LISTENER,
+        topic: str = DEFAULT_TOPIC,
+    ) -> None:
+        host, port = parse_listener(listener)
+        self._log = KafkaSchemaLog(settings, topic=topic)
+        self.registry = Registry(self._log)
+        self._http = HttpServer(host, port, RegistryApp(self.registry))
+
+    @property
+    def url(self) -> str:
+        """Where clients find it; the port is right once `run` has called `on_ready`."""
+        return self._http.url
+
+    def stop(self) -> None:
+        """Let `run` return. Call it on the server's own loop."""
+        self._http.stop()
+
+    async def run(self, on_ready: Callable[[RegistryServer], None] | None = None) -> None:
+        """Read the log, then answer until `stop`. Raises what prevents the start."""
+        await self._http.bind()
+        try:
+            await self._log.open()
+            await self.registry.refresh()
+            async with asyncio.TaskGroup() as tasks:
+                follower = tasks.create_task(self._follow(), name="registry follower")
+                serving = tasks.create_task(self._http.serve(), name="registry http")
+                await asyncio.sleep(0)
+                if on_ready is not None:
+                    on_ready(self)
+                await serving
+                follower.cancel()
+        finally:
+            await self._log.close()
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(FOLLOW_INTERVAL_S)
+            try:
+                await self.registry.refresh()
+            except (BarnabasError, RegistryError, TimeoutError) as error:
+                log.warning("the log of schemas cannot be read at the moment", reason=str(error))
+
+
+def parse_listener(text: str) -> tuple[str, int]:
+    """`http://host:port` as a pair; port 0 takes any free one. Raises ListenerError."""
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme != "http" or port is None or parts.path not in ("", "/"):
+        raise ListenerError(f"{text!r} is not a listener: write http://host:port, for example {DEFAULT_LISTENER}.")
+    return parts.hostname or "", port
