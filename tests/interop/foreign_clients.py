@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +71,16 @@ def _confluent_produce(broker: str, topic: str, count: int, codec: str) -> None:
     assert failures == []
 
 
-def _confluent_consume(broker: str, topic: str, count: int, group: str) -> list[dict[str, Any]]:
+def _confluent_consume(
+    broker: str, topic: str, count: int, group: str, *, protocol: str = "classic"
+) -> list[dict[str, Any]]:
     from confluent_kafka import Consumer
 
     consumer = Consumer(
         {
             "bootstrap.servers": broker,
             "group.id": group,
+            "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "check.crcs": True,
@@ -185,9 +189,12 @@ def _kcat_consume(broker: str, topic: str, count: int, group: str) -> list[dict[
     ]
 
 
-def _java(broker: str, topic: str, count: int, last: str, mode: str) -> list[dict[str, Any]]:
+def _java(
+    broker: str, topic: str, count: int, last: str, mode: str, *, protocol: str = "classic"
+) -> list[dict[str, Any]]:
     source = str(HERE / "java" / "Roundtrip.java")
-    return _run(["java", "-cp", clients_classpath(), source, mode, broker, topic, str(count), last])
+    options = ["-cp", clients_classpath(), f"-Dgroup.protocol={protocol}"]
+    return _run(["java", *options, source, mode, broker, topic, str(count), last])
 
 
 def _node(broker: str, topic: str, count: int, last: str, mode: str) -> list[dict[str, Any]]:
@@ -228,3 +235,9 @@ CLIENTS: tuple[ForeignClient, ...] = (
     ForeignClient("kafkajs", "js", *_program(_node), codecs=("none", "gzip"), reads=("none", "gzip")),
     ForeignClient("franz-go", "go", *_program(_go)),
 )
+
+NEW_PROTOCOL: tuple[ForeignClient, ...] = (
+    ForeignClient("confluent-kafka-848", "rdk", _confluent_produce, partial(_confluent_consume, protocol="consumer")),
+    ForeignClient("java-848", "java", *_program(partial(_java, protocol="consumer"))),
+)
+"""The clients that speak the consumer group protocol of KIP-848 when they are told to."""

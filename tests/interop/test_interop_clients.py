@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from barnabas.testing.process import BrokerProcess
-from tests.interop.foreign_clients import CLIENTS, ForeignClient
+from tests.interop.foreign_clients import CLIENTS, NEW_PROTOCOL, ForeignClient
 
 COUNT = 300
 
 WRITES = [pytest.param(c, codec, id=f"{c.name}-{codec}") for c in CLIENTS for codec in c.codecs]
-READS = [pytest.param(c, id=c.name) for c in CLIENTS]
+READS = [pytest.param(c, id=c.name) for c in (*CLIENTS, *NEW_PROTOCOL)]
 
 
 @pytest.mark.parametrize(("client", "codec"), WRITES)

@@ -34,6 +34,7 @@ public class Roundtrip {
         config.put("group.id", group);
         config.put("auto.offset.reset", "earliest");
         config.put("enable.auto.commit", false);
+        config.put("group.protocol", System.getProperty("group.protocol", "classic"));
         var out = new StringBuilder();
         try (var consumer = new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(topic));
