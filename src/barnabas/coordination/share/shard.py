@@ -232,7 +232,7 @@ def _merged(state: ShareState, news: StateWrite) -> ShareState:
         state,
         leader_epoch=max(state.leader_epoch, news.leader_epoch),
         start_offset=start,
-        complete_count=news.complete_count,
+        complete_count=news.complete_count if news.start_offset >= state.start_offset else state.complete_count,
         batches=overlay(state.batches, news.batches, start),
     )
 

@@ -1,0 +1,118 @@
+"""The share coordinator's state is its log: a replay says what the live one says, also of a log that was pruned."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.coordination.ports import LogRecord
+from barnabas.coordination.share.shard import ShareCoordinatorConfig, ShareShard, StateWrite
+from barnabas.coordination.share.state import Batch, ShareKey, overlay
+from barnabas.coordination.timeline import Timeline
+from barnabas.coordination.turn import Turn
+from barnabas.core.errors import KafkaError
+from tests.unit.coordination.kit import Catalog, seeded
+
+KEYS = [ShareKey("g", UUID(int=1), 0), ShareKey("g", UUID(int=1), 1), ShareKey("h", UUID(int=2), 0)]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Batch, ...]:
+    """Ascending, apart."""
+    found, at = [], draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(0, 4))):
+        first = at + draw(st.integers(0, 4))
+        last = first + draw(st.integers(0, 5))
+        found.append(Batch(first, last, draw(st.sampled_from((0, 2, 4))), draw(st.integers(1, 3))))
+        at = last + 1
+    return tuple(found)
+
+
+steps = st.one_of(
+    st.tuples(st.just("initialize"), st.sampled_from(KEYS), st.integers(0, 3), st.integers(-1, 9)),
+    st.tuples(st.just("read"), st.sampled_from(KEYS), st.integers(0, 4)),
+    st.tuples(
+        st.just("write"), st.sampled_from(KEYS), st.integers(0, 3), st.integers(0, 4), st.integers(-1, 20), batches()
+    ),
+    st.tuples(st.just("delete"), st.sampled_from(KEYS)),
+    st.tuples(st.just("cold"), st.integers(1, 500)),
+)
+
+
+class Log:
+    """A shard and all it has written."""
+
+    def __init__(self, config: ShareCoordinatorConfig) -> None:
+        self.config = config
+        self.records: list[LogRecord] = []
+        self.shard = self.fresh()
+        self.now_ms = 0
+
+    def fresh(self) -> ShareShard:
+        timeline = Timeline()
+        timeline.recording = False  # everything is committed at once
+        return ShareShard(self.config, Catalog(t=2, u=1), timeline)
+
+    def take(self, step: tuple[Any, ...]) -> None:
+        turn = Turn(self.now_ms, seeded())
+        shard = self.shard
+        try:
+            match step:
+                case ("initialize", key, epoch, start):
+                    shard.initialize(turn, key, epoch, start)
+                case ("read", key, epoch):
+                    shard.read(turn, key, epoch)
+                case ("write", key, state_epoch, leader_epoch, start, changed):
+                    shard.write(turn, key, StateWrite(state_epoch, leader_epoch, start, 0, changed))
+                case ("delete", key):
+                    shard.delete(turn, key)
+                case ("cold", ms):
+                    self.now_ms += ms
+                    shard.snapshot_cold(turn)
+        except KafkaError:
+            return
+        for record in turn.records:
+            shard.apply(record, len(self.records), -1)
+            self.records.append(shard.encode(record))
+
+    def replay(self, start: int) -> ShareShard:
+        shard = self.fresh()
+        for offset, record in enumerate(self.records):
+            if offset >= start:
+                decoded = shard.decode(record)
+                assert decoded is not None
+                shard.apply(decoded, offset, -1)
+        return shard
+
+
+@settings(deadline=None)
+@given(st.lists(steps, max_size=40), st.integers(0, 4))
+def test_a_replay_says_the_same(history: list[tuple[Any, ...]], updates: int) -> None:
+    log = Log(ShareCoordinatorConfig(updates, cold_partition_snapshot_interval_ms=300))
+    for step in history:
+        log.take(step)
+        assert all(state.updates <= updates for state in log.shard.states.values())
+    live = log.shard.states.snapshot()
+    assert log.replay(0).states.snapshot() == live
+    pruned = log.replay(log.shard.redundant_before()).states.snapshot()
+    assert pruned == live
+
+
+@given(batches(), batches(), st.integers(0, 30))
+def test_overlay_is_offset_by_offset(current: tuple[Batch, ...], news: tuple[Batch, ...], start: int) -> None:
+    model = {o: (b.state, b.deliveries) for b in (*current, *news) for o in range(b.first, b.last + 1) if o >= start}
+    merged = overlay(current, news, start)
+    assert {o: (b.state, b.deliveries) for b in merged for o in range(b.first, b.last + 1)} == model
+    for one, other in pairwise(merged):
+        assert one.last < other.first
+        assert one.last + 1 < other.first or one[2:] != other[2:]
+
+
+def test_keys_hash_as_kafkas() -> None:
+    """`SharePartitionKey.asCoordinatorKey`: group, topic id in Kafka's text form, partition."""
+    key = ShareKey("my-group", UUID("6da830a2-584d-4f46-b383-15e36fc47e07"), 3)
+    assert key.coordinator_key == "my-group:bagwolhNT0azgxXjb8R-Bw:3"
