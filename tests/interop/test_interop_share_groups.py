@@ -230,3 +230,37 @@ def _poll(consumer: Any, count: int, turns: int = 30, keep: Callable[[Any], bool
         if len(values) >= count:
             break
     return values
+
+
+def test_read_committed_leaves_out_what_was_aborted(queues: BrokerProcess, java: JavaShares) -> None:
+    fill(queues.bootstrap_servers, "committed", 0, "g-committed")
+    admin = AdminClient({"bootstrap.servers": queues.bootstrap_servers})
+    level = ConfigEntry("share.isolation.level", "read_committed", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.GROUP, "g-committed")
+    resource.add_incremental_config(level)
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(20)
+    producer = Producer({"bootstrap.servers": queues.bootstrap_servers, "transactional.id": "t-committed"})
+    producer.init_transactions(20)
+    for turn, commits in enumerate((True, False, True, False, False, True)):
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce("committed", b"%d-%d" % (turn, number))
+        if commits:
+            producer.commit_transaction(20)
+        else:
+            producer.flush(20)
+            producer.abort_transaction(20)
+    producer.begin_transaction()
+    producer.produce("committed", b"open")
+    producer.flush(20)
+    java.do("open a g-committed committed implicit")
+    wanted = sorted(f"{turn}-{number}" for turn in (0, 2, 5) for number in range(3))
+    assert sorted(value for _, value, _ in java.poll("a", 9)) == wanted
+    assert java.poll("a", 1, 1_500) == []
+    producer.commit_transaction(20)
+    assert [value for _, value, _ in java.poll("a", 1)] == ["open"]
+    assert java.do("commit a")["committed"] == {"0": ""}
+    java.do("close a")
+    (offsets,) = java.do("groups")["g-committed"]["offsets"]
+    assert offsets["lag"] <= 1  # the last marker lies beyond what was offered
