@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.coordination.ports import LogRecord
-from barnabas.coordination.share.shard import ShareCoordinatorConfig, ShareShard, StateWrite
-from barnabas.coordination.share.state import Batch, ShareKey, overlay
+from barnabas.coordination.share.config import ShareCoordinatorConfig
+from barnabas.coordination.share.shard import ShareShard
+from barnabas.coordination.share.state import Batch, ShareKey, StateWrite, overlay
 from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import Turn
 from barnabas.core.errors import KafkaError

@@ -17,9 +17,9 @@ from barnabas.broker.share_sessions import ShareSessions
 from barnabas.broker.shares import Shares
 from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.group.share_service import ShareGroupService
+from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.persister import Persister
 from barnabas.coordination.share.service import ShareCoordinator
-from barnabas.coordination.share.shard import ShareCoordinatorConfig
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import SHARE_STATE_TOPIC, TopicPartition

@@ -16,10 +16,10 @@ from barnabas.coordination.group.config import GroupCoordinatorConfig
 from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.group.shard import FORMAT as GROUP_FORMAT
 from barnabas.coordination.group.share_service import ShareGroupService
+from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.persister import Persister
 from barnabas.coordination.share.records import FORMAT as SHARE_FORMAT
 from barnabas.coordination.share.service import ShareCoordinator
-from barnabas.coordination.share.shard import ShareCoordinatorConfig
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TopicPartition
 from barnabas.wire.messages import alter_share_group_offsets as alter

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.coordination.ports import PartitionWriter, TopicCatalog
 from barnabas.coordination.runtime import CoordinatorRuntime, RuntimeConfig
+from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.ports import LogPruner
-from barnabas.coordination.share.shard import ShareCoordinatorConfig, ShareShard, StateWrite
-from barnabas.coordination.share.state import Batch, ShareKey, ShareState
+from barnabas.coordination.share.state import Batch, ShareKey, ShareState, StateWrite
+from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import Turn
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -28,6 +29,9 @@ from barnabas.wire.messages import initialize_share_group_state as initializing
 from barnabas.wire.messages import read_share_group_state as reading
 from barnabas.wire.messages import read_share_group_state_summary as summing
 from barnabas.wire.messages import write_share_group_state as writing
+
+if TYPE_CHECKING:
+    from barnabas.coordination.share.shard import ShareShard
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -57,8 +61,14 @@ class ShareCoordinator:
             writer,
             clock,
             rng,
-            lambda partition, timeline: ShareShard(config, self._topics, timeline),
+            self._new_shard,
         )
+
+    def _new_shard(self, partition: int, timeline: Timeline) -> ShareShard:
+        """Imported with the first partition: a broker without queues starts without their machine."""
+        from barnabas.coordination.share.shard import ShareShard
+
+        return ShareShard(self._config, self._topics, timeline)
 
     async def run(self) -> None:
         """Own the coordinator's tasks until cancelled. Start it before the first `on_elected`."""

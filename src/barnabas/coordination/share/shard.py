@@ -8,17 +8,19 @@ partition, and the state's, against a leader that has not noticed that an admini
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from barnabas.coordination.ports import LogRecord, Producer, TopicCatalog
 from barnabas.coordination.share import records as rec
+from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.state import (
     UNINITIALIZED_START_OFFSET,
     UNKNOWN_COUNT,
     Batch,
     ShareKey,
     ShareState,
+    StateWrite,
     overlay,
 )
 from barnabas.coordination.timeline import Timeline, TimelineMap
@@ -29,27 +31,6 @@ from barnabas.core.ids import TopicId
 COLD_TIMER: Final[TimerKey] = ("cold",)
 SNAPSHOTS_PER_TURN: Final = 1_000
 NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
-
-
-@dataclass(frozen=True, slots=True)
-class ShareCoordinatorConfig:
-    """Fields are the settings `share.coordinator.*` of the same names."""
-
-    snapshot_update_records_per_snapshot: int = 500
-    cold_partition_snapshot_interval_ms: int = 300_000
-    prune_interval_ms: int = 300_000
-    write_timeout_ms: int = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class StateWrite:
-    """What a leader wants remembered; -1 as `start_offset`: as it was."""
-
-    state_epoch: int
-    leader_epoch: int
-    start_offset: int
-    complete_count: int
-    batches: tuple[Batch, ...]
 
 
 class ShareShard:

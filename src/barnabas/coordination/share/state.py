@@ -58,6 +58,17 @@ class ShareState:
     """The offset of the snapshot's record: nothing before it is needed for this share partition."""
 
 
+@dataclass(frozen=True, slots=True)
+class StateWrite:
+    """What a leader wants remembered; -1 as `start_offset`: as it was."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    complete_count: int
+    batches: tuple[Batch, ...]
+
+
 def overlay(current: Sequence[Batch], news: Iterable[Batch], start_offset: int) -> tuple[Batch, ...]:
     """`news` over `current`, without what lies below `start_offset`, equal neighbours joined."""
     batches = list(current)

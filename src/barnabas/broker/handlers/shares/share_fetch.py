@@ -20,7 +20,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.share_sessions import FINAL_EPOCH, MemberKey, PartitionKey
 from barnabas.broker.shares import Refusals, check_member, new_leader
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.replication.parking import ReadWatch, wait_readable
+from barnabas.replication.parking import ReadWaiter, ReadWatch
 from barnabas.replication.rules.share_values import Wish
 from barnabas.replication.share_partition import ShareRead
 from barnabas.wire.messages.share_fetch import (
@@ -52,6 +52,17 @@ class _Pass:
     reads: dict[PartitionKey, ShareRead | KafkaError] = field(default_factory=dict)
     watches: list[ReadWatch] = field(default_factory=list)
     acquired: int = 0
+    waiter: ReadWaiter = field(default_factory=lambda: ReadWaiter(1))
+    """Watches each partition from before it is looked at: what comes meanwhile is not missed."""
+
+    def watch(self, *watches: ReadWatch) -> None:
+        self.watches += watches
+        for each in watches:
+            each.add(self.waiter)
+
+    def close(self) -> None:
+        for each in self.watches:
+            each.discard(self.waiter)
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
@@ -93,20 +104,23 @@ async def _fetch(
     deadline = ctx.deadline(request.max_wait_ms)
     loop = asyncio.get_running_loop()
     while True:
-        done = await _acquire_all(services, request, member, wanted)
-        failed = any(isinstance(read, KafkaError) for read in done.reads.values())
-        if done.acquired or failed or not wanted or loop.time() >= deadline:
-            return done
-        await wait_readable(done.watches, 1, deadline)
+        done = _Pass()
+        try:
+            await _acquire_all(services, request, member, wanted, done)
+            failed = any(isinstance(read, KafkaError) for read in done.reads.values())
+            if done.acquired or failed or not wanted or loop.time() >= deadline:
+                return done
+            await done.waiter.wait(deadline)
+        finally:
+            done.close()
 
 
 async def _acquire_all(
-    services: Services, request: ShareFetchRequest, member: MemberKey, wanted: list[PartitionKey]
-) -> _Pass:
+    services: Services, request: ShareFetchRequest, member: MemberKey, wanted: list[PartitionKey], done: _Pass
+) -> None:
     """Every partition, in order, until the member has what it asked for."""
     shares, partitions = services.shares, services.partitions
     group_id, member_id = member
-    done = _Pass()
     room = min(request.max_bytes, services.settings.fetch_max_bytes)
     most = request.max_records if request.max_records > 0 else 1
     for topic_id, index in wanted:
@@ -124,18 +138,17 @@ async def _acquire_all(
                 max(request.batch_size, 1),
                 strict=request.share_acquire_mode == RECORD_LIMIT_MODE,
             )
+            done.watch(found.readers, partition.readers)
             read = await found.fetch(wish, room, services.disk)
         except KafkaError as error:
             if error.code in _MOVING:
                 continue  # its share coordinator is on its way; the member asks again soon
             done.reads[topic_id, index] = KafkaError(_TOLD.get(error.code, error.code), error.detail)
             continue
-        done.watches += (found.readers, partition.readers)
         if read.acquired:
             done.reads[topic_id, index] = read
             done.acquired += sum(piece.last - piece.first + 1 for piece in read.acquired)
             room -= len(read.data)
-    return done
 
 
 def _respond(
