@@ -4,8 +4,8 @@
     await server.bind()
     await server.serve()          # until `stop`
 
-The protocol is h11's; here are sockets and limits. Requests of one connection are answered in turn. Whoever imports this
-needs h11 (`pip install barnabas[registry]`).
+The protocol is h11's; here are sockets and limits. Requests of one connection are answered in turn. Whoever imports
+this needs h11 (`pip install barnabas[registry]`).
 """
 
 from __future__ import annotations

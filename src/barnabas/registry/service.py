@@ -2,8 +2,8 @@
 
 A change is decided from the state, appended to the log, and answered when it has been read back from there, so whoever
 is told of it finds it. Several registries may work on one log. Whoever writes holds the pen: taking it fences all
-others (a transactional id), and then everything is read before anything is decided. Who has lost the pen notices at the next
-write, takes it back and decides anew.
+others (a transactional id), and then everything is read before anything is decided. Who has lost the pen notices at
+the next write, takes it back and decides anew.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class _Resolver:
             case RecordType(), RecordType():
                 return self._records(reader, writer, path)
         message = f"the reader expects {type_name(reader)}, but {type_name(writer)} was written"
-        return [Incompatibility("TYPE_MISMATCH", path, message)]
+        return [_problem("TYPE_MISMATCH", path, message)]
 
     def _written_union(self, reader: AvroType, writer: UnionType, path: str) -> list[Incompatibility]:
         """Any branch may have been written, so each must be readable."""
@@ -73,7 +73,7 @@ class _Resolver:
         for index, branch in enumerate(writer.branches):
             if self.compare(reader, branch, path):
                 message = f"the union that was written has the branch {branch.label}, which the reader cannot read"
-                problems.append(Incompatibility("MISSING_UNION_BRANCH", f"{path}{index}", message))
+                problems.append(_problem("MISSING_UNION_BRANCH", f"{path}{index}", message))
         return problems
 
     def _read_union(self, reader: UnionType, writer: AvroType, path: str) -> list[Incompatibility]:
@@ -81,7 +81,7 @@ class _Resolver:
         if any(not self.compare(branch, writer, f"{path}{i}/") for i, branch in enumerate(reader.branches)):
             return []
         message = f"no branch of the reader's union can read {writer.label}"
-        return [Incompatibility("MISSING_UNION_BRANCH", path, message)]
+        return [_problem("MISSING_UNION_BRANCH", path, message)]
 
     def _records(self, reader: RecordType, writer: RecordType, path: str) -> list[Incompatibility]:
         pair = (id(reader), id(writer))
@@ -97,7 +97,7 @@ class _Resolver:
                 problems += self.compare(one.type, written.type, f"{place}/type/")
             elif one.default is MISSING:
                 message = f"the field '{one.name}' has no default and was not written"
-                problems.append(Incompatibility("READER_FIELD_MISSING_DEFAULT_VALUE", place, message))
+                problems.append(_problem("READER_FIELD_MISSING_DEFAULT_VALUE", place, message))
         self._under_way.discard(pair)
         return problems
 
@@ -113,7 +113,7 @@ def _name_problems(reader: NamedType, writer: NamedType, path: str) -> list[Inco
     if reader.name == writer.name or writer.fullname in reader.aliases:
         return []
     message = f"the {reader.kind} is named {reader.fullname}, but {writer.fullname} was written; an alias would help"
-    return [Incompatibility("NAME_MISMATCH", f"{path}name", message)]
+    return [_problem("NAME_MISMATCH", f"{path}name", message)]
 
 
 def _symbol_problems(reader: EnumType, writer: EnumType, path: str) -> list[Incompatibility]:
@@ -121,11 +121,15 @@ def _symbol_problems(reader: EnumType, writer: EnumType, path: str) -> list[Inco
     if not missing or reader.default is not None:
         return []
     message = f"the enum lacks the symbols {', '.join(missing)}, which may have been written, and has no default"
-    return [Incompatibility("MISSING_ENUM_SYMBOLS", f"{path}symbols", message)]
+    return [_problem("MISSING_ENUM_SYMBOLS", f"{path}symbols", message)]
 
 
 def _size_problems(reader: FixedType, writer: FixedType, path: str) -> list[Incompatibility]:
     if reader.size == writer.size:
         return []
     message = f"{reader.fullname} is {reader.size} bytes, but {writer.size} were written"
-    return [Incompatibility("FIXED_SIZE_MISMATCH", f"{path}size", message)]
+    return [_problem("FIXED_SIZE_MISMATCH", f"{path}size", message)]
+
+
+def _problem(kind: str, path: str, message: str) -> Incompatibility:
+    return Incompatibility(kind, path.rstrip("/") or "/", message)

@@ -1,0 +1,292 @@
+"""Shell: the client of a schema registry, ours or Confluent's: asyncio, and a thin blocking layer over it.
+
+    async with AsyncRegistryClient("http://localhost:8081") as registry:
+        registered = await registry.register("orders-value", Schema('{"type": "record", ...}'))
+
+    with RegistryClient("http://localhost:8081") as registry:       # the same, blocking; what serializers take
+        registry.latest("orders-value")
+
+What cannot change is asked for once: what an id stands for, and where a schema is registered.
+"""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+from urllib.parse import quote, urlencode
+
+from barnabas.client.blocking import LoopThread
+from barnabas.registry.http_client import HttpClient
+from barnabas.registry.values import Compatibility, Mode, Reference, RegisteredSchema, Schema, SchemaType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
+CACHED_MAX: Final = 10_000
+
+
+class AsyncRegistryClient:
+    """All errors are `RegistryError`s with the registry's code, or RegistryUnreachableError."""
+
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        *,
+        basic_auth: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_ms: float = 10_000,
+    ) -> None:
+        self._http = HttpClient(url, basic_auth=basic_auth, tls=tls, timeout_ms=timeout_ms)
+        self._by_id: _Cache[tuple[int, str], Schema] = _Cache()
+        self._registered: _Cache[tuple[str, bytes, bool], RegisteredSchema] = _Cache()
+        self._versions: _Cache[tuple[str, int], RegisteredSchema] = _Cache()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    # -- schemas
+
+    async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        """Make the schema a version of the subject, or find out which it is. Raises 40901 if it is not compatible."""
+        key = (subject, schema.fingerprint, normalize)
+        known = self._registered.get(key)
+        if known is None:
+            path = f"/subjects/{_q(subject)}/versions{_query(normalize=normalize)}"
+            document = await self._http.ask("POST", path, schema.to_json())
+            if "version" not in document:  # older registries answer with the id alone
+                return await self.look_up(subject, schema, normalize=normalize)
+            known = RegisteredSchema(subject, document["version"], document["id"], schema)
+            self._registered.put(key, known)
+        return known
+
+    async def look_up(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        """Which version of the subject the schema is. Raises 40401 or 40403 if it is none."""
+        key = (subject, schema.fingerprint, normalize)
+        known = self._registered.get(key)
+        if known is None:
+            path = f"/subjects/{_q(subject)}{_query(normalize=normalize)}"
+            known = _registered(await self._http.ask("POST", path, schema.to_json()))
+            self._registered.put(key, known)
+        return known
+
+    async def schema(self, schema_id: int, *, subject: str = "") -> Schema:
+        """What an id stands for. `subject` says in which context, where that is not the default one."""
+        key = (schema_id, subject)
+        known = self._by_id.get(key)
+        if known is None:
+            query = _query(subject=subject) if subject else ""
+            known = _schema(await self._http.ask("GET", f"/schemas/ids/{schema_id}{query}"))
+            self._by_id.put(key, known)
+        return known
+
+    async def version(self, subject: str, version: int, *, deleted: bool = False) -> RegisteredSchema:
+        """One version of a subject."""
+        known = self._versions.get((subject, version))
+        if known is None:
+            path = f"/subjects/{_q(subject)}/versions/{version}{_query(deleted=deleted)}"
+            known = _registered(await self._http.ask("GET", path))
+            self._versions.put((subject, version), known)
+        return known
+
+    async def latest(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject; always asked for."""
+        return _registered(await self._http.ask("GET", f"/subjects/{_q(subject)}/versions/latest"))
+
+    async def dependencies(self, schema: Schema) -> dict[str, Schema]:
+        """Everything that a schema refers to, by name, what others need first."""
+        found: dict[str, Schema] = {}
+
+        async def visit(references: tuple[Reference, ...]) -> None:
+            for reference in references:
+                if reference.name not in found:
+                    target = (await self.version(reference.subject, reference.version, deleted=True)).schema
+                    await visit(target.references)
+                    found[reference.name] = target
+
+        await visit(schema.references)
+        return found
+
+    async def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        found: list[int] = await self._http.ask("GET", f"/subjects/{_q(subject)}/versions{_query(deleted=deleted)}")
+        return found
+
+    async def subjects(self, prefix: str = ":*:", *, deleted: bool = False) -> list[str]:
+        found: list[str] = await self._http.ask("GET", f"/subjects{_query(subjectPrefix=prefix, deleted=deleted)}")
+        return found
+
+    async def referenced_by(self, subject: str, version: int) -> list[int]:
+        """The ids of the schemas that refer to a version."""
+        found: list[int] = await self._http.ask("GET", f"/subjects/{_q(subject)}/versions/{version}/referencedby")
+        return found
+
+    async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
+        """Hide a subject; `permanent`, afterwards, deletes it for good. Gives the versions."""
+        self._forget(subject)
+        path = f"/subjects/{_q(subject)}{_query(permanent=permanent)}"
+        deleted: list[int] = await self._http.ask("DELETE", path)
+        return deleted
+
+    async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:
+        """Hide one version; `permanent`, afterwards, deletes it for good."""
+        self._forget(subject)
+        path = f"/subjects/{_q(subject)}/versions/{version}{_query(permanent=permanent)}"
+        deleted: int = await self._http.ask("DELETE", path)
+        return deleted
+
+    async def problems(
+        self, subject: str, schema: Schema, *, version: int | str | None = None, normalize: bool = False
+    ) -> list[str]:
+        """Why a schema could not be registered (or follow `version`); empty when it could."""
+        path = f"/compatibility/subjects/{_q(subject)}/versions"
+        if version is not None:
+            path += f"/{version}"
+        document = await self._http.ask("POST", path + _query(verbose=True, normalize=normalize), schema.to_json())
+        if document["is_compatible"]:
+            return []
+        return document.get("messages") or ["The schema is not compatible."]
+
+    # -- settings
+
+    async def compatibility(self, subject: str | None = None) -> Compatibility:
+        """The level that applies to a subject, or to everything."""
+        place = "/config" if subject is None else f"/config/{_q(subject)}{_query(defaultToGlobal=True)}"
+        return Compatibility((await self._http.ask("GET", place))["compatibilityLevel"])
+
+    async def set_compatibility(self, level: Compatibility | str, subject: str | None = None) -> None:
+        place = "/config" if subject is None else f"/config/{_q(subject)}"
+        await self._http.ask("PUT", place, {"compatibility": str(level)})
+
+    async def delete_compatibility(self, subject: str) -> None:
+        """Back to what applies to everything."""
+        await self._http.ask("DELETE", f"/config/{_q(subject)}")
+
+    async def mode(self, subject: str | None = None) -> Mode:
+        place = "/mode" if subject is None else f"/mode/{_q(subject)}{_query(defaultToGlobal=True)}"
+        return Mode((await self._http.ask("GET", place))["mode"])
+
+    async def set_mode(self, mode: Mode | str, subject: str | None = None, *, force: bool = False) -> None:
+        place = "/mode" if subject is None else f"/mode/{_q(subject)}"
+        await self._http.ask("PUT", place + _query(force=force), {"mode": str(mode)})
+
+    async def contexts(self) -> list[str]:
+        found: list[str] = await self._http.ask("GET", "/contexts")
+        return found
+
+    def _forget(self, subject: str) -> None:
+        self._registered.drop(lambda key: key[0] == subject)
+        self._versions.drop(lambda key: key[0] == subject)
+
+
+def _wait(
+    method: Callable[Concatenate[AsyncRegistryClient, P], Awaitable[R]],
+) -> Callable[Concatenate[RegistryClient, P], R]:
+    @functools.wraps(method)
+    def blocking(self: RegistryClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def call() -> R:
+            return await method(self._client, *args, **kwargs)
+
+        return self._thread.run(call())
+
+    return blocking
+
+
+class RegistryClient:
+    """`AsyncRegistryClient`, blocking. May be used from several threads. The same arguments, answers and errors."""
+
+    def __init__(self, url: str | Sequence[str], **options: Any) -> None:
+        async def make() -> AsyncRegistryClient:
+            return AsyncRegistryClient(url, **options)
+
+        self._thread = LoopThread("barnabas-registry")
+        self._closed = False
+        try:
+            self._client = self._thread.run(make())
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and end the thread. May be called twice."""
+        if not self._closed:
+            self._closed = True
+            self._thread.run(self._client.close())
+            self._thread.close()
+
+    register = _wait(AsyncRegistryClient.register)
+    look_up = _wait(AsyncRegistryClient.look_up)
+    schema = _wait(AsyncRegistryClient.schema)
+    version = _wait(AsyncRegistryClient.version)
+    latest = _wait(AsyncRegistryClient.latest)
+    dependencies = _wait(AsyncRegistryClient.dependencies)
+    versions = _wait(AsyncRegistryClient.versions)
+    subjects = _wait(AsyncRegistryClient.subjects)
+    referenced_by = _wait(AsyncRegistryClient.referenced_by)
+    delete_subject = _wait(AsyncRegistryClient.delete_subject)
+    delete_version = _wait(AsyncRegistryClient.delete_version)
+    problems = _wait(AsyncRegistryClient.problems)
+    compatibility = _wait(AsyncRegistryClient.compatibility)
+    set_compatibility = _wait(AsyncRegistryClient.set_compatibility)
+    delete_compatibility = _wait(AsyncRegistryClient.delete_compatibility)
+    mode = _wait(AsyncRegistryClient.mode)
+    set_mode = _wait(AsyncRegistryClient.set_mode)
+    contexts = _wait(AsyncRegistryClient.contexts)
+
+
+class _Cache(Generic[K, V]):
+    """The last so many."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        return self._items.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        self._items[key] = value
+        if len(self._items) > CACHED_MAX:
+            self._items.popitem(last=False)
+
+    def drop(self, doomed: Callable[[K], bool]) -> None:
+        for key in [key for key in self._items if doomed(key)]:
+            del self._items[key]
+
+
+def _schema(document: Mapping[str, Any]) -> Schema:
+    references = tuple(Reference(r["name"], r["subject"], r["version"]) for r in document.get("references") or ())
+    kind = SchemaType(document.get("schemaType") or "AVRO")
+    return Schema(document["schema"], kind, references, document.get("metadata"), document.get("ruleSet"))
+
+
+def _registered(document: Mapping[str, Any]) -> RegisteredSchema:
+    return RegisteredSchema(document["subject"], document["version"], document["id"], _schema(document))
+
+
+def _q(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _query(**parameters: object) -> str:
+    """A query of what is not at its default."""
+    given = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in parameters.items() if v is not False}
+    return f"?{urlencode(given)}" if given else ""

@@ -1,0 +1,169 @@
+"""Shell: JSON over HTTP/1.1 on the running loop: one connection, kept open, requests in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import h11
+
+from barnabas.core.errors import BarnabasError
+from barnabas.registry.errors import RegistryError
+
+CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_READ_BYTES: Final = 65_536
+
+
+class RegistryUnreachableError(BarnabasError):
+    """None of the registry's addresses answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One URL of a registry, taken apart."""
+
+    host: str
+    port: int
+    tls: bool
+    path: str
+    credentials: str | None = field(default=None, repr=False)
+
+
+def parse_urls(urls: str | Sequence[str]) -> tuple[Address, ...]:
+    """`http://[user:password@]host[:port][/path]`, several with commas or as a list. Raises ValueError."""
+    texts = [text.strip() for text in (urls.split(",") if isinstance(urls, str) else urls) if text.strip()]
+    addresses = []
+    for text in texts:
+        parts = urlsplit(text)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{text!r} is not the address of a registry: write http://host:port.")
+        tls = parts.scheme == "https"
+        credentials = None
+        if parts.username is not None:
+            credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        port = parts.port or (443 if tls else 80)
+        addresses.append(Address(parts.hostname, port, tls, parts.path.rstrip("/"), credentials))
+    if not addresses:
+        raise ValueError("No address of a registry was given: write http://host:port.")
+    return tuple(addresses)
+
+
+class HttpClient:
+    """Asks the first address that answers, and stays with it."""
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        basic_auth: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_ms: float = 10_000,
+    ) -> None:
+        self._addresses = list(parse_urls(urls))
+        self._credentials = None if basic_auth is None else ":".join(basic_auth)
+        self._tls = tls
+        self._timeout_s = timeout_ms / 1000
+        self._turn = asyncio.Lock()
+        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter, h11.Connection] | None = None
+
+    async def close(self) -> None:
+        self._drop()
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The document of the answer. Raises RegistryError for one that is an error, RegistryUnreachableError when
+        there is none.
+        """
+        async with self._turn:
+            status, data = await self._ask_some(method, path, None if body is None else json.dumps(body).encode())
+        try:
+            document = json.loads(data) if data else {}
+        except ValueError:
+            document = {}
+        if status < 300:
+            return document
+        known = document if isinstance(document, dict) else {}
+        raise RegistryError(known.get("error_code", status), known.get("message", f"The registry answered {status}."))
+
+    async def _ask_some(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        failures: list[str] = []
+        for _ in range(len(self._addresses)):
+            address = self._addresses[0]
+            reused = self._connection is not None
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    try:
+                        return await self._exchange(address, method, path, body)
+                    except (OSError, EOFError, h11.RemoteProtocolError):
+                        self._drop()
+                        if not reused:  # a connection that was kept may have been closed meanwhile: once more
+                            raise
+                        return await self._exchange(address, method, path, body)
+            except (OSError, EOFError, h11.RemoteProtocolError, TimeoutError) as error:
+                self._drop()
+                reason = "no answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
+                failures.append(f"{address.host}:{address.port}: {reason}")
+                self._addresses.append(self._addresses.pop(0))
+            except BaseException:
+                self._drop()
+                raise
+        raise RegistryUnreachableError(f"No schema registry answers ({'; '.join(failures)}). Is it running there?")
+
+    async def _exchange(self, address: Address, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        reader, writer, protocol = self._connection or await self._connect(address)
+        headers = [("Host", f"{address.host}:{address.port}"), ("Accept", f"{CONTENT_TYPE}, application/json")]
+        credentials = self._credentials or address.credentials
+        if credentials is not None:
+            headers.append(("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}"))
+        if body is not None:
+            headers += [("Content-Type", CONTENT_TYPE), ("Content-Length", str(len(body)))]
+        target = address.path + path
+        parts = [protocol.send(h11.Request(method=method, target=target, headers=headers))]
+        parts.append(protocol.send(h11.Data(data=body)) if body is not None else None)
+        parts.append(protocol.send(h11.EndOfMessage()))
+        writer.writelines([part for part in parts if part])
+        status, data = await _read_answer(reader, protocol)
+        if protocol.our_state is h11.DONE and protocol.their_state is h11.DONE:
+            protocol.start_next_cycle()
+        else:
+            self._drop()
+        return status, data
+
+    async def _connect(self, address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, h11.Connection]:
+        tls = (self._tls or ssl.create_default_context()) if address.tls else None
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
+        self._connection = reader, writer, h11.Connection(h11.CLIENT)
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection[1].close()
+
+
+async def _read_answer(reader: asyncio.StreamReader, protocol: h11.Connection) -> tuple[int, bytes]:
+    status = 0
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        event = protocol.next_event()
+        if event is h11.NEED_DATA:
+            data = await reader.read(_READ_BYTES)
+            if not data and protocol.their_state is h11.SEND_RESPONSE:
+                raise EOFError("the connection was closed before the answer came")
+            protocol.receive_data(data)
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+        elif isinstance(event, h11.Data):
+            size += len(event.data)
+            if size > _ANSWER_BYTES_MAX:
+                raise EOFError(f"the answer is larger than {_ANSWER_BYTES_MAX} bytes")
+            parts.append(bytes(event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            return status, b"".join(parts)
