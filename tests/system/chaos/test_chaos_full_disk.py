@@ -120,7 +120,6 @@ def fill_up(folder: Path) -> Path:
             return stranger
 
 
-@pytest.mark.slow
 def test_a_full_disk_refuses_and_recovers(tiny_disk: Path, tmp_path: Path) -> None:
     broker = BrokerProcess(tiny_disk / "data", settings=SETTINGS)
     broker.log_path = tmp_path / "log.txt"
