@@ -12,13 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from barnabas.client import AcknowledgeType as AcknowledgeType
     from barnabas.client import Admin as Admin
     from barnabas.client import AsyncAdmin as AsyncAdmin
     from barnabas.client import AsyncConsumer as AsyncConsumer
     from barnabas.client import AsyncProducer as AsyncProducer
+    from barnabas.client import AsyncShareConsumer as AsyncShareConsumer
     from barnabas.client import Consumer as Consumer
     from barnabas.client import Producer as Producer
     from barnabas.client import RebalanceListener as RebalanceListener
+    from barnabas.client import ShareConsumer as ShareConsumer
+    from barnabas.client import SubscriptionPattern as SubscriptionPattern
     from barnabas.core.errors import BarnabasError as BarnabasError
     from barnabas.core.errors import ErrorCode as ErrorCode
     from barnabas.core.errors import KafkaError as KafkaError
@@ -27,29 +31,37 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AcknowledgeType": "barnabas.client",
     "Admin": "barnabas.client",
     "AsyncAdmin": "barnabas.client",
     "AsyncConsumer": "barnabas.client",
     "AsyncProducer": "barnabas.client",
+    "AsyncShareConsumer": "barnabas.client",
     "BarnabasError": "barnabas.core.errors",
     "Consumer": "barnabas.client",
     "ErrorCode": "barnabas.core.errors",
     "KafkaError": "barnabas.core.errors",
     "Producer": "barnabas.client",
     "RebalanceListener": "barnabas.client",
+    "ShareConsumer": "barnabas.client",
+    "SubscriptionPattern": "barnabas.client",
     "TopicPartition": "barnabas.core.ids",
 }
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "BarnabasError",
     "Consumer",
     "ErrorCode",
     "KafkaError",
     "Producer",
     "RebalanceListener",
+    "ShareConsumer",
+    "SubscriptionPattern",
     "TopicPartition",
     "__version__",
 ]

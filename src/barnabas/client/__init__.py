@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.client.blocking import Admin as Admin
     from barnabas.client.blocking import Consumer as Consumer
     from barnabas.client.blocking import Producer as Producer
+    from barnabas.client.blocking import ShareConsumer as ShareConsumer
     from barnabas.client.cluster import Cluster as Cluster
     from barnabas.client.consumer import AsyncConsumer as AsyncConsumer
     from barnabas.client.coordinator import RebalanceListener as RebalanceListener
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from barnabas.client.partition_reader import OffsetRange as OffsetRange
     from barnabas.client.partition_reader import PartitionReader as PartitionReader
     from barnabas.client.producer import AsyncProducer as AsyncProducer
+    from barnabas.client.share_consumer import AsyncShareConsumer as AsyncShareConsumer
+    from barnabas.client.share_session import AcknowledgeType as AcknowledgeType
+    from barnabas.client.values import SubscriptionPattern as SubscriptionPattern
 
 _HOMES = {
     "AsyncAdmin": "admin",
@@ -33,12 +37,18 @@ _HOMES = {
     "OffsetRange": "partition_reader",
     "PartitionReader": "partition_reader",
     "RebalanceListener": "coordinator",
+    "AcknowledgeType": "share_session",
+    "AsyncShareConsumer": "share_consumer",
+    "ShareConsumer": "blocking",
+    "SubscriptionPattern": "values",
 }
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "Cluster",
     "ClusterOptions",
     "Consumer",
@@ -46,6 +56,8 @@ __all__ = [
     "PartitionReader",
     "Producer",
     "RebalanceListener",
+    "ShareConsumer",
+    "SubscriptionPattern",
 ]
 
 

@@ -27,6 +27,7 @@ from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.delivery import RecordFuture
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.producer import AsyncProducer, DeliveryCallback
+from barnabas.client.share_consumer import AsyncShareConsumer
 from barnabas.client.values import ConsumerRecord, Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.errors import BarnabasError, KafkaError
 
@@ -243,6 +244,31 @@ class Consumer(_Blocking[AsyncConsumer]):
             batch = self.poll_arrow(1_000, **options)
             if batch is not None:
                 yield batch
+
+
+class ShareConsumer(_Blocking[AsyncShareConsumer]):
+    """`AsyncShareConsumer`, blocking. The same arguments, answers and errors."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
+        super().__init__(lambda: AsyncShareConsumer(config, **settings))
+
+    subscribe = _call(AsyncShareConsumer.subscribe)
+    subscription = _call(AsyncShareConsumer.subscription)
+    unsubscribe = _wait(AsyncShareConsumer.unsubscribe)
+    assignment = _call(AsyncShareConsumer.assignment)
+    poll = _wait(AsyncShareConsumer.poll)
+    acknowledge = _call(AsyncShareConsumer.acknowledge)
+    commit = _wait(AsyncShareConsumer.commit)
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long the broker keeps a record for us; None before the first fetch."""
+        return self._client.acquisition_lock_timeout_ms
+
+    def __iter__(self) -> Generator[ConsumerRecord[Any, Any], None, None]:
+        """Records for ever, each acknowledged when the poll after it is made (implicit mode)."""
+        while not self._closed:
+            yield from self.poll(1_000)
 
 
 class SentRecord:

@@ -15,6 +15,7 @@ KafkaError                        any answer of a broker with an error code (bar
    ├─ OffsetOutOfRangeError       the offset asked for is no longer, or not yet, in the log
    ├─ NoOffsetError               no committed offset, and auto.offset.reset is none
    ├─ TruncationError             the log was truncated below the position (KIP-320)
+   ├─ AcknowledgementError         share groups: a record was not acknowledged, or cannot be (any more)
    └─ CommitFailedError           the group has moved on; the partitions may belong to another member
 """
 
@@ -160,6 +161,17 @@ class CommitFailedError(ClientError):
             or "The commit was refused: the group has rebalanced and the partitions may belong to another member."
             " Poll more often than max.poll.interval.ms, or lower max.poll.records.",
         )
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class AcknowledgementError(ClientError):
+    """A call that does not fit what has been acknowledged in a share group."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD_STATE, message)
 
     @property
     def retriable(self) -> bool:

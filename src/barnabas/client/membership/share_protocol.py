@@ -1,0 +1,97 @@
+"""Machine: one member of a share group (KIP-932): heartbeats that bring an assignment, which is free to take at once.
+
+Partitions of a share group may belong to several members, so nothing is revoked and nothing acknowledged; what a member
+has acquired stays locked for it by the share partition's leader, not by the group.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.client.membership.classic import Failed
+from barnabas.client.membership.consumer_protocol import JOIN_EPOCH, LEAVE_EPOCH, Lost, Step, Wait
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.ids import TopicIdPartition
+from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+_COORDINATOR_MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_GIVEN_UP: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class ShareMember:
+    """The machine. Without topics it stays out of the group."""
+
+    def __init__(self, group_id: str, member_id: str, rack: str | None = None) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.rack = rack
+        self.epoch = JOIN_EPOCH
+        self.topics: tuple[str, ...] = ()
+        self.assigned: frozenset[TopicIdPartition] = frozenset()
+        self.heartbeat_interval_ms = 0
+        self.failed = False
+        self._told: tuple[str, ...] | None = None
+        self._in_flight: tuple[str, ...] = ()
+
+    @property
+    def heartbeats(self) -> bool:
+        return bool(self.topics) and not self.failed
+
+    @property
+    def is_urgent(self) -> bool:
+        return self.heartbeats and self._told != self.topics
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        self.topics = tuple(sorted(topics))
+
+    def heartbeat(self) -> ShareGroupHeartbeatRequest:
+        request = ShareGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
+        if self._told != self.topics:
+            request.subscribed_topic_names = list(self.topics)
+        if self._told is None:
+            request.rack_id = self.rack
+        self._in_flight = self.topics
+        return request
+
+    def leave(self) -> ShareGroupHeartbeatRequest | None:
+        """The last heartbeat; None when the group does not know us."""
+        joined = self.epoch > JOIN_EPOCH and not self.failed
+        self._begin_again()
+        self.topics = ()
+        if not joined:
+            return None
+        return ShareGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH)
+
+    def on_unanswered(self) -> None:
+        self._told = None
+
+    def on_heartbeat(self, response: ShareGroupHeartbeatResponse) -> Step:
+        """What the answer means; `Lost`: we have begun again already, owning nothing."""
+        code = error_code(response.error_code)
+        if code is ErrorCode.NONE:
+            self._told = self._in_flight
+            self.epoch = response.member_epoch
+            self.heartbeat_interval_ms = response.heartbeat_interval_ms
+            if response.assignment is not None:
+                self.assigned = frozenset(
+                    TopicIdPartition(topic.topic_id, partition)
+                    for topic in response.assignment.topic_partitions
+                    for partition in topic.partitions
+                )
+            return None
+        self._told = None
+        if code in _COORDINATOR_MOVED:
+            return Wait(find_coordinator=True)
+        if code in _GIVEN_UP:
+            self._begin_again()
+            return Lost()
+        if code.retriable:
+            return Wait()
+        self.failed = code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        message = response.error_message or code.message
+        return Failed(KafkaError(code, f"Share group {self.group_id!r}: {message}"))
+
+    def _begin_again(self) -> None:
+        self.epoch = JOIN_EPOCH
+        self.assigned = frozenset()
+        self._told = None
