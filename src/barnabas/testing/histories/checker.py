@@ -1,0 +1,60 @@
+"""Machine: a history in, a report out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from barnabas.testing.histories import order, writes
+from barnabas.testing.histories.anomalies import Anomaly
+from barnabas.testing.histories.cycles import cycles
+from barnabas.testing.histories.facts import Facts, collect
+from barnabas.testing.histories.history import History
+from barnabas.testing.histories.lag import worst_realtime_lag
+from barnabas.testing.histories.report import Finding, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the workload was promised. Without a promise, its breach is not looked for."""
+
+    idempotent: bool = True
+    """Producers were idempotent: no duplicates, and order within a partition."""
+    read_committed: bool = True
+    """Consumers read with isolation.level=read_committed."""
+    healed: bool = True
+    """Every partition was polled to its end after the last fault: what was acknowledged must have been seen."""
+
+
+def check(history: History, rules: Rules | None = None) -> Report:
+    """Every anomaly of the catalogue. Raises ValueError if values are not unique."""
+    rules = rules or Rules()
+    facts = collect(history)
+    lag = worst_realtime_lag(facts)
+    ends = Counter(operation.outcome.value for operation in history.operations)
+    return Report(
+        findings=tuple(_findings(facts, rules)),
+        operations={outcome: ends[outcome] for outcome in ("ok", "fail", "info")},
+        sent=len(facts.writes),
+        acknowledged=sum(facts.happened(write.operation) for write in facts.writes.values()),
+        seen=len(facts.seen_values),
+        worst_realtime_lag_ms=lag.ms,
+        worst_realtime_lag=lag.where,
+    )
+
+
+def _findings(facts: Facts, rules: Rules) -> Iterator[Finding]:
+    yield from writes.inconsistent_offsets(facts)
+    yield from writes.phantoms(facts)
+    if rules.idempotent:
+        yield from writes.duplicates(facts)
+    if rules.read_committed:
+        yield from writes.aborted_reads(facts)
+        yield from writes.precommitted_reads(facts)
+    yield from writes.missing_writes(facts, healed=rules.healed)
+    yield from order.polls(facts)
+    yield from (
+        finding for finding in order.sends(facts) if rules.idempotent or finding.anomaly is Anomaly.INT_SEND_SKIP
+    )
+    yield from cycles(facts)

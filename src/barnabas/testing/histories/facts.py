@@ -1,0 +1,63 @@
+"""Machine: what a history proves about its writes: who wrote what, what certainly happened, what was seen where."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from barnabas.testing.histories.history import History, Key, Kind, Operation, Outcome, Send, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A value, and the operation that sent it."""
+
+    send: Send
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`seen` is what was polled by anyone; `offsets` what was polled or acknowledged, of each value by key."""
+
+    history: History
+    writes: dict[Value, Write]
+    seen: dict[Key, dict[int, set[Value]]]
+    seen_values: frozenset[Value]
+    offsets: dict[tuple[Key, Value], set[int]]
+    proven: frozenset[int]
+    """Operations, by `invoked`, whose end nobody learnt, of which a write was seen: all of each must have happened."""
+    visible: dict[Key, list[int]]
+    """The offsets that were polled by anyone, ascending."""
+
+    def happened(self, operation: Operation) -> bool:
+        """It is certain that its writes are there."""
+        return operation.outcome is Outcome.OK or operation.invoked in self.proven
+
+
+def collect(history: History) -> Facts:
+    """Raises ValueError if a value was sent twice: then a history proves nothing about it."""
+    writes: dict[Value, Write] = {}
+    seen: dict[Key, dict[int, set[Value]]] = defaultdict(lambda: defaultdict(set))
+    offsets: dict[tuple[Key, Value], set[int]] = defaultdict(set)
+    seen_values: set[Value] = set()
+    for operation in history.operations:
+        for send in operation.sends:
+            if send.value in writes:
+                raise ValueError(f"{send.value!r} was sent twice: every value of a history must be unique")
+            writes[send.value] = Write(send, operation)
+            if send.offset is not None:
+                offsets[send.key, send.value].add(send.offset)
+        for poll in operation.polls:
+            seen[poll.key][poll.offset].add(poll.value)
+            seen_values.add(poll.value)
+            offsets[poll.key, poll.value].add(poll.offset)
+    proven = {
+        write.operation.invoked
+        for value, write in writes.items()
+        if value in seen_values
+        and write.operation.outcome is Outcome.INFO
+        and write.operation.kind is Kind.TRANSACTION  # of plain sends, each proves only itself
+    }
+    visible = {key: sorted(by_offset) for key, by_offset in seen.items()}
+    return Facts(history, writes, dict(seen), frozenset(seen_values), dict(offsets), frozenset(proven), visible)

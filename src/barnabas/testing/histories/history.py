@@ -1,0 +1,155 @@
+"""Value: what clients did and saw: operations of single-threaded processes, each with an invocation and an outcome.
+
+A *key* is one partition; every value is sent once, by one operation. An operation is a send, a poll, or a transaction of
+both. It ends in one of three ways:
+
+    OK    it happened
+    FAIL  it definitely did not happen: nobody may ever see its writes
+    INFO  not known (a time-out, a crash): it may have happened, may not have, may still happen
+
+A history can be kept as JSON lines, one event each, so that what a check found can be looked at and checked again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+Key = str
+Value = int | str
+
+
+class Kind(Enum):
+    """What an operation is. The last three change what a consumer reads, and thereby what may follow what."""
+
+    SEND = "send"
+    POLL = "poll"
+    TRANSACTION = "txn"
+    ASSIGN = "assign"
+    SUBSCRIBE = "subscribe"
+    SEEK = "seek"
+
+
+class Outcome(Enum):
+    """How an operation ended."""
+
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A record was sent to `key`. `offset` is where the broker said it is; None if it did not say."""
+
+    key: Key
+    value: Value
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A record of `key` was polled. What was polled was seen, whatever became of the operation."""
+
+    key: Key
+    value: Value
+    offset: int
+
+
+Action = Send | Poll
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. `invoked` and `completed` are positions in the history (None: never completed); times are ms."""
+
+    process: str
+    kind: Kind
+    outcome: Outcome
+    actions: tuple[Action, ...]
+    """In the order in which the process did them."""
+    invoked: int
+    completed: int | None
+    invoked_ms: float
+    completed_ms: float | None
+    keys: frozenset[Key] = frozenset()
+    """Of ASSIGN and SEEK: what is assigned, what is moved."""
+    rebalanced: bool = False
+    """The group gave or took partitions in the middle of it: what it polled is two pieces."""
+
+    @property
+    def sends(self) -> Iterator[Send]:
+        return (action for action in self.actions if isinstance(action, Send))
+
+    @property
+    def polls(self) -> Iterator[Poll]:
+        return (action for action in self.actions if isinstance(action, Poll))
+
+    def __str__(self) -> str:
+        end = "?" if self.completed is None else str(self.completed)
+        return f"{self.process} {self.kind.value} #{self.invoked}..{end} ({self.outcome.value})"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Operations in the order of their invocations."""
+
+    operations: tuple[Operation, ...]
+
+    def to_json_lines(self) -> str:
+        """One line an operation."""
+        return "".join(json.dumps(_as_row(operation)) + "\n" for operation in self.operations)
+
+    @classmethod
+    def from_json_lines(cls, text: str) -> History:
+        return cls(tuple(_from_row(json.loads(line)) for line in text.splitlines() if line))
+
+
+def _as_row(operation: Operation) -> dict[str, object]:
+    return {
+        "process": operation.process,
+        "f": operation.kind.value,
+        "type": operation.outcome.value,
+        "value": [_as_list(action) for action in operation.actions],
+        "index": [operation.invoked, operation.completed],
+        "time_ms": [operation.invoked_ms, operation.completed_ms],
+        "keys": sorted(operation.keys),
+        "rebalanced": operation.rebalanced,
+    }
+
+
+def _as_list(action: Action) -> list[object]:
+    return ["send" if isinstance(action, Send) else "poll", action.key, action.value, action.offset]
+
+
+def _from_row(row: dict[str, object]) -> Operation:
+    value, index, time_ms, keys = row["value"], row["index"], row["time_ms"], row["keys"]
+    assert isinstance(value, list)
+    assert isinstance(index, list)
+    assert isinstance(time_ms, list)
+    assert isinstance(keys, list)
+    return Operation(
+        process=str(row["process"]),
+        kind=Kind(row["f"]),
+        outcome=Outcome(row["type"]),
+        actions=tuple(_from_lists(value)),
+        invoked=index[0],
+        completed=index[1],
+        invoked_ms=time_ms[0],
+        completed_ms=time_ms[1],
+        keys=frozenset(keys),
+        rebalanced=bool(row["rebalanced"]),
+    )
+
+
+def _from_lists(rows: Sequence[Sequence[object]]) -> Iterable[Action]:
+    for what, key, value, offset in rows:
+        assert isinstance(value, int | str)
+        assert offset is None or isinstance(offset, int)
+        if what == "send":
+            yield Send(str(key), value, offset)
+        else:
+            assert offset is not None
+            yield Poll(str(key), value, offset)

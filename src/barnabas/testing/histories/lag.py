@@ -1,0 +1,66 @@
+"""Machine: how stale consumers were: the age of the oldest acknowledged record that a poll did not give.
+
+At the end of each poll, for each partition it can speak for: the time since the first acknowledgement of a record that
+this consumer has still to come to. A figure to publish, not an anomaly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from barnabas.testing.histories.facts import Facts
+from barnabas.testing.histories.history import Key, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The worst that was found, and where (empty: there was none)."""
+
+    ms: float
+    where: str
+
+
+class _Known:
+    """Of one key: acknowledged offsets that were seen, and the earliest time at which one at or behind each was known."""
+
+    def __init__(self, rows: list[tuple[int, float]]) -> None:
+        rows.sort()
+        self.offsets = [offset for offset, _ in rows]
+        self.since = [ms for _, ms in rows]
+        for place in range(len(rows) - 2, -1, -1):
+            self.since[place] = min(self.since[place], self.since[place + 1])
+
+    def since_at(self, position: int) -> float | None:
+        place = bisect_left(self.offsets, position)
+        return self.since[place] if place < len(self.offsets) else None
+
+
+def worst_realtime_lag(facts: Facts) -> Lag:
+    rows: dict[Key, list[tuple[int, float]]] = {}
+    for write in facts.writes.values():
+        send, ended = write.send, write.operation.completed_ms
+        if send.offset is None or ended is None or not facts.happened(write.operation):
+            continue
+        if send.value in facts.seen_values:  # the others have names of their own
+            rows.setdefault(send.key, []).append((send.offset, ended))
+    known = {key: _Known(found) for key, found in rows.items()}
+    positions: dict[str, dict[Key, int]] = {}
+    worst = Lag(0.0, "")
+    for operation in facts.history.operations:
+        at = positions.setdefault(operation.process, {})
+        if operation.kind is Kind.ASSIGN:
+            positions[operation.process] = dict.fromkeys(operation.keys, 0)
+            continue
+        if operation.kind in (Kind.SUBSCRIBE, Kind.SEEK):
+            at.clear()  # where it stands is known again with what it polls next
+            continue
+        for poll in operation.polls:
+            at[poll.key] = poll.offset + 1
+        if operation.kind is Kind.SEND:
+            continue
+        for key, position in at.items():
+            since = known[key].since_at(position) if key in known else None
+            if since is not None and operation.invoked_ms - since > worst.ms:
+                worst = Lag(operation.invoked_ms - since, f" ({key} at {position}, {operation})")
+    return worst

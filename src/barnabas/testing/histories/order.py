@@ -1,0 +1,123 @@
+"""Machine: anomalies of order: within one operation, and from one operation of a process to its next.
+
+A consumer that is moved (assigned, subscribed, sought) begins anew. Between operations, a member of a group may skip and
+repeat: a rebalance comes and goes unseen. One that was assigned its partitions by hand may not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from barnabas.testing.histories.anomalies import Anomaly
+from barnabas.testing.histories.facts import Facts
+from barnabas.testing.histories.history import Key, Kind, Operation
+from barnabas.testing.histories.report import Finding
+
+
+def polls(facts: Facts) -> Iterator[Finding]:
+    positions: dict[str, dict[Key, tuple[int, Operation]]] = {}
+    subscribed: set[str] = set()
+    for operation in _as_processes_did_them(facts):
+        process = operation.process
+        last = positions.setdefault(process, {})
+        if operation.kind in (Kind.ASSIGN, Kind.SUBSCRIBE, Kind.SEEK):
+            _move(operation, last, subscribed)
+            continue
+        within: dict[Key, int] = {}
+        for poll in operation.polls:
+            key, offset = poll.key, poll.offset
+            if key in within:
+                if not operation.rebalanced:
+                    yield from _compare(
+                        facts,
+                        key,
+                        within[key],
+                        offset,
+                        f"{operation}",
+                        (Anomaly.INT_POLL_SKIP, Anomaly.INT_NONMONOTONIC_POLL),
+                    )
+            elif key in last:
+                previous, earlier = last[key]
+                kinds = (Anomaly.POLL_SKIP, Anomaly.NONMONOTONIC_POLL)
+                if process in subscribed:
+                    kinds = (Anomaly.SUBSCRIBED_POLL_SKIP, Anomaly.SUBSCRIBED_NONMONOTONIC_POLL)
+                yield from _compare(facts, key, previous, offset, f"{earlier}, then {operation}", kinds)
+            within[key] = offset
+        for key, offset in within.items():
+            last[key] = offset, operation
+
+
+def _as_processes_did_them(facts: Facts) -> Iterable[Operation]:
+    return sorted(facts.history.operations, key=lambda operation: operation.invoked)
+
+
+def _move(operation: Operation, last: dict[Key, tuple[int, Operation]], subscribed: set[str]) -> None:
+    if operation.kind is Kind.SEEK:
+        for key in operation.keys:
+            last.pop(key, None)
+        return
+    last.clear()
+    if operation.kind is Kind.SUBSCRIBE:
+        subscribed.add(operation.process)
+    else:
+        subscribed.discard(operation.process)
+
+
+def _compare(
+    facts: Facts, key: Key, previous: int, offset: int, where: str, kinds: tuple[Anomaly, Anomaly]
+) -> Iterator[Finding]:
+    skip, back = kinds
+    if offset <= previous:
+        yield Finding(back, f"{key}: {previous}, then {offset}, by {where}")
+        return
+    # only what others have polled counts as passed over: markers, aborted records and lost ones leave holes, too
+    visible = facts.visible[key]
+    passed = visible[bisect_right(visible, previous) : bisect_left(visible, offset)]
+    if passed:
+        yield Finding(skip, f"{key}: {previous}, then {offset}, passing over {_few(passed)}, by {where}")
+
+
+def sends(facts: Facts) -> Iterator[Finding]:
+    """What a process sends to a key later must stand behind what it sent earlier, as far as offsets are known."""
+    last: dict[tuple[str, Key], tuple[int, Operation]] = {}
+    written = _acknowledged_offsets(facts)
+    for operation in _as_processes_did_them(facts):
+        within: dict[Key, int] = {}
+        for send in operation.sends:
+            if send.offset is None:
+                continue
+            key, offset = send.key, send.offset
+            if key in within:
+                if offset <= within[key]:
+                    text = f"{key}: {within[key]}, then {offset}, by {operation}"
+                    yield Finding(Anomaly.INT_NONMONOTONIC_SEND, text)
+                elif others := _between(written.get(key, []), within[key], offset):
+                    text = f"{key}: {_few(others)} stand between {within[key]} and {offset} of {operation}"
+                    yield Finding(Anomaly.INT_SEND_SKIP, text)
+            elif (operation.process, key) in last:
+                previous, earlier = last[operation.process, key]
+                if offset <= previous:
+                    text = f"{key}: {previous}, then {offset}, by {earlier}, then {operation}"
+                    yield Finding(Anomaly.NONMONOTONIC_SEND, text)
+            within[key] = offset
+        for key, offset in within.items():
+            last[operation.process, key] = offset, operation
+
+
+def _acknowledged_offsets(facts: Facts) -> dict[Key, list[int]]:
+    offsets: dict[Key, list[int]] = {}
+    for operation in facts.history.operations:
+        for send in operation.sends:
+            if send.offset is not None:
+                offsets.setdefault(send.key, []).append(send.offset)
+    return {key: sorted(found) for key, found in offsets.items()}
+
+
+def _between(offsets: list[int], low: int, high: int) -> list[int]:
+    return offsets[bisect_right(offsets, low) : bisect_left(offsets, high)]
+
+
+def _few(offsets: list[int]) -> str:
+    shown = ", ".join(map(str, offsets[:5]))
+    return shown if len(offsets) <= 5 else f"{shown} and {len(offsets) - 5} more"

@@ -1,0 +1,60 @@
+"""Value: what a check found, readable."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from barnabas.testing.histories.anomalies import Anomaly
+
+EXAMPLES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One occurrence of one anomaly; `text` says where, with values, offsets and operations."""
+
+    anomaly: Anomaly
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.anomaly.title}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All findings, and the sizes that say how much was looked at."""
+
+    findings: tuple[Finding, ...]
+    operations: dict[str, int]
+    """How many ended ok, fail, info."""
+    sent: int
+    acknowledged: int
+    seen: int
+    worst_realtime_lag_ms: float
+    worst_realtime_lag: str
+
+    @property
+    def forbidden(self) -> tuple[Finding, ...]:
+        """What no correct broker shows."""
+        return tuple(finding for finding in self.findings if not finding.anomaly.legal)
+
+    @property
+    def anomalies(self) -> frozenset[Anomaly]:
+        """The kinds that were found, legal ones included."""
+        return frozenset(finding.anomaly for finding in self.findings)
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{count} {outcome}" for outcome, count in self.operations.items())
+        lines = [
+            f"{'FORBIDDEN ANOMALIES' if self.forbidden else 'no forbidden anomaly'} in {ends} operations",
+            f"{self.sent} values sent, {self.acknowledged} acknowledged, {self.seen} seen",
+            f"worst realtime lag: {self.worst_realtime_lag_ms:.0f} ms{self.worst_realtime_lag}",
+        ]
+        for anomaly, count in Counter(finding.anomaly for finding in self.findings).items():
+            lines.append(f"{anomaly.title} x {count}{' (legal)' if anomaly.legal else ''}: {anomaly.meaning}")
+            examples = [finding.text for finding in self.findings if finding.anomaly is anomaly]
+            lines += [f"    {text}" for text in examples[:EXAMPLES_SHOWN]]
+            if count > EXAMPLES_SHOWN:
+                lines.append(f"    ... and {count - EXAMPLES_SHOWN} more")
+        return "\n".join(lines)

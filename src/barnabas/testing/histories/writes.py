@@ -1,0 +1,83 @@
+"""Machine: anomalies of single writes: seen though they failed, not seen though they happened, seen twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.testing.histories.anomalies import Anomaly
+from barnabas.testing.histories.facts import Facts
+from barnabas.testing.histories.history import Kind, Outcome, Send, Value
+from barnabas.testing.histories.report import Finding
+
+
+def inconsistent_offsets(facts: Facts) -> Iterator[Finding]:
+    """Polls and acknowledgements must agree on what stands at an offset."""
+    by_offset: dict[tuple[str, int], set[Value]] = {}
+    for (key, value), offsets in facts.offsets.items():
+        for offset in offsets:
+            by_offset.setdefault((key, offset), set()).add(value)
+    for (key, offset), values in sorted(by_offset.items(), key=lambda item: item[0]):
+        if len(values) > 1:
+            shown = sorted(values, key=str)
+            yield Finding(Anomaly.INCONSISTENT_OFFSETS, f"{key} at offset {offset} has shown {shown}")
+
+
+def duplicates(facts: Facts) -> Iterator[Finding]:
+    """A value has one place, in one partition."""
+    places: dict[Value, set[tuple[str, int]]] = {}
+    for (key, value), offsets in facts.offsets.items():
+        places.setdefault(value, set()).update((key, offset) for offset in offsets)
+    for value, where in places.items():
+        if len(where) > 1:
+            text = ", ".join(f"{key} at {offset}" for key, offset in sorted(where))
+            yield Finding(Anomaly.DUPLICATE, f"{value!r} is in {text}")
+
+
+def phantoms(facts: Facts) -> Iterator[Finding]:
+    for key, by_offset in facts.seen.items():
+        for offset, values in sorted(by_offset.items()):
+            for value in values:
+                if value not in facts.writes:
+                    yield Finding(Anomaly.PHANTOM, f"{value!r} was polled from {key} at {offset}")
+
+
+def aborted_reads(facts: Facts) -> Iterator[Finding]:
+    """G1a: the reader is named, since it is usually one reader at one moment that went wrong."""
+    for operation in facts.history.operations:
+        for poll in operation.polls:
+            write = facts.writes.get(poll.value)
+            if write is not None and write.operation.outcome is Outcome.FAIL:
+                text = f"{poll.value!r} of {write.operation} was polled by {operation} from {poll.key} at {poll.offset}"
+                yield Finding(Anomaly.ABORTED_READ, text)
+
+
+def precommitted_reads(facts: Facts) -> Iterator[Finding]:
+    for operation in facts.history.operations:
+        if operation.kind is Kind.TRANSACTION:
+            own = {send.value for send in operation.sends}
+            for poll in operation.polls:
+                if poll.value in own:
+                    yield Finding(Anomaly.PRECOMMITTED_READ, f"{operation} polled its own {poll.value!r} of {poll.key}")
+
+
+def missing_writes(facts: Facts, *, healed: bool) -> Iterator[Finding]:
+    """Writes that happened and that nobody ever polled: lost if something behind them was, else unseen (if by now they
+    ought to have been).
+
+    Where an acknowledged write is not at a known offset (a transaction proven by what was seen of it), it can only be
+    unseen.
+    """
+    for value, write in facts.writes.items():
+        if value in facts.seen_values or not facts.happened(write.operation):
+            continue
+        send = write.send
+        behind = facts.visible.get(send.key, [])
+        if send.offset is not None and behind and behind[-1] > send.offset:
+            text = f"{value!r} of {write.operation} in {send.key} at {send.offset}; {behind[-1]} was polled"
+            yield Finding(Anomaly.LOST_WRITE, text)
+        elif healed:
+            yield Finding(Anomaly.UNSEEN, f"{value!r} of {write.operation} in {send.key}, {_place(send)}")
+
+
+def _place(send: Send) -> str:
+    return "whose offset nobody learnt" if send.offset is None else f"at {send.offset}"
