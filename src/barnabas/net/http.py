@@ -130,7 +130,7 @@ class HttpServer:
                 return
             head_only = request is not None and request.method == "HEAD"
             await self._write(protocol, writer, response, with_body=not head_only)
-            if protocol.our_state is not h11.DONE or protocol.their_state is not h11.DONE:
+            if protocol.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
                 return
             protocol.start_next_cycle()
 

@@ -124,10 +124,12 @@ class HttpClient:
         if body is not None:
             headers += [("Content-Type", CONTENT_TYPE), ("Content-Length", str(len(body)))]
         target = address.path + path
-        parts = [protocol.send(h11.Request(method=method, target=target, headers=headers))]
-        parts.append(protocol.send(h11.Data(data=body)) if body is not None else None)
-        parts.append(protocol.send(h11.EndOfMessage()))
-        writer.writelines([part for part in parts if part])
+        events = [
+            h11.Request(method=method, target=target, headers=headers),
+            h11.Data(data=body or b""),
+            h11.EndOfMessage(),
+        ]
+        writer.writelines([protocol.send(event) or b"" for event in events])
         status, data = await _read_answer(reader, protocol)
         if protocol.our_state is h11.DONE and protocol.their_state is h11.DONE:
             protocol.start_next_cycle()

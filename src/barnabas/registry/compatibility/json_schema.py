@@ -166,11 +166,9 @@ def _numbers(old: Node, new: Node, path: str) -> list[Incompatibility]:
     problems: list[Incompatibility] = []
     for key, code, upper in (("maximum", "MAXIMUM", True), ("minimum", "MINIMUM", False)):
         exclusive = f"exclusive{key.capitalize()}"
-        before, after = _limits(old, key, exclusive), _limits(new, key, exclusive)
-        problems += limit_problems(old, new, path, key, code, upper=upper, values=(before[0], after[0]))
-        problems += limit_problems(
-            old, new, path, exclusive, f"EXCLUSIVE_{code}", upper=upper, values=(before[1], after[1])
-        )
+        was, now = _limits(old, key, exclusive), _limits(new, key, exclusive)
+        problems += limit_problems(old, new, path, key, code, upper=upper, values=(was[0], now[0]))
+        problems += limit_problems(old, new, path, exclusive, f"EXCLUSIVE_{code}", upper=upper, values=(was[1], now[1]))
     before, after = old.document.get("multipleOf"), new.document.get("multipleOf")
     if after is not None and before != after:
         place = f"{path}/multipleOf"

@@ -3,7 +3,8 @@
     producer = Producer(bootstrap_servers=..., value_serializer=AvroSerializer(registry, ORDER_SCHEMA))
     consumer = Consumer(bootstrap_servers=..., value_deserializer=AvroDeserializer(registry))
 
-Reading resolves: with a reader's schema of its own a consumer sees what was written with any compatible version as that.
+Reading resolves: with a reader's schema of its own a consumer sees what was written with any compatible version in that
+shape.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def build_validator(registry: RegistryClient, schema: Schema) -> Validator:
     others = [(name, resource(other.text)) for name, other in registry.dependencies(schema).items()]
     document = json.loads(schema.text)
     validator = validator_for(document, default=Draft7Validator)
-    built: Validator = validator(document, registry=Registry().with_resources(others))  # type: ignore[call-arg]
+    built: Validator = validator(document, registry=Registry().with_resources(others))
     return built
 
 

@@ -154,4 +154,5 @@ def _class_at(file: Any, indexes: list[int]) -> type[Message]:
         messages = list(descriptor.nested_types)
     if descriptor is None:
         raise SerializationError("A Protobuf record does not say which message it is.")
-    return GetMessageClass(descriptor)
+    found: type[Message] = GetMessageClass(descriptor)
+    return found

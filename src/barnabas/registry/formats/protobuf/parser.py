@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2 as pb
 
-from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.formats.protobuf.lexer import Token, tokens_of
 from barnabas.registry.formats.protobuf.options import apply_option
+from barnabas.registry.formats.protobuf.reader import TokenReader
 
 SCALARS: Final = {
     name: getattr(pb.FieldDescriptorProto, f"TYPE_{name.upper()}")
@@ -30,7 +30,6 @@ LABELS: Final = {
 FIELD_NUMBER_MAX: Final = (1 << 29) - 1
 _ENUM_NUMBER_MAX: Final = (1 << 31) - 1
 _DEPTH_MAX: Final = 100
-Message = pb.DescriptorProto
 
 
 def parse_proto(source: str) -> pb.FileDescriptorProto:
@@ -38,74 +37,13 @@ def parse_proto(source: str) -> pb.FileDescriptorProto:
     return _Parser(tokens_of(source)).file()
 
 
-class _Parser:
+class _Parser(TokenReader):
     """Recursive descent, one method for each construct of the language."""
 
     def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = tokens
-        self._at = 0
+        super().__init__(tokens)
         self._depth = 0
         self._proto3 = False
-
-    # -- tokens
-
-    def _peek(self) -> str:
-        return self._tokens[self._at].text
-
-    def _next(self) -> Token:
-        token = self._tokens[self._at]
-        if token.kind != "end":
-            self._at += 1
-        return token
-
-    def _take(self, text: str) -> bool:
-        token = self._tokens[self._at]
-        if token.text == text and token.kind in ("name", "sign"):
-            self._at += 1
-            return True
-        return False
-
-    def _expect(self, text: str) -> None:
-        if not self._take(text):
-            self._fail(f"expected {text!r}, found {self._peek()!r}")
-
-    def _fail(self, what: str) -> Any:
-        raise InvalidSchemaError(f"Line {self._tokens[self._at].line} of the .proto: {what}.")
-
-    def _name(self) -> str:
-        token = self._tokens[self._at]
-        if token.kind != "name":
-            self._fail(f"expected a name, found {token.text!r}")
-        self._at += 1
-        return token.text
-
-    def _full_name(self) -> str:
-        name = "." if self._take(".") else ""
-        name += self._name()
-        while self._take("."):
-            name += f".{self._name()}"
-        return name
-
-    def _integer(self) -> int:
-        negative = self._take("-")
-        token = self._next()
-        if token.kind != "int":
-            self._at -= 1
-            self._fail(f"expected a whole number, found {token.text!r}")
-        octal = len(token.text) > 1 and token.text[0] == "0" and token.text[1] not in "xX"
-        try:
-            value = int(token.text, 8 if octal else 0)
-        except ValueError:
-            self._fail(f"{token.text!r} is not a number")
-        return -value if negative else value
-
-    def _text(self) -> str:
-        parts: list[str] = []
-        while self._tokens[self._at].kind == "text":
-            parts.append(self._next().unquoted())
-        if not parts:
-            self._fail(f"expected a text in quotes, found {self._peek()!r}")
-        return "".join(parts)
 
     # -- the file
 
@@ -165,11 +103,11 @@ class _Parser:
 
     # -- messages
 
-    def _message(self, message: Message) -> None:
+    def _message(self, message: pb.DescriptorProto) -> None:
         message.name = self._name()
         self._message_body(message)
 
-    def _message_body(self, message: Message) -> None:
+    def _message_body(self, message: pb.DescriptorProto) -> None:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             self._fail(f"messages are nested more than {_DEPTH_MAX} deep")
@@ -179,7 +117,7 @@ class _Parser:
         _declare_optionals(message)
         self._depth -= 1
 
-    def _member(self, message: Message) -> None:
+    def _member(self, message: pb.DescriptorProto) -> None:
         if self._take(";"):
             return
         following = self._tokens[self._at + 1].text if self._at + 1 < len(self._tokens) else ""
@@ -211,7 +149,9 @@ class _Parser:
             case _:
                 self._field(message.field.add(), message.nested_type.add)
 
-    def _field(self, field: pb.FieldDescriptorProto, nested: Callable[[], Message], *, label: bool = True) -> None:
+    def _field(
+        self, field: pb.FieldDescriptorProto, nested: Callable[[], pb.DescriptorProto], *, label: bool = True
+    ) -> None:
         field.label = pb.FieldDescriptorProto.LABEL_OPTIONAL
         if label and self._peek() in LABELS:
             word = self._name()
@@ -248,7 +188,7 @@ class _Parser:
             self._fail(f"the number {number} is too large")
         return number
 
-    def _group(self, field: pb.FieldDescriptorProto, message: Message) -> None:
+    def _group(self, field: pb.FieldDescriptorProto, message: pb.DescriptorProto) -> None:
         message.name = self._name()
         field.name = message.name.lower()
         field.type = pb.FieldDescriptorProto.TYPE_GROUP
@@ -257,7 +197,7 @@ class _Parser:
         self._field_options(field)
         self._message_body(message)
 
-    def _map(self, message: Message) -> None:
+    def _map(self, message: pb.DescriptorProto) -> None:
         self._next()
         self._expect("<")
         entry = message.nested_type.add()
@@ -276,7 +216,7 @@ class _Parser:
         self._field_options(field)
         self._expect(";")
 
-    def _oneof(self, message: Message) -> None:
+    def _oneof(self, message: pb.DescriptorProto) -> None:
         index = len(message.oneof_decl)
         oneof = message.oneof_decl.add(name=self._name())
         self._expect("{")
@@ -314,7 +254,7 @@ class _Parser:
         sign = "-" if self._take("-") else ""
         return sign + self._next().text
 
-    def _extend(self, extensions: Any, nested: Callable[[], Message]) -> None:
+    def _extend(self, extensions: Any, nested: Callable[[], pb.DescriptorProto]) -> None:
         extendee = self._full_name()
         self._expect("{")
         while not self._take("}"):
@@ -324,7 +264,7 @@ class _Parser:
             self._field(field, nested)
             field.extendee = extendee
 
-    def _extensions(self, message: Message) -> None:
+    def _extensions(self, message: pb.DescriptorProto) -> None:
         added = [message.extension_range.add(start=first, end=last + 1) for first, last in self._ranges()]
         if self._take("["):
             while True:
@@ -338,7 +278,7 @@ class _Parser:
                 self._expect(",")
         self._expect(";")
 
-    def _reserved(self, message: Message) -> None:
+    def _reserved(self, message: pb.DescriptorProto) -> None:
         if self._tokens[self._at].kind in ("text", "name"):
             message.reserved_name.extend(self._reserved_names())
         else:
@@ -438,57 +378,13 @@ class _Parser:
         self._expect("=")
         apply_option(options, name, self._constant())
 
-    def _option_name(self) -> list[tuple[str, bool]]:
-        """Parts of (name, whether it is an extension's)."""
-        parts: list[tuple[str, bool]] = []
-        while True:
-            if self._take("("):
-                parts.append((self._full_name(), True))
-                self._expect(")")
-            else:
-                parts.append((self._name(), False))
-            if not self._take("."):
-                return parts
-
-    def _constant(self) -> Token:
-        """One value as a token; an aggregate `{...}` is a token of kind `aggregate`, numbers have their sign."""
-        token = self._tokens[self._at]
-        if token.kind == "text":
-            return Token("value-text", self._text(), token.line)
-        if token.text == "{":
-            return Token("aggregate", self._aggregate(), token.line)
-        sign = "-" if self._take("-") else ""
-        if not sign:
-            self._take("+")
-        token = self._next()
-        if token.kind not in ("name", "int", "float"):
-            self._at -= 1
-            self._fail(f"expected a value, found {token.text!r}")
-        text = token.text
-        while token.kind == "name" and not sign and self._take("."):
-            text += f".{self._name()}"
-        return Token(token.kind, sign + text, token.line)
-
-    def _aggregate(self) -> str:
-        """The text between braces, as protobuf's text format."""
-        self._expect("{")
-        depth, parts = 1, []
-        while True:
-            token = self._next()
-            if token.kind == "end":
-                self._fail("a '{' is not closed")
-            depth += {"{": 1, "}": -1}.get(token.text, 0)
-            if depth == 0:
-                return " ".join(parts)
-            parts.append(token.text)
-
 
 def map_entry_name(field_name: str) -> str:
     """protoc's name for the message behind a map field: `my_map` -> `MyMapEntry`."""
     return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"
 
 
-def _declare_optionals(message: Message) -> None:
+def _declare_optionals(message: pb.DescriptorProto) -> None:
     """proto3's `optional` is a oneof of one, named after its field; these come after all written ones."""
     for field in message.field:
         if field.proto3_optional:
