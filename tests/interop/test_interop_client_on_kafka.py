@@ -1,0 +1,41 @@
+"""The client suite that runs against our broker, against Apache Kafka: the same files, another `bootstrap.servers`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bench.servers import ApacheKafka
+
+from tests.interop.jars import kafka_classpath
+from tests.system.client.conftest import IMPATIENT
+
+ROOT = Path(__file__).parents[2]
+SUITE = ("test_client_system.py", "test_client_new_protocol.py", "test_client_share.py")
+
+pytestmark = pytest.mark.interop
+
+
+def test_the_client_suite_on_apache_kafka(tmp_path: Path) -> None:
+    kafka = ApacheKafka(tmp_path, kafka_classpath())
+    with kafka.properties.open("a") as properties:
+        properties.write("group.initial.rebalance.delay.ms=0\noffsets.topic.num.partitions=4\n")
+        properties.write("share.coordinator.state.topic.num.partitions=4\n")
+        properties.writelines(f"{name}={value}\n" for name, value in IMPATIENT.items())
+    kafka.start()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "240"]
+            + [f"tests/system/client/{name}" for name in SUITE],
+            cwd=ROOT,
+            env={**os.environ, "BARNABAS_TEST_BOOTSTRAP": kafka.bootstrap_servers},
+            capture_output=True,
+            text=True,
+            timeout=540,
+        )
+    finally:
+        kafka.stop()
+    assert done.returncode == 0, done.stdout[-6_000:]
