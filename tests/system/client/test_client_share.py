@@ -130,7 +130,7 @@ async def test_explicit_means_every_record(servers: str, topic: str) -> None:
 
 
 async def test_what_a_consumer_leaves_undone_goes_to_the_next(servers: str, topic: str) -> None:
-    """Closing frees what is not acknowledged, as if it had not been delivered; what comes too often is given up."""
+    """Closing frees what is not acknowledged at once; what comes too often is given up."""
     group = await share_group(servers)
     await fill(servers, topic, 1)
     settings: dict[str, object] = {
@@ -151,7 +151,9 @@ async def test_what_a_consumer_leaves_undone_goes_to_the_next(servers: str, topi
             return records[0].delivery_count
 
     assert await deliver(None) == 1
-    for attempt in range(1, 6):
+    again = await deliver(RELEASE)
+    assert again in (1, 2), "brokers differ in whether a delivery without an acknowledgement counts"
+    for attempt in range(again + 1, 6):
         assert await deliver(RELEASE) == attempt
     async with AsyncShareConsumer(settings) as consumer:
         consumer.subscribe([topic])
