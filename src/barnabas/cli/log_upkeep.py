@@ -83,7 +83,7 @@ def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: b
     from barnabas.core.errors import KafkaError
     from barnabas.core.rng import system_rng
     from barnabas.replication.cleaner_worker import choose_engine
-    from barnabas.storage.cleaner.candidate import Verdict, assess
+    from barnabas.storage.cleaner.candidate import assess
     from barnabas.storage.cleaner.inline import clean
 
     target, now_ms = entry.log, SystemClock().now_ms()
@@ -94,8 +94,7 @@ def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: b
             target.roll(now_ms)
         found = assess(target, entry.high_watermark, now_ms)
         row |= {"outcome": str(found), "dirty_ratio": found.dirty_ratio}
-        possible = found.verdict not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.EMPTY)
-        if possible and (found.verdict.due or force) and not dry_run:
+        if found.verdict.possible and (found.verdict.due or force) and not dry_run:
             rng = system_rng()
             secret = (rng.getrandbits(64), rng.getrandbits(64))
             done = clean(target, found, now_ms=now_ms, secret=secret, limits=limits, engine=choose_engine())

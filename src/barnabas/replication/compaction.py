@@ -2,7 +2,7 @@
 
 Each of `log.cleaner.threads` tasks takes the dirtiest log that is due, cleans it and looks again; with nothing due it
 sleeps for `log.cleaner.backoff.ms`. A log that cannot be cleaned is reported, left alone for a while that grows, and
-tried again; the others go on. `explain` answers for every partition why it is, or is not, being compacted.
+tried again; the others go on. `facts` tells of every partition what came of its passes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -68,6 +68,22 @@ class Failure:
     retry_ms: int
 
 
+class LastPass(NamedTuple):
+    """The last pass over a partition that came to its end, since this node started."""
+
+    ended_ms: int
+    done: PassDone
+
+
+class CleanerFacts(NamedTuple):
+    """What the cleaner has to do with one partition."""
+
+    enabled: bool
+    running: bool
+    last_pass: LastPass | None
+    failure: Failure | None
+
+
 class Compactor:
     """The cleaner of one node. `run` until cancelled."""
 
@@ -89,6 +105,8 @@ class Compactor:
         self._rng = rng
         self._metrics = metrics
         self._failures: dict[TopicPartition, Failure] = {}
+        self._last: dict[TopicPartition, LastPass] = {}
+        self._asked = asyncio.Lock()
         self._last_run_ms = clock.now_ms()
         counter, gauge = metrics.counter, metrics.gauge
         self._passes = counter("barnabas_log_cleaner_passes_total", "Cleaning passes that came to their end.")
@@ -170,25 +188,31 @@ class Compactor:
         for name in [n for n in self._failures if self._partitions.get(n.topic, n.partition) is None]:
             del self._failures[name]
             self._metrics.forget(topic=name.topic, partition=str(name.partition))
+        for name in [n for n in self._last if self._partitions.get(n.topic, n.partition) is None]:
+            del self._last[name]
 
     # --- one pass
 
     async def clean_now(self, name: TopicPartition) -> PassDone | None:
         """A pass at once, dirty enough or not (expired tombstones go, too); None if one is under way or none can be.
 
-        Raises KafkaError when it fails.
+        Passes that are asked for run one after the other, so that they take the memory of one. Raises KafkaError when
+        it fails.
         """
-        partition = self._partitions.require(name.topic, name.partition)
-        if partition.log is None or partition.log.cleaning is not None:
-            return None
-        found = assess(partition.log, partition.high_watermark, self._clock.now_ms())
-        if found.verdict in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.EMPTY):
-            return None
-        engine = self._new_engine()
-        try:
-            return await self._pass(partition, partition.log, found, engine)
-        finally:
-            engine.stop()
+        async with self._asked:
+            partition = self._partitions.require(name.topic, name.partition)
+            if partition.log is None or partition.log.cleaning is not None:
+                return None
+            found = assess(partition.log, partition.high_watermark, self._clock.now_ms())
+            if not found.verdict.possible:
+                return None
+            engine = self._new_engine()
+            try:
+                done = await self._pass(partition, partition.log, found, engine)
+            finally:
+                engine.stop()
+            self._settle(name, done)
+            return done
 
     async def _clean(self, partition: Partition, found: Candidate, engine: CleanerEngine) -> None:
         target = partition.log
@@ -240,6 +264,7 @@ class Compactor:
         stats = done.stats
         if self._failures.pop(name, None) is not None:
             self._metrics.forget(topic=name.topic, partition=str(name.partition))
+        self._last[name] = LastPass(self._clock.now_ms(), done)
         self._passes.add()
         self._read.add(stats.map_bytes_read + stats.bytes_read)
         self._written.add(stats.bytes_written)
@@ -280,19 +305,14 @@ class Compactor:
             retry_in_seconds=pause // 1000,
         )
 
-    def explain(self, name: TopicPartition) -> str:
-        """Why this partition is, or is not, being compacted. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+    def facts(self, name: TopicPartition) -> CleanerFacts:
+        """What came of the partition's last passes, and whether one is under way.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION.
+        """
         partition = self._partitions.require(name.topic, name.partition)
-        if partition.log is None:
-            return Verdict.OFFLINE.value
-        failure = self._failures.get(name)
-        if failure is not None:
-            return f"cleaning failed {failure.count} times, last because: {failure.reason}"
-        if partition.log.config.compact and not self._settings().enable:
-            return "log.cleaner.enable is false"
-        if partition.log.cleaning is not None:
-            return "it is being cleaned now"
-        return str(assess(partition.log, partition.high_watermark, self._clock.now_ms()))
+        running = partition.log is not None and partition.log.cleaning is not None
+        return CleanerFacts(self._settings().enable, running, self._last.get(name), self._failures.get(name))
 
     @property
     def failures(self) -> dict[TopicPartition, Failure]:

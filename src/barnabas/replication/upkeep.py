@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
 from barnabas.replication.flushing import Flusher
+from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions
 from barnabas.telemetry import get_logger
 
@@ -74,14 +75,15 @@ class Upkeep:
                 log.error("a chore failed", chore=chore.__name__, reason=str(error))
             await asyncio.sleep(interval_ms / 1000)
 
+    @property
+    def intervals(self) -> UpkeepIntervals:
+        return self._intervals
+
     async def retain(self) -> None:
         """Delete segments beyond retention.ms, retention.bytes or the log start offset."""
         now_ms = self._clock.now_ms()
         for count, partition in enumerate(list(self._partitions)):
-            if partition.log is not None and partition.log.cleaning is None:  # it would call the cleaning off
-                deleted = partition.log.delete_old_segments(now_ms, partition.high_watermark)
-                if deleted:
-                    log.info("segments deleted", partition=str(partition.name), segments=deleted)
+            retain_one(partition, now_ms)
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
@@ -120,3 +122,14 @@ class Upkeep:
         for directory in self._partitions.log_dirs:
             if directory.failure is None:
                 await asyncio.get_running_loop().run_in_executor(self._disk, directory.delete_pending, now_ms)
+
+
+def retain_one(partition: Partition, now_ms: int) -> int:
+    """Retention for one partition: how many segments were deleted. None while it is cleaned: that would call it off."""
+    target = partition.log
+    if target is None or target.cleaning is not None:
+        return 0
+    deleted = target.delete_old_segments(now_ms, partition.high_watermark)
+    if deleted:
+        log.info("segments deleted", partition=str(partition.name), segments=deleted)
+    return deleted

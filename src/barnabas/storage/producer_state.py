@@ -282,6 +282,15 @@ class ProducerState:
         """Where the oldest open transaction begins; compaction stops there."""
         return next(iter(self._ongoing), None)
 
+    @property
+    def open_transactions(self) -> list[ProducerEntry]:
+        """The producers whose transaction is open, the oldest first."""
+        return [self._producers[producer_id] for producer_id in self._ongoing.values()]
+
+    def unreplicated_count(self, high_watermark: int) -> int:
+        """Transactions that have ended, with a marker that is not below the high watermark yet."""
+        return sum(txn.last_offset >= high_watermark for txn in self._unreplicated)
+
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
         entry = self._producers.get(producer_id)
         return entry is not None and entry.epoch == epoch and entry.txn_first_offset >= 0

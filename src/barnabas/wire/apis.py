@@ -107,7 +107,13 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    EXPLAIN_PARTITION = 10_000
+    EXPLAIN_GROUP = 10_001
+    RUN_UPKEEP = 10_002
 
+
+PRIVATE_FROM: Final = 10_000
+"""Keys from here on are ours; Kafka's count up from 0, and the ranges that its forks took end far below."""
 
 BROKER: Final = frozenset({"broker"})
 CONTROLLER: Final = frozenset({"controller"})
@@ -243,6 +249,9 @@ _TABLE: Final = (
     Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "0-1", flexible_from=0),
     Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "0", flexible_from=0),
     Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "0", flexible_from=0),
+    Api(ApiKey.EXPLAIN_PARTITION, "0", flexible_from=0),
+    Api(ApiKey.EXPLAIN_GROUP, "0", flexible_from=0),
+    Api(ApiKey.RUN_UPKEEP, "0", flexible_from=0),
 )
 
 APIS: Final[dict[ApiKey, Api]] = {api.key: api for api in _TABLE}

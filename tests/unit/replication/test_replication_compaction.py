@@ -19,7 +19,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.replication.cleaner_engine import CleanerEngine, InlineEngine, ProcessEngine, Step
-from barnabas.replication.compaction import CleanerSettings, Compactor
+from barnabas.replication.compaction import CleanerFacts, CleanerSettings, Compactor
 from barnabas.replication.partitions import Partitions
 from barnabas.storage.cleaner.errors import CleaningError
 from barnabas.storage.cleaner.task import CleanerLimits, CleaningTask
@@ -142,7 +142,10 @@ def test_cleans_what_is_due(tmp_path: Path) -> None:
         assert log.cleaned_offset == log.segments.active.base_offset
     assert world.compactor.failures == {}
     assert "barnabas_log_cleaner_passes_total 2" in render(world.metrics)
-    assert "active segment" in world.compactor.explain(TopicPartition("a", 0))
+    facts = world.compactor.facts(TopicPartition("a", 0))
+    assert facts.last_pass is not None
+    assert (facts.enabled, facts.running, facts.failure, facts.last_pass.ended_ms) == (True, False, None, 1_000_000)
+    assert facts.last_pass.done.end_offset == logs[0].cleaned_offset
 
 
 def test_a_failure_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
@@ -156,8 +159,10 @@ def test_a_failure_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     assert len(values(sound)) < 20
     assert not damaged.failed
     name = TopicPartition("damaged", 0)
-    why = world.compactor.explain(name)
-    assert why.startswith("cleaning failed 1 times, last because: CRC of the batch at byte 0")
+    failure = world.compactor.facts(name).failure
+    assert failure is not None
+    assert failure.reason.startswith("CRC of the batch at byte 0")
+    assert (failure.count, failure.since_ms, failure.retry_ms) == (1, 1_000_000, 1_060_000)
     text = render(world.metrics)
     assert "barnabas_log_cleaner_uncleanable_partitions 1" in text
     assert 'barnabas_log_cleaner_uncleanable_since_seconds{partition="0",topic="damaged"} 1000' in text
@@ -185,7 +190,7 @@ def test_disabled(tmp_path: Path) -> None:
 
     asyncio.run(a_while())
     assert log.cleaned_offset == 0
-    assert world.compactor.explain(TopicPartition("a", 0)) == "log.cleaner.enable is false"
+    assert world.compactor.facts(TopicPartition("a", 0)) == CleanerFacts(False, False, None, None)
 
 
 def test_limits_are_shared_by_the_threads() -> None:

@@ -28,6 +28,11 @@ class Verdict(Enum):
     def due(self) -> bool:
         return self in (Verdict.DIRTY_ENOUGH, Verdict.LAG_EXCEEDED)
 
+    @property
+    def possible(self) -> bool:
+        """Whether a pass could be made at all, worth it or not."""
+        return self not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.EMPTY)
+
 
 class Candidate(NamedTuple):
     """A log as the cleaner sees it."""
@@ -39,6 +44,8 @@ class Candidate(NamedTuple):
     clean_bytes: int = 0
     cleanable_bytes: int = 0
     detail: str = ""
+    limit: Verdict = Verdict.ACTIVE_SEGMENT
+    """Why nothing may be cleaned from `upper_offset` on: ACTIVE_SEGMENT, UNSTABLE or TOO_YOUNG."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -70,7 +77,7 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> Candidate:
             clean += segment.size
         else:
             cleanable += segment.size
-    found = Candidate(Verdict.ALL_CLEAN, dirty_from, upper, clean, cleanable)
+    found = Candidate(Verdict.ALL_CLEAN, dirty_from, upper, clean, cleanable, limit=limit)
     if not cleanable:
         if dirty_from >= log.log_end_offset:
             return found
