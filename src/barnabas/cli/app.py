@@ -17,6 +17,7 @@ NOUNS = (
     "configs",
     "logs",
     "cluster",
+    "registry",
 )
 """In the order in which help shows them; each is a module of this package, with an `app` or a function of its name
 (`serve` alone has a `main`)."""

@@ -73,6 +73,13 @@ def build_parser() -> ArgumentParser:
         metavar="KEY=VALUE",
         help="one broker setting; beats the file; may be repeated",
     )
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        nargs="?",
+        const="http://127.0.0.1:8081",
+        help="run a schema registry in this process too [without a URL: http://127.0.0.1:8081]",
+    )
     parser.add_argument("--cluster-id", metavar="ID", help="the id of a new cluster [default: a random one]")
     parser.add_argument(
         "--log-level", choices=_LOG_LEVELS, default="warning", metavar="LEVEL",
@@ -100,10 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(str(error), EXIT_USAGE)
     for name in unknown_names(given):
         note(f"note: {name} is not a setting this broker knows; it is ignored")
-    _run(node_config, options.cluster_id)
+    _run(node_config, options.cluster_id, options.registry)
 
 
-def _run(config: NodeConfig, cluster_id: str | None) -> None:
+def _run(config: NodeConfig, cluster_id: str | None, registry: str | None = None) -> None:
     import asyncio
     import signal
 
@@ -114,6 +121,11 @@ def _run(config: NodeConfig, cluster_id: str | None) -> None:
 
     async def main() -> None:
         node = Node(config, cluster_id=cluster_id)
+        if registry is not None:
+            from barnabas.cli.serve_registry import serve_with_registry
+
+            await serve_with_registry(node, registry, _announce)
+            return
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, node.stop)

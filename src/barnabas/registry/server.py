@@ -27,7 +27,7 @@ FOLLOW_INTERVAL_S: Final = 1.0
 
 
 class ListenerError(BarnabasError):
-    """A listener address that cannot be understood."""
+    """A listener address that cannot be understood, or cannot be had."""
 
 
 class RegistryServer:
@@ -56,7 +56,13 @@ class RegistryServer:
 
     async def run(self, on_ready: Callable[[RegistryServer], None] | None = None) -> None:
         """Read the log, then answer until `stop`. Raises what prevents the start."""
-        await self._http.bind()
+        try:
+            await self._http.bind()
+        except OSError as error:
+            raise ListenerError(
+                f"The registry cannot listen at {self._http.url}: {error.strerror or error}. Choose another address, or"
+                " port 0 for any free port."
+            ) from error
         try:
             await self._log.open()
             await self.registry.refresh()

@@ -216,9 +216,9 @@ class Scope:
         elif isinstance(kinds, list):
             yield Node(Kind.ANY, document, self, [self._typed(kind, document) for kind in kinds])
         else:
-            for kind, keywords in _KEYWORDS.items():
+            for name, keywords in _KEYWORDS.items():
                 if any(keyword in document for keyword in keywords):
-                    yield self._typed(kind, document)
+                    yield self._typed(name, document)
 
     def _typed(self, kind: Any, document: dict[str, Any]) -> Node:
         if kind == "integer":

@@ -1,7 +1,8 @@
 """Shell: what the serializers of all types share: which subject, which version, which id.
 
 Serializing is synchronous, so what the registry must be asked is asked there and then, once for each topic (and once
-for each id when reading); afterwards everything is at hand. On an event loop, ask ahead of time so that it never blocks:
+for each id when reading); afterwards everything is at hand. On an event loop, ask ahead of time so that it never
+blocks:
 
     await asyncio.to_thread(serializer.prepare, "orders")
 """

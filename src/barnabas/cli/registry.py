@@ -1,0 +1,59 @@
+"""Shell: `barnabas registry`: a schema registry, alone or inside `barnabas serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.cli.options import Bootstrap, CommandConfig
+from barnabas.cli.output import EXIT_USAGE, fail
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run
+
+if TYPE_CHECKING:
+    from barnabas.registry.server import RegistryServer
+
+
+def registry(
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    listener: Annotated[
+        str, typer.Option("--listener", "-l", metavar="URL", help="Where clients connect; port 0 takes any free port.")
+    ] = "http://127.0.0.1:8081",
+    topic: Annotated[str, typer.Option("--topic", help="The compacted topic that keeps the schemas.")] = "_schemas",
+    command_config: CommandConfig = None,
+) -> None:
+    """Run a schema registry: Confluent's REST API over any Kafka cluster.
+
+    Its state is a topic, so it may be stopped, moved and run several times. `barnabas serve --registry` runs one inside
+    the broker.
+
+    Example: `barnabas registry --bootstrap-server localhost:9092 --listener http://127.0.0.1:8081`
+    """
+    settings = {"bootstrap.servers": bootstrap_server, **read_properties(command_config)}
+
+    async def main() -> None:
+        server = _import_server()(settings, listener=listener, topic=topic)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        await server.run(announce)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(main)
+
+
+def announce(server: RegistryServer) -> None:
+    """One line on stdout when it is ready, for people and for programs that wait for it."""
+    state = server.registry.state
+    print(f"barnabas registry ready: {server.url}  subjects={len(state.subjects)}", flush=True)
+
+
+def _import_server() -> type[RegistryServer]:
+    try:
+        from barnabas.registry.server import RegistryServer
+    except ModuleNotFoundError as error:
+        fail(f"The schema registry needs {error.name}: pip install 'barnabas[registry]'", EXIT_USAGE)
+    return RegistryServer

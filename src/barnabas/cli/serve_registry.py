@@ -1,0 +1,65 @@
+"""Shell: `barnabas serve --registry`: the broker, and a registry that is one of its clients, on one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.node.server import Node
+
+
+class EmbeddedRegistryError(BarnabasError):
+    """The registry cannot run inside this broker."""
+
+
+async def serve_with_registry(node: Node, listener: str, announce: Callable[[Node], None]) -> None:
+    """Run both until a signal; the registry ends first, because it talks to the broker to its end."""
+    try:
+        from barnabas.registry.server import RegistryServer
+    except ModuleNotFoundError as error:
+        raise EmbeddedRegistryError(f"--registry needs {error.name}: pip install 'barnabas[registry]'") from None
+    ready = asyncio.Event()
+    servers: list[RegistryServer] = []
+
+    def on_ready(node: Node) -> None:
+        announce(node)
+        ready.set()
+
+    async def run_registry() -> None:
+        await ready.wait()
+        try:
+            server = RegistryServer({"bootstrap.servers": _plaintext_address(node)}, listener=listener)
+            servers.append(server)
+            await server.run(lambda server: print(f"barnabas registry ready: {server.url}", flush=True))
+        finally:
+            node.stop()
+
+    def stop() -> None:
+        for server in servers:
+            server.stop()
+        if not servers:
+            node.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    async with asyncio.TaskGroup() as tasks:
+        registry = tasks.create_task(run_registry(), name="registry")
+        await node.run(on_ready)
+        registry.cancel()
+
+
+def _plaintext_address(node: Node) -> str:
+    """Where a client inside the broker finds it."""
+    for endpoint in node.endpoints:
+        if endpoint.security_protocol == "PLAINTEXT":
+            return f"{endpoint.host}:{endpoint.port}"
+    raise EmbeddedRegistryError(
+        "--registry needs a PLAINTEXT listener. Run `barnabas registry --command-config FILE` beside the broker"
+        " instead, with the settings of a client that may use the topic _schemas."
+    )
