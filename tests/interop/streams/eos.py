@@ -1,4 +1,4 @@
-"""Shell: `StreamsEosTest` of Apache Kafka (a word count's cousin: echo, min, sum, max, count), driven as Kafka drives it.
+"""Shell: Apache Kafka's `StreamsEosTest` (echo, min, sum, max and count of numbers), driven as Kafka drives it.
 
     generator --> data --> Streams instances (exactly_once_v2) --> echo, min, sum, repartition --> max, cnt
                                                                     verifier: computes them anew, and compares

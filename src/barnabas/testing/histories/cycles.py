@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from barnabas.testing.histories.anomalies import Anomaly
 from barnabas.testing.histories.facts import Facts
@@ -53,7 +54,7 @@ def _add_write_order(facts: Facts, graph: Graph) -> None:
             placed.setdefault(key, []).extend((offset, write.operation) for offset in offsets)
     for key, row in placed.items():
         row.sort(key=lambda item: item[0])
-        for (_, before), (offset, after) in zip(row, row[1:], strict=False):
+        for (_, before), (offset, after) in pairwise(row):
             if before is not after:
                 why = f"wrote to {key} just before offset {offset} of"
                 graph.setdefault(before.invoked, {}).setdefault(after.invoked, why)
@@ -100,7 +101,7 @@ def components(graph: Mapping[int, Mapping[int, str]]) -> list[list[int]]:
 
 def _describe(graph: Graph, component: list[int], operations: Mapping[int, Operation]) -> str:
     circle = _shortest_circle(graph, component)
-    steps = [f"{operations[a]} {graph[a][b]}" for a, b in zip(circle, circle[1:], strict=False)]
+    steps = [f"{operations[a]} {graph[a][b]}" for a, b in pairwise(circle)]
     return "; ".join([*steps, f"{operations[circle[-1]]} again"])
 
 

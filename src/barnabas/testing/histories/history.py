@@ -1,7 +1,7 @@
 """Value: what clients did and saw: operations of single-threaded processes, each with an invocation and an outcome.
 
-A *key* is one partition; every value is sent once, by one operation. An operation is a send, a poll, or a transaction of
-both. It ends in one of three ways:
+A *key* is one partition; every value is sent once, by one operation. An operation is a send, a poll, or a transaction
+of both. It ends in one of three ways:
 
     OK    it happened
     FAIL  it definitely did not happen: nobody may ever see its writes

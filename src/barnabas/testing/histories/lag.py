@@ -22,7 +22,7 @@ class Lag:
 
 
 class _Known:
-    """Of one key: acknowledged offsets that were seen, and the earliest time at which one at or behind each was known."""
+    """Of one key: acknowledged offsets that were seen, and since when one at or behind each was known."""
 
     def __init__(self, rows: list[tuple[int, float]]) -> None:
         rows.sort()

@@ -1,7 +1,7 @@
 """Machine: anomalies of order: within one operation, and from one operation of a process to its next.
 
-A consumer that is moved (assigned, subscribed, sought) begins anew. Between operations, a member of a group may skip and
-repeat: a rebalance comes and goes unseen. One that was assigned its partitions by hand may not.
+A consumer that is moved (assigned, subscribed, sought) begins anew. Between operations, a member of a group may skip
+and repeat: a rebalance comes and goes unseen. One that was assigned its partitions by hand may not.
 """
 
 from __future__ import annotations

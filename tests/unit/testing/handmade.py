@@ -1,0 +1,48 @@
+"""Histories written by hand, one operation a line, in the order in which they happen.
+
+    who  what  how   actions
+    p1   send  ok    >a=x@0 >a=y@1        sent x to a, and was told offset 0; then y
+    c1   poll  ok    <a=x@0               polled x from a at offset 0
+    t1   txn   info  <a=x@0 >b=z          who knows whether it committed
+    c1   assign ok   a b                  keys of assign and seek
+
+An operation takes one millisecond, and the next begins a millisecond later. `~` after the outcome: a rebalance was in
+it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from barnabas.testing.histories import Action, Anomaly, History, Kind, Poll, Recorder, Rules, Send, check
+
+_ACTION = re.compile(r"(?P<way>[<>])(?P<key>\w+)=(?P<value>\w+)(@(?P<offset>\d+))?$")
+
+
+def handmade(text: str) -> History:
+    recorder = Recorder()
+    now_ms = 0
+    for line in filter(None, map(str.strip, text.splitlines())):
+        process, what, how, *rest = line.split()
+        actions = [action for word in rest if (action := _action(word))]
+        keys = [word for word in rest if not _ACTION.match(word)]
+        invoked = recorder.invoke(process, Kind(what), actions, now_ms, keys=keys)
+        end = {"ok": recorder.ok, "fail": recorder.fail, "info": recorder.info}[how.rstrip("~")]
+        end(invoked, actions, now_ms + 1, rebalanced=how.endswith("~"))
+        now_ms += 2
+    return recorder.history()
+
+
+def _action(word: str) -> Action | None:
+    match = _ACTION.match(word)
+    if match is None:
+        return None
+    offset = None if match["offset"] is None else int(match["offset"])
+    if match["way"] == ">":
+        return Send(match["key"], match["value"], offset)
+    assert offset is not None, f"what was polled has an offset: {word}"
+    return Poll(match["key"], match["value"], offset)
+
+
+def anomalies(text: str, rules: Rules | None = None) -> set[Anomaly]:
+    return set(check(handmade(text), rules).anomalies)

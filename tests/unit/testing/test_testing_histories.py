@@ -1,0 +1,231 @@
+"""Each anomaly of the catalogue, found where it is and not where it is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.testing.histories import Anomaly, History, Kind, Poll, Recorder, Rules, Send, check
+from tests.unit.testing.handmade import anomalies, handmade
+
+UNHEALED = Rules(healed=False)
+
+CLEAN = """
+    p1 send ok >a=1@0 >a=2@1 >b=3@0
+    t1 txn  ok <a=1@0 >b=4@1
+    t1 txn  fail <a=2@1 >b=5@3
+    c1 assign ok a b
+    c1 poll ok <a=1@0 <b=3@0
+    c1 poll ok <a=2@1 <b=4@1
+    c1 poll ok
+"""
+
+FOUND = {
+    # polls disagree; a poll and an acknowledgement disagree
+    "two polls, two values": (
+        "p send ok >a=1@0\np send ok >a=2@1\nc poll ok <a=1@0\nd poll ok <a=2@0 <a=2@1",
+        {Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE},
+    ),
+    "the broker said another offset": (
+        "p send ok >a=1@0\nq send ok >a=2@0\nc poll ok <a=1@0\nd poll ok <a=2@1",
+        {Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE},
+    ),
+    "one value, two offsets": (
+        "p send info >a=1\nc poll ok <a=1@0 <a=1@1",
+        {Anomaly.DUPLICATE},
+    ),
+    "one value, two partitions": (
+        "p send ok >a=1@0\nc poll ok <a=1@0 <b=1@0",
+        {Anomaly.DUPLICATE},
+    ),
+    "nobody wrote it": ("c poll ok <a=1@0", {Anomaly.PHANTOM}),
+    "G1a": ("t txn fail >a=1@0\nc poll ok <a=1@0", {Anomaly.ABORTED_READ}),
+    "lost": (
+        "p send ok >a=1@0\np send ok >a=2@1\nc poll ok <a=2@1",
+        {Anomaly.LOST_WRITE},
+    ),
+    "a transaction torn: one record is seen, which proves the other": (
+        "t txn info >a=1@0 >b=2@0\nu txn ok >b=3@2\nc poll ok <a=1@0 <b=3@2",
+        {Anomaly.LOST_WRITE},
+    ),
+    "a transaction torn, at an offset that nobody knows": (
+        "t txn info >a=1 >b=2\nc poll ok <a=1@0",
+        {Anomaly.UNSEEN},
+    ),
+    "unseen at the end": ("p send ok >a=1@0 >a=2@1\nc poll ok <a=1@0", {Anomaly.UNSEEN}),
+    "its own write": ("t txn ok >a=1@0 <a=1@0", {Anomaly.PRECOMMITTED_READ}),
+    "skipped within": (
+        "p send ok >a=1@0 >a=2@1 >a=3@2\nc poll ok <a=1@0 <a=3@2\nd poll ok <a=1@0 <a=2@1 <a=3@2",
+        {Anomaly.INT_POLL_SKIP},
+    ),
+    "went back within": (
+        "p send ok >a=1@0 >a=2@1\nc poll ok <a=1@0 <a=2@1 <a=1@0",
+        {Anomaly.INT_NONMONOTONIC_POLL},
+    ),
+    "again within": ("p send ok >a=1@0\nc poll ok <a=1@0 <a=1@0", {Anomaly.INT_NONMONOTONIC_POLL}),
+    "skipped between": (
+        "p send ok >a=1@0 >a=2@1 >a=3@2\nd poll ok <a=1@0 <a=2@1 <a=3@2\n"
+        "c assign ok a\nc poll ok <a=1@0\nc poll ok <a=3@2",
+        {Anomaly.POLL_SKIP},
+    ),
+    "went back between": (
+        "p send ok >a=1@0 >a=2@1\nc assign ok a\nc poll ok <a=1@0 <a=2@1\nc poll ok <a=1@0",
+        {Anomaly.NONMONOTONIC_POLL},
+    ),
+    "skipped between, subscribed": (
+        "p send ok >a=1@0 >a=2@1 >a=3@2\nd poll ok <a=1@0 <a=2@1 <a=3@2\n"
+        "c subscribe ok\nc poll ok <a=1@0\nc poll ok <a=3@2",
+        {Anomaly.SUBSCRIBED_POLL_SKIP},
+    ),
+    "went back between, subscribed": (
+        "p send ok >a=1@0\nc subscribe ok\nc poll ok <a=1@0\nc poll ok <a=1@0",
+        {Anomaly.SUBSCRIBED_NONMONOTONIC_POLL},
+    ),
+    "a later send, a lower offset": (
+        "p send ok >a=1@1\np send ok >a=2@0\nc poll ok <a=2@0 <a=1@1",
+        {Anomaly.NONMONOTONIC_SEND},
+    ),
+    "a later send, a lower offset, within": (
+        "p send ok >a=1@1 >a=2@0\nc poll ok <a=2@0 <a=1@1",
+        {Anomaly.INT_NONMONOTONIC_SEND},
+    ),
+    "others wrote between": (
+        "p send ok >a=1@0 >a=3@2\nq send ok >a=2@1\nc poll ok <a=1@0 <a=2@1 <a=3@2",
+        {Anomaly.INT_SEND_SKIP, Anomaly.WRITE_CYCLE},
+    ),
+    "a circle of two": (
+        "s txn ok >a=1@0 <b=2@0\nt txn ok >b=2@0 <a=1@0",
+        {Anomaly.INFORMATION_CYCLE},
+    ),
+    "a circle of three": (
+        "s txn ok <c=3@0 >a=1@0\nt txn ok <a=1@0 >b=2@0\nu txn info <b=2@0 >c=3@0",
+        {Anomaly.INFORMATION_CYCLE},
+    ),
+    "a circle by the order of writes": (
+        "s txn ok >a=1@0 >b=2@1\nt txn ok <a=1@0 >b=3@0\nc poll ok <b=3@0 <b=2@1",
+        {Anomaly.WRITE_CYCLE},
+    ),
+}
+
+NOT_FOUND = {
+    "a clean one": CLEAN,
+    "markers leave holes": "t txn ok >a=1@0\nt txn ok >a=2@2\nc assign ok a\nc poll ok <a=1@0 <a=2@2",
+    "what failed is passed over": "p send ok >a=1@0\nt txn fail >a=2@1\np send ok >a=3@3\nc poll ok <a=1@0 <a=3@3",
+    "who knows, and it did not happen": "p send info >a=1\nq send ok >a=2@0\nc poll ok <a=2@0",
+    "who knows, and it happened": "t txn info >a=1 >b=2\nc poll ok <a=1@0 <b=2@0",
+    "who knows, of single sends: each for itself": "p send info >a=1 >a=2\nc poll ok <a=1@0",
+    "never ended": "p send info >a=1",
+    "read, then aborted: the read was real": "p send ok >a=1@0\nt txn fail <a=1@0 >b=2",
+    "a rebalance within": "p send ok >a=1@0 >a=2@1\nc subscribe ok\nc poll ok~ <a=1@0 <a=2@1 <a=1@0",
+    "moved back": "p send ok >a=1@0\nc assign ok a\nc poll ok <a=1@0\nc seek ok a\nc poll ok <a=1@0",
+    "assigned anew": "p send ok >a=1@0\nc assign ok a\nc poll ok <a=1@0\nc assign ok a\nc poll ok <a=1@0",
+    "a chain is no circle": "s txn ok >a=1@0\nt txn ok <a=1@0 >b=2@0\nu txn ok <b=2@0 >c=3@0\nd poll ok <c=3@0",
+    "a send whose offset is not known": "p send ok >a=1@0\np send info >a=2\np send ok >a=3@1\nc poll ok <a=1@0 <a=3@1",
+    "two producers have no order": "p send ok >a=1@1\nq send ok >a=2@0\nc poll ok <a=2@0 <a=1@1",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_an_anomaly_is_found(name: str) -> None:
+    text, expected = FOUND[name]
+    assert anomalies(text) == expected
+
+
+@pytest.mark.parametrize("name", NOT_FOUND)
+def test_no_anomaly_is_invented(name: str) -> None:
+    assert anomalies(NOT_FOUND[name]) == set()
+
+
+def test_every_anomaly_of_the_catalogue_has_an_example() -> None:
+    assert set().union(*(expected for _, expected in FOUND.values())) == set(Anomaly)
+
+
+def test_what_was_not_promised_is_not_looked_for() -> None:
+    at_least_once = Rules(idempotent=False)
+    assert anomalies("p send info >a=1\nc poll ok <a=1@0 <a=1@1", at_least_once) == set()
+    assert anomalies("p send ok >a=1@1 >a=2@0\nc poll ok <a=2@0 <a=1@1", at_least_once) == set()
+    uncommitted = Rules(read_committed=False)
+    assert anomalies("t txn fail >a=1@0\nc poll ok <a=1@0", uncommitted) == set()
+    assert anomalies("t txn ok >a=1@0 <a=1@0", uncommitted) == set()
+    assert anomalies("p send ok >a=1@0", UNHEALED) == set()
+
+
+def test_two_circles_are_two_findings() -> None:
+    report = check(
+        handmade(
+            """
+            s txn ok >a=1@0 <b=2@0
+            t txn ok >b=2@0 <a=1@0
+            u txn ok >c=3@0 <d=4@0
+            v txn ok >d=4@0 <c=3@0
+            """
+        )
+    )
+    assert [finding.anomaly for finding in report.forbidden] == [Anomaly.INFORMATION_CYCLE] * 2
+
+
+def test_a_report_can_be_read() -> None:
+    report = check(handmade("p send ok >a=1@0\np send ok >a=2@1\nt txn fail >a=3@2\nc poll ok <a=2@1 <a=3@2"))
+    assert str(report) == (
+        "FORBIDDEN ANOMALIES in 3 ok, 1 fail, 0 info operations\n"
+        "3 values sent, 2 acknowledged, 2 seen\n"
+        "worst realtime lag: 0 ms\n"
+        "G1a x 1: a write that definitely failed was polled\n"
+        "    '3' of t txn #4..5 (fail) was polled by c poll #6..7 (ok) from a at 2\n"
+        "lost-write x 1: a write was acknowledged, something behind it was polled, and nobody ever polled it\n"
+        "    '1' of p send #0..1 (ok) in a at 0; 2 was polled"
+    )
+    assert str(check(handmade(CLEAN))).startswith("no forbidden anomaly in 6 ok, 1 fail, 0 info operations\n")
+
+
+def test_only_some_of_many_findings_are_shown() -> None:
+    report = check(handmade("\n".join(f"p send ok >a={n}@{n}" for n in range(10))))
+    assert len(report.forbidden) == 10
+    assert str(report).count("whose") == 0
+    assert str(report).endswith("... and 7 more")
+
+
+def test_the_worst_lag_is_the_age_of_what_a_poll_did_not_give() -> None:
+    report = check(
+        handmade(
+            """
+            c assign ok a b
+            p send ok >a=1@0
+            c poll ok
+            c poll ok
+            c poll ok <a=1@0
+            c poll ok
+            """
+        )
+    )
+    assert report.worst_realtime_lag_ms == 3  # acknowledged at 3, asked in vain at 6
+    assert report.worst_realtime_lag == " (a at 0, c poll #6..7 (ok))"
+
+
+def test_a_value_that_is_sent_twice_proves_nothing() -> None:
+    with pytest.raises(ValueError, match="'1' was sent twice"):
+        check(handmade("p send ok >a=1@0\np send ok >a=1@1"))
+
+
+def test_a_history_survives_json() -> None:
+    history = handmade(CLEAN)
+    assert History.from_json_lines(history.to_json_lines()) == history
+
+
+def test_who_was_killed_in_the_middle_has_an_unknown_outcome() -> None:
+    recorder = Recorder()
+    recorder.invoke("p", Kind.SEND, [Send("a", 1)], 0.0)
+    reader = recorder.invoke("c", Kind.POLL, [], 0.0)
+    recorder.ok(reader, [Poll("a", 1, 0)], 1.0)
+    report = check(recorder.history())
+    assert report.findings == ()
+    assert report.operations == {"ok": 1, "fail": 0, "info": 1}
+
+
+def test_a_process_does_one_thing_at_a_time() -> None:
+    recorder = Recorder()
+    first = recorder.invoke("p", Kind.SEND, [], 0.0)
+    with pytest.raises(ValueError, match="record its outcome first"):
+        recorder.invoke("p", Kind.SEND, [], 0.0)
+    recorder.info(first, [], 1.0)
+    with pytest.raises(ValueError, match="two outcomes"):
+        recorder.ok(first, [], 1.0)
