@@ -28,7 +28,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import DiskIoError
 from barnabas.storage.fs import Access, File
 from tests.unit.storage.logs import PATH, LogHarness
-from tests.unit.storage.memory_disk import MemoryDisk, _Inode, _MemoryFile
+from tests.unit.storage.memory_disk import MemoryDisk, Inode, MemoryFile
 
 RETENTION_MS = 100
 CONFIG = LogConfig(
@@ -120,7 +120,7 @@ class CrashDisk(MemoryDisk):
         if access is not Access.READ:
             self.change()
         opened = super().open(path, access)
-        assert isinstance(opened, _MemoryFile)
+        assert isinstance(opened, MemoryFile)
         return _CrashFile(self, path, opened._inode, access)
 
     def rename(self, source: str, target: str) -> None:
@@ -136,8 +136,8 @@ class CrashDisk(MemoryDisk):
         super().sync_dir(path)
 
 
-class _CrashFile(_MemoryFile):
-    def __init__(self, disk: CrashDisk, path: str, inode: _Inode, access: Access) -> None:
+class _CrashFile(MemoryFile):
+    def __init__(self, disk: CrashDisk, path: str, inode: Inode, access: Access) -> None:
         super().__init__(disk, path, inode, access)
         self._crash = disk
 

@@ -1,0 +1,397 @@
+"""Shell: a disk in memory that forgets what was not synced, fills up, and fails on demand. Fills `storage.fs.FileSystem`.
+
+What is durable is what the port says: a file's bytes as of its last `sync`, a name as of the last `sync_dir` of its
+directory. `crash()` is kill -9 (the page cache survives); `lose_power()` keeps what is durable, and of the rest what the
+caller, or chance, lets a real disk have written by itself: a prefix, or pages here and there with zeros between them.
+
+Knobs: `capacity`, `cold` (nothing in the page cache) and the `fail_*` predicates over paths. A process works on a `mount`,
+which is dead after the next crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.rng import Rng
+from barnabas.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError
+from barnabas.storage.fs import Access, DiskUsage, File, FileStat, FileSystem, Lock
+
+Predicate = Callable[[str], bool]
+_PAGE: Final = 4096
+
+
+def never(path: str) -> bool:
+    """No path fails."""
+    return False
+
+
+class Inode:
+    """`data` is the page cache. Durable is `shadow`, or while that is None the first `synced` bytes of `data`: so
+    files that only grow cost no copy."""
+
+    __slots__ = ("data", "mtime_ms", "shadow", "synced")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.synced = len(data)
+        self.shadow: bytes | None = None
+        self.mtime_ms = 0
+
+    @property
+    def durable(self) -> bytes:
+        return bytes(self.data[: self.synced]) if self.shadow is None else self.shadow
+
+    def before_change(self, position: int) -> None:
+        """Bytes from `position` on are about to change."""
+        if self.shadow is None and position < self.synced:
+            self.shadow = bytes(self.data[: self.synced])
+
+    def sync(self) -> None:
+        self.shadow = None
+        self.synced = len(self.data)
+
+
+class MemoryFile:
+    def __init__(self, disk: MemoryDisk, path: str, inode: Inode, access: Access) -> None:
+        self.path = path
+        self._disk = disk
+        self._inode = inode
+        self._access = access
+        self._generation = disk.generation
+
+    def _check(self) -> None:
+        assert self._generation == self._disk.generation, "a file handle outlived the crash of its process"
+
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        self._check()
+        if self._disk.fail_reads(self.path):
+            raise DiskIoError(f"cannot read {self.path}: Input/output error")
+        return bytes(self._inode.data[position : position + length])
+
+    def try_read_at(self, position: int, length: int) -> bytes | None:
+        return None if self._disk.cold else self.read_at(position, length)
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        self._check()
+        assert self._access is not Access.READ, f"{self.path} is open for reading"
+        disk, inode = self._disk, self._inode
+        if disk.fail_writes(self.path):
+            raise DiskIoError(f"cannot write {self.path}: Input/output error")
+        data = b"".join(buffers)
+        before = len(inode.data)
+        growth = max(position + len(data) - before, 0)
+        room = disk.free
+        fitting = data if growth <= room else data[: len(data) - (growth - room)]
+        inode.before_change(position)
+        inode.mtime_ms = disk.now_ms
+        if position > before:
+            inode.data.extend(bytes(position - before))
+        inode.data[position : position + len(fitting)] = fitting
+        disk.used += len(inode.data) - before
+        if len(fitting) < len(data):
+            raise DiskFullError(f"cannot write {self.path}: No space left on device")
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        if self._disk.fail_truncates(self.path):
+            raise DiskIoError(f"cannot truncate {self.path}: Input/output error")
+        inode = self._inode
+        inode.before_change(size)
+        self._disk.used -= max(len(inode.data) - size, 0)
+        del inode.data[size:]
+
+    def sync(self) -> None:
+        self._check()
+        self._disk.syncs.append(self.path)
+        if self._disk.fail_syncs(self.path):
+            raise DiskIoError(f"cannot sync {self.path}: Input/output error")
+        self._inode.sync()
+
+    def close(self) -> None:
+        """Memory needs no closing."""
+
+
+class _MemoryLock:
+    def __init__(self, disk: MemoryDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class MemoryDisk:
+    """One disk. It outlives the processes that use it."""
+
+    def __init__(self, capacity: int = 1 << 40) -> None:
+        self.capacity = capacity
+        self.used = 0
+        self.cold = False
+        self.fail_reads: Predicate = never
+        self.fail_writes: Predicate = never
+        self.fail_syncs: Predicate = never
+        self.fail_truncates: Predicate = never
+        self.generation = 0
+        """How many crashes it has seen."""
+        self.locks: set[str] = set()
+        self.syncs: list[str] = []
+        self.opened: list[str] = []
+        self.now_ms = 0
+        self._names: dict[str, Inode | None] = {"/": None}  # None: a directory
+        self._durable_names: dict[str, Inode | None] = {"/": None}
+
+    # --- the world's side
+
+    @property
+    def free(self) -> int:
+        return max(self.capacity - self.used, 0)
+
+    def mount(self) -> FileSystem:
+        """The disk as one process sees it."""
+        return Mount(self)
+
+    def crash(self) -> None:
+        """kill -9: handles and locks are gone, every byte and name stays."""
+        self.generation += 1
+        self.locks.clear()
+
+    def lose_power(self, unsynced_bytes_kept: int = 0, *, rng: Rng | None = None) -> None:
+        """What was synced stays, and of each longer file so many bytes more; with `rng` whatever a disk may have kept.
+
+        With `rng` names may have become durable unasked too, as a journal's commit makes them.
+        """
+        self.crash()
+        source = self._durable_names
+        if rng is not None and rng.random() < 0.5:
+            source = self._names
+        names: dict[str, Inode | None] = {}
+        kept_inodes: dict[int, Inode] = {}
+        for path in sorted(source):
+            inode = source[path]
+            if inode is None:
+                names[path] = None
+                continue
+            if id(inode) not in kept_inodes:
+                kept = _left_of(inode, unsynced_bytes_kept) if rng is None else _left_by_chance(inode, rng)
+                kept_inodes[id(inode)] = Inode(kept)
+            names[path] = kept_inodes[id(inode)]
+        self._names = names
+        self._durable_names = dict(names)
+        self._measure()
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """The medium lies from now on: in the cache and for good."""
+        inode = self._names[path]
+        assert inode is not None
+        inode.data[position] ^= 1 << bit
+        if inode.shadow is not None and position < len(inode.shadow):
+            damaged = bytearray(inode.shadow)
+            damaged[position] ^= 1 << bit
+            inode.shadow = bytes(damaged)
+
+    def data(self, path: str) -> bytearray:
+        """The bytes of a file, to look at or to damage."""
+        inode = self._names[path]
+        assert inode is not None
+        return inode.data
+
+    def put(self, path: str, data: bytes) -> None:
+        """A file that was always there."""
+        self._names[path] = self._durable_names[path] = Inode(data)
+        self._measure()
+
+    def files(self, directory: str) -> dict[str, bytes]:
+        """name -> bytes."""
+        return {name: bytes(self.data(f"{directory}/{name}")) for name in self.listdir(directory)}
+
+    def paths(self) -> list[str]:
+        """Every file, sorted."""
+        return sorted(path for path, inode in self._names.items() if inode is not None)
+
+    def clone(self) -> MemoryDisk:
+        """The same contents on another disk."""
+        twin = MemoryDisk(self.capacity)
+        copies: dict[int, Inode] = {}
+        for inode in self._names.values():
+            if inode is not None:
+                copies[id(inode)] = copy = Inode(bytes(inode.data))
+                copy.synced, copy.shadow = inode.synced, inode.shadow
+        twin._names = {p: None if i is None else copies[id(i)] for p, i in self._names.items()}
+        twin._durable_names = dict(twin._names)
+        twin._measure()
+        return twin
+
+    def _measure(self) -> None:
+        self.used = sum(len(inode.data) for inode in self._names.values() if inode is not None)
+
+    # --- the log's side
+
+    def open(self, path: str, access: Access) -> File:
+        inode = self._names.get(path)
+        if inode is None:
+            if access is Access.READ:
+                raise FileMissingError(f"cannot open {path}: it does not exist")
+            if path.rpartition("/")[0] not in self._names:
+                raise FileMissingError(f"cannot open {path}: its directory does not exist")
+            inode = self._names[path] = Inode()
+            inode.mtime_ms = self.now_ms
+        elif access is Access.REPLACE:
+            inode.before_change(0)
+            self.used -= len(inode.data)
+            inode.data.clear()
+        self.opened.append(path)
+        return MemoryFile(self, path, inode, access)
+
+    def listdir(self, path: str) -> list[str]:
+        if path not in self._names:
+            raise FileMissingError(f"cannot list {path}: it does not exist")
+        prefix = path + "/"
+        start = len(prefix)
+        return sorted(p[start:] for p in self._names if p.startswith(prefix) and "/" not in p[start:])
+
+    def stat(self, path: str) -> FileStat:
+        if path not in self._names:
+            raise FileMissingError(f"cannot stat {path}: it does not exist")
+        inode = self._names[path]
+        return FileStat(0, self.now_ms, True) if inode is None else FileStat(len(inode.data), inode.mtime_ms, False)
+
+    def exists(self, path: str) -> bool:
+        return path in self._names
+
+    def mkdir(self, path: str) -> None:
+        parts = path.strip("/").split("/")
+        for i in range(1, len(parts) + 1):
+            self._names.setdefault("/" + "/".join(parts[:i]), None)
+
+    def rename(self, source: str, target: str) -> None:
+        if source not in self._names:
+            raise FileMissingError(f"cannot rename {source}: it does not exist")
+        replaced = self._names.get(target)
+        if self._names[source] is None:
+            moved = [p for p in self._names if p == source or p.startswith(source + "/")]
+        else:
+            moved = [source]
+        for path in moved:
+            self._names[target + path[len(source) :]] = self._names.pop(path)
+        if replaced is not None:
+            self._forget(replaced)
+
+    def unlink(self, path: str) -> None:
+        inode = self._names.pop(path, None)
+        if inode is not None:
+            self._forget(inode)
+
+    def rmtree(self, path: str) -> None:
+        for name in [p for p in self._names if p == path or p.startswith(path + "/")]:
+            self.unlink(name)
+
+    def _forget(self, inode: Inode) -> None:
+        """A name of it is gone. (No name has a second one here: there are no hard links.)"""
+        self.used -= len(inode.data)
+
+    def sync_dir(self, path: str) -> None:
+        self.syncs.append(path)
+        if self.fail_syncs(path):
+            raise DiskIoError(f"cannot sync directory {path}: Input/output error")
+        prefix = path.rstrip("/") + "/"
+        start = len(prefix)
+        names, durable = self._names, self._durable_names
+        for name, inode in names.items():
+            if name.startswith(prefix) and "/" not in name[start:]:
+                durable[name] = inode
+        gone = [n for n in durable if n.startswith(prefix) and "/" not in n[start:] and n not in names]
+        for name in gone:
+            for lost in [p for p in durable if p == name or p.startswith(name + "/")]:
+                del durable[lost]
+
+    def lock(self, path: str) -> Lock:
+        if path in self.locks:
+            raise LogDirLockedError(f"{path} is locked")
+        self._names.setdefault(path, Inode())
+        self.locks.add(path)
+        return _MemoryLock(self, path)
+
+    def disk_usage(self, path: str) -> DiskUsage:
+        return DiskUsage(self.capacity, self.free)
+
+
+def _left_of(inode: Inode, extra: int) -> bytes:
+    kept = inode.durable
+    if inode.shadow is None or inode.data[: len(kept)] == kept:
+        return bytes(inode.data[: len(kept) + extra])
+    return kept
+
+
+def _left_by_chance(inode: Inode, rng: Rng) -> bytes:
+    """Nothing of what was not synced, a prefix of it (torn anywhere), all of it, or some of its pages."""
+    durable = inode.durable
+    if inode.shadow is None and len(inode.data) == inode.synced:
+        return durable
+    if inode.shadow is not None and not inode.data.startswith(durable):  # rewritten: the old or the new
+        return durable if rng.random() < 0.5 else bytes(inode.data)
+    chance = rng.random()
+    length = len(inode.data) - len(durable)
+    if chance < 0.3:
+        return durable
+    if chance < 0.75:
+        return bytes(inode.data[: len(durable) + rng.randrange(length + 1)])
+    if chance < 0.9:
+        return bytes(inode.data)
+    kept = bytearray(inode.data)
+    for start in range(len(durable) // _PAGE * _PAGE, len(kept), _PAGE):
+        if rng.random() < 0.5:
+            begin, end = max(start, len(durable)), min(start + _PAGE, len(kept))
+            kept[begin:end] = bytes(end - begin)
+    return bytes(kept)
+
+
+class Mount:
+    """A `FileSystem` that ends with its process. A program that is dead changes nothing, not even by its last words."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+        self._generation = disk.generation
+
+    def _live(self) -> MemoryDisk:
+        if self._generation != self._disk.generation:
+            raise DiskIoError("this process is dead")
+        return self._disk
+
+    def open(self, path: str, access: Access) -> File:
+        return self._live().open(path, access)
+
+    def listdir(self, path: str) -> list[str]:
+        return self._live().listdir(path)
+
+    def stat(self, path: str) -> FileStat:
+        return self._live().stat(path)
+
+    def exists(self, path: str) -> bool:
+        return self._live().exists(path)
+
+    def mkdir(self, path: str) -> None:
+        self._live().mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._live().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._live().unlink(path)
+
+    def rmtree(self, path: str) -> None:
+        self._live().rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._live().sync_dir(path)
+
+    def lock(self, path: str) -> Lock:
+        return self._live().lock(path)
+
+    def disk_usage(self, path: str) -> DiskUsage:
+        return self._live().disk_usage(path)

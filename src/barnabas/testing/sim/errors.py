@@ -1,0 +1,32 @@
+"""Table: how a simulated run can fail. Three different things, so that nobody takes one for another.
+
+SimulationError
+  CrashFailure         code raised what nobody handles: a node ended by itself, a callback or a handler blew up
+  LivenessFailure      something that must happen did not: no progress although everything is healthy again
+  CorrectnessFailure   something happened that never may: a lost, doubled, reordered or invented record
+RealWorldError         simulated code reached for a real file, socket, thread or process
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import BarnabasError
+
+
+class SimulationError(BarnabasError):
+    """A simulated run failed; the run's seed and history are in the message."""
+
+
+class CrashFailure(SimulationError):
+    """An exception that nobody handled."""
+
+
+class LivenessFailure(SimulationError):
+    """What had to happen did not, in simulated time that was more than enough."""
+
+
+class CorrectnessFailure(SimulationError):
+    """What must never happen did."""
+
+
+class RealWorldError(BarnabasError):
+    """Simulated code tried to leave its world: then a replay would not be one."""

@@ -1,0 +1,237 @@
+"""Shell: an asyncio event loop without a world: time is a number, and jumps to the next timer when nothing is ready.
+
+What asyncio promises is kept: `call_soon` is first in, first out, and timers go off in order. What it does not promise
+is drawn from the seed: which of several processes goes first, how long an executor's job takes, and when within that
+time it happens. Nothing here can wait, open or connect anything real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from asyncio.base_events import BaseEventLoop
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Final, NoReturn, TypeVar
+
+from barnabas.testing.sim.errors import LivenessFailure, RealWorldError
+from barnabas.testing.sim.process import CURRENT, Life, Process
+
+T = TypeVar("T")
+
+_STEPS_AT_ONE_INSTANT: Final = 1_000_000
+"""Callbacks without time going by, after which the code is taken to be in an endless loop."""
+_CANCELLED_TIMERS_KEPT: Final = 200
+
+
+class SimFuture(asyncio.Future[Any]):
+    """A future whose place in a set is its number, not its address: so sets of futures replay in the same order."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.number = loop.next_number()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimTask(asyncio.Task[T]):
+    """Likewise. `asyncio.TaskGroup` cancels a set of tasks."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: SimLoop, context: Context | None) -> None:
+        self.number = loop.next_number()
+        super().__init__(coroutine, loop=loop, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimLoop(BaseEventLoop):
+    """The loop of one world. `network` is where connections and servers go."""
+
+    def __init__(self, rng: random.Random, *, start: float = 1_000.0) -> None:
+        super().__init__()
+        self.network: Any = None
+        """A `network.Network`; set by the world."""
+        self.steps = 0
+        """Callbacks run so far."""
+        self._rng = rng
+        self._now = start
+        self._numbers = 0
+        self._steps_here = 0
+        self._clock_resolution = 1e-9
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    # ---- time
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        ready, scheduled = self._ready, self._scheduled
+        if not ready:
+            self._jump()
+        now = self._now
+        while scheduled and scheduled[0]._when <= now:
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False
+            if handle._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                ready.append(handle)
+        count = len(ready)
+        self.steps += count
+        self._steps_here += count
+        if self._steps_here > _STEPS_AT_ONE_INSTANT:
+            raise LivenessFailure(f"{_STEPS_AT_ONE_INSTANT} callbacks have run without time going by: an endless loop.")
+        for handle in self._order(count):
+            if handle._cancelled:
+                continue
+            process = handle._context.get(CURRENT)
+            if process is None or process.life is Life.RUNNING:
+                handle._run()
+            elif process.life is Life.PAUSED:
+                process.held.append(handle)
+
+    def _jump(self) -> None:
+        """To the next timer."""
+        scheduled = self._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            heapq.heappop(scheduled)._scheduled = False
+            self._timer_cancelled_count -= 1
+        if self._timer_cancelled_count > _CANCELLED_TIMERS_KEPT and self._timer_cancelled_count * 2 > len(scheduled):
+            self._drop_cancelled()
+        if not scheduled:
+            if self._stopping:
+                return
+            raise LivenessFailure("Everything waits, and no timer is set: nothing will ever happen again.")
+        when = scheduled[0]._when
+        if when > self._now:
+            self._now = when
+            self._steps_here = 0
+
+    def _drop_cancelled(self) -> None:
+        scheduled = self._scheduled
+        for handle in scheduled:
+            if handle._cancelled:
+                handle._scheduled = False
+        scheduled[:] = [handle for handle in scheduled if not handle._cancelled]
+        heapq.heapify(scheduled)
+        self._timer_cancelled_count = 0
+
+    def _order(self, count: int) -> list[asyncio.Handle]:
+        """The next `count` handles: in order within a process, processes in an order drawn from the seed."""
+        popleft = self._ready.popleft
+        batch = [popleft() for _ in range(count)]
+        if count < 2:
+            return batch
+        owners = [handle._context.get(CURRENT) for handle in batch]
+        first = owners[0]
+        if all(owner is first for owner in owners):
+            return batch
+        by_owner: dict[Process | None, list[asyncio.Handle]] = {}
+        for owner, handle in zip(owners, batch, strict=True):
+            by_owner.setdefault(owner, []).append(handle)
+        groups = list(by_owner.values())
+        self._rng.shuffle(groups)
+        return [handle for group in groups for handle in group]
+
+    def release(self, process: Process) -> None:
+        """A paused process goes on: what became ready meanwhile is ready now."""
+        held, process.held = process.held, []
+        self._ready.extend(held)
+
+    # ---- tasks and executors
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: object = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        self._check_closed()
+        task = SimTask(coro, self, context)
+        if name is not None:
+            task.set_name(str(name))
+        else:
+            task.set_name(f"Task-{task.number}")
+        process = CURRENT.get() if context is None else context.get(CURRENT)
+        if process is not None:
+            tasks = process.tasks
+            tasks[task] = None
+            if not task.number % 256:
+                process.tasks = {t: None for t in tasks if not t.done()}
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """On the loop, at a moment within the time that the host says a job takes; the result at the end of it."""
+        process = CURRENT.get()
+        delay = 0.0 if process is None else process.executor_delay()
+        acts_after = self._rng.random() * delay
+        future = self.create_future()
+        outcome: list[tuple[bool, Any]] = []
+
+        def act() -> None:
+            try:
+                outcome.append((True, func(*args)))
+            except Exception as error:  # noqa: BLE001 - as a thread's, it belongs to whoever awaits the future
+                outcome.append((False, error))
+            self.call_later(delay - acts_after, settle)
+
+        def settle() -> None:
+            done, value = outcome[0]
+            if future.done():
+                return
+            if done:
+                future.set_result(value)
+            else:
+                future.set_exception(value)
+
+        self.call_later(acts_after, act)
+        return future
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)  # type: ignore[arg-type]
+
+    # ---- the network
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, *, ssl: Any = None, **options: Any
+    ) -> tuple[Any, Any]:
+        if ssl is not None:
+            raise RealWorldError("TLS is not simulated: use a PLAINTEXT listener.")
+        return await self.network.connect(protocol_factory, host, port)  # type: ignore[no-any-return]
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], *, sock: Any = None, start_serving: bool = True, **options: Any
+    ) -> Any:
+        server = self.network.serve(protocol_factory, sock)
+        if start_serving:
+            await server.start_serving()
+        return server
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:  # type: ignore[override]
+        raise RealWorldError(f"There is no name service in a simulation; {host}:{port} was looked up.")
+
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:
+        raise RealWorldError("A simulation watches no real file descriptor.")
+
+    add_writer = add_reader
+
+    async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorldError("A simulation starts no real process.")
+
+    def _make_socket_transport(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RealWorldError("A simulation uses no real socket.")
+
+    def _process_events(self, event_list: Any) -> None:
+        """There is no selector."""
+
+    def _write_to_self(self) -> None:
+        """There is no selector to wake."""
