@@ -36,8 +36,10 @@ async def list_subjects(call: Call) -> Any:
 async def register(call: Call) -> Any:
     request = call.registration()
     registered = await call.registry.change(lambda state, library: decide_register(state, library, request))
-    document = registered.to_json()
+    document = _document(call, registered)
     del document["subject"]
+    if not call.text("format"):  # in the words of the request: clients cache it as what they sent
+        document["schema"] = request.schema.text
     return document
 
 
