@@ -50,11 +50,11 @@ class Listener:
         metrics.gauge(
             "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
         )
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in order: a simulation closes them in the same one again
         self._sock = sock
         self._server: asyncio.Server | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._parked: set[asyncio.Task[None]] = set()
+        self._parked: dict[asyncio.Task[None], None] = {}
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -98,22 +98,22 @@ class Listener:
         if refusal is not None:
             log.warning("connection refused", peer=f"{host}:{address[1]}", reason=refusal)
             return None
-        self._connections.add(connection)
+        self._connections[connection] = None
         endpoint = self.endpoint
         return Peer(
             next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]), int(local[1])
         )
 
     def forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if connection.peer is not None:
             self.quota.release(connection.peer.host)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         assert self._tasks is not None
         task = self._tasks.create_task(coroutine)
-        self._parked.add(task)
-        task.add_done_callback(self._parked.discard)
+        self._parked[task] = None
+        task.add_done_callback(lambda done: self._parked.pop(done, None))
         return task
 
     def now(self) -> float:

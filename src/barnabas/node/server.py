@@ -89,6 +89,7 @@ class Node:
         clock: Clock | None = None,
         rng: Rng | None = None,
         cluster_id: str | None = None,
+        listen: Callable[[Endpoint], socket.socket] = listening_socket,
     ) -> None:
         self.config = config
         self.metrics = Metrics()
@@ -97,6 +98,7 @@ class Node:
         self._fs = fs or OsFileSystem()
         self._clock = clock or SystemClock()
         self._rng = rng or system_rng()
+        self._listen_at = listen
         self._stopping = asyncio.Event()
         self._disk = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="barnabas-disk")
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
@@ -139,7 +141,7 @@ class Node:
         bound: list[tuple[Endpoint, socket.socket]] = []
         try:
             for endpoint in self.config.listeners:
-                sock = listening_socket(endpoint)
+                sock = self._listen_at(endpoint)
                 bound.append((endpoint.with_port(sock.getsockname()[1]), sock))
         except OSError:
             for _, sock in bound:

@@ -92,13 +92,13 @@ class ReadWatch:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: set[ReadWaiter] = set()
+        self._waiters: dict[ReadWaiter, None] = {}  # woken in the order in which they came
 
     def add(self, waiter: ReadWaiter) -> None:
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
 
     def discard(self, waiter: ReadWaiter) -> None:
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
     def notify(self, count: int) -> None:
         for waiter in self._waiters:
