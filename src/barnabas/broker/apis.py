@@ -103,6 +103,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.WRITE_SHARE_GROUP_STATE, "shares.write_share_group_state", 0, 1),
     Route(_K.DELETE_SHARE_GROUP_STATE, "shares.delete_share_group_state", 0, 0),
     Route(_K.READ_SHARE_GROUP_STATE_SUMMARY, "shares.read_share_group_state_summary", 0, 1),
+    # our own: questions and upkeep (docs/COMPATIBILITY.md)
+    Route(_K.EXPLAIN_PARTITION, "upkeep.explain_partition", 0, 0),
+    Route(_K.EXPLAIN_GROUP, "upkeep.explain_group", 0, 0),
+    Route(_K.RUN_UPKEEP, "upkeep.run_upkeep", 0, 0, Pace.OVERLAP),
 )
 
 BY_KEY: Final[dict[int, Route]] = {int(route.key): route for route in ROUTES}

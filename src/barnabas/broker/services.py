@@ -14,6 +14,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.replication.flushing import Flusher
+from barnabas.replication.on_request import OnRequest
 from barnabas.replication.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Services:
     gate: TransactionGate
     shares: Shares
     flusher: Flusher
+    on_request: OnRequest
     disk: Executor
     """Where reads go that would wait for the device."""
     static_config: Mapping[str, str]

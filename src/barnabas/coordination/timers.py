@@ -50,6 +50,11 @@ class Timers:
             timer.handle.cancel()
         self._timers[key] = _Timer(deadline, self._loop.call_at(deadline, self._wake, key), retry)
 
+    def left_ms(self, key: TimerKey) -> int:
+        """How long until it fires; -1 when there is no such timer."""
+        timer = self._timers.get(key)
+        return -1 if timer is None else max(round((timer.deadline - self._loop.time()) * 1000), 0)
+
     def disarm(self, key: TimerKey) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:

@@ -61,6 +61,7 @@ from barnabas.node.shares import GroupShareSettings, LocalShares, ShareFeed, bui
 from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
 from barnabas.replication.compaction import Compactor
 from barnabas.replication.flushing import Flusher
+from barnabas.replication.on_request import OnRequest
 from barnabas.replication.partitions import Partitions
 from barnabas.replication.upkeep import Upkeep
 from barnabas.storage.errors import LogDirError, StorageError
@@ -203,12 +204,10 @@ class Node:
         async with _running(metadata.run, lambda: self._snapshots(metadata, publisher, loader)):
             if not publisher.image.features.metadata_version:  # new, or a first start that was cut short
                 await found_cluster(metadata, self._fs, home.path)
-            services, groups, flusher = self._assemble(publisher, LocalController(driver), metadata)
-            upkeep = Upkeep(services.partitions, flusher, self._disk, self._clock, upkeep_intervals(self.config))
-            compactor = self._compactor(services.partitions, publisher)
-            transactions, shares = services.transactions, services.shares
+            services, upkeep, compactor = self._assemble(publisher, LocalController(driver), metadata)
+            groups, transactions, shares = services.groups, services.transactions, services.shares
             async with _running(
-                groups.run, transactions.markers.run, transactions.run, flusher.run, upkeep.run, compactor.run,
+                groups.run, transactions.markers.run, transactions.run, services.flusher.run, upkeep.run, compactor.run,
                 shares.coordinator.run, shares.partitions.run,
             ):  # fmt: skip
                 await asyncio.sleep(0)  # they own their tasks from their first step on
@@ -227,10 +226,12 @@ class Node:
 
     def _assemble(
         self, publisher: Publisher, controller: LocalController, metadata: SingleVoterLog
-    ) -> tuple[Services, GroupCoordinator, Flusher]:
+    ) -> tuple[Services, Upkeep, Compactor]:
         config, node_id = self.config, self.identity.node_id
         partitions = self._partitions = Partitions(node_id, self._dirs, self.topic_config, self._clock, self._rng)
         flusher = Flusher(self._disk)
+        upkeep = Upkeep(partitions, flusher, self._disk, self._clock, upkeep_intervals(config))
+        compactor = self._compactor(partitions, publisher)
         writer = ReplicatedWriter(partitions, self._disk)
         catalog = ImageCatalog(publisher.image)
         groups = GroupCoordinator(
@@ -264,11 +265,12 @@ class Node:
                 config, local_shares, groups, writer, settings, publisher.image, self._clock, self._rng
             ),
             flusher=flusher,
+            on_request=OnRequest(partitions, upkeep, compactor, self._clock),
             disk=self._disk,
             static_config=config.given,
             settings=broker_settings(self.config_view(publisher.image)),
         )
-        return services, groups, flusher
+        return services, upkeep, compactor
 
     def _compactor(self, partitions: Partitions, publisher: Publisher) -> Compactor:
         """The cleaner works in processes of its own on a real disk, in a thread on any other."""

@@ -16,7 +16,7 @@ from barnabas.coordination.group.classic_join import (
     refused,
 )
 from barnabas.coordination.group.consumer_group import ConsumerGroup
-from barnabas.coordination.group.consumer_groups import ConsumerGroups, check_static
+from barnabas.coordination.group.consumer_groups import LEFT, ConsumerGroups, check_static
 from barnabas.coordination.group.consumer_member import JOINING_EPOCH, ClassicPart, ConsumerMember, MemberState
 from barnabas.coordination.ports import RequestContext
 from barnabas.coordination.turn import Turn
@@ -142,7 +142,7 @@ def leave(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, request: Le
         result = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         results.append(result)
         try:
-            machine.remove(turn, group, _find_leaving(group, identity).member_id)
+            machine.remove(turn, group, _find_leaving(group, identity).member_id, LEFT)
         except KafkaError as error:
             result.error_code = error.code
     return LeaveGroupResponse(members=results)

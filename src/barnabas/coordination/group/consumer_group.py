@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final, NamedTuple
 
 from barnabas.coordination.group.consumer_member import (
     LEAVING_EPOCH,
@@ -67,6 +68,17 @@ class ResolvedRegex:
     timestamp_ms: int = 0
 
 
+class Change(NamedTuple):
+    """Why a group's epoch was raised."""
+
+    reason: str
+    at_ms: int
+
+
+NO_CHANGE: Final = Change("", -1)
+"""Nothing is known: the node has been started since."""
+
+
 class ConsumerGroup:
     """One group. The `apply_` methods are the only ones that change it."""
 
@@ -84,6 +96,8 @@ class ConsumerGroup:
         self.assigned_at_ms = TimelineCell(timeline, 0)
         self.topics_seen = TimelineCell(timeline, 0)
         """Not in the log: which version of the topics the subscriptions were last held against."""
+        self.changed = TimelineCell(timeline, NO_CHANGE)
+        """Not in the log: why the group epoch was last raised, and when; for people."""
 
     # -- questions -----------------------------------------------------------------------------------------------
 

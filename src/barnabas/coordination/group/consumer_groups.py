@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from barnabas.assign.server import ServerAssignor
 from barnabas.assign.table import SERVER_ASSIGNORS
 from barnabas.coordination.group.classic_group import ClassicGroup
 from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
-from barnabas.coordination.group.consumer_group import ConsumerGroup, ResolvedRegex
+from barnabas.coordination.group.consumer_group import Change, ConsumerGroup, ResolvedRegex
 from barnabas.coordination.group.consumer_member import (
     JOINING_EPOCH,
     NO_PARTITIONS,
@@ -46,6 +47,15 @@ from barnabas.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+
+LEFT: Final = "left the group"
+FENCED_FOR: Final = {
+    "consumer-session": "was not heard of for its session time-out",
+    "consumer-rebalance": "did not give its partitions up within its rebalance time-out",
+    "consumer-join": "did not rejoin within its rebalance time-out",
+    "consumer-sync": "did not fetch its assignment within its rebalance time-out",
+}
+"""What a member has failed to do when the timer of this kind goes off."""
 
 
 class ConsumerGroups:
@@ -182,14 +192,14 @@ class ConsumerGroups:
         """From the subscription to the member's next step. Returns the member as it stands after it."""
         member_id = updated.member_id
         before = group.members.get(member_id)
-        bump = (
-            before is None
-            or before.topic_names != updated.topic_names
-            or (before.topic_regex or "") != (updated.topic_regex or "")
-        )
+        change = ""
+        if before is None:
+            change = f"member {member_id} joined"
+        elif before.topic_names != updated.topic_names or (before.topic_regex or "") != (updated.topic_regex or ""):
+            change = f"member {member_id} subscribes to other topics"
         if before != updated:
             self.put(turn, updated.metadata_record(group.group_id))
-        self._refresh_topics(turn, group, bump)
+        self._refresh_topics(turn, group, change)
         self._refresh_target(turn, group)
         member = group.members[member_id]
         step = reconcile(
@@ -208,18 +218,20 @@ class ConsumerGroups:
 
     # -- topics and target ---------------------------------------------------------------------------------------
 
-    def _refresh_topics(self, turn: Turn, group: ConsumerGroup, bump: bool) -> None:
-        """Raise the group epoch if a subscription changed (`bump`), or the topics behind the subscriptions did."""
+    def _refresh_topics(self, turn: Turn, group: ConsumerGroup, change: str) -> None:
+        """Raise the group epoch if a subscription changed (`change`), or the topics behind the subscriptions did."""
         stale = group.topics_seen.value != self.topics_version
-        if not bump and not stale:
+        if not change and not stale:
             return
         self._refresh_expressions(turn, group, everything=stale)
         group.topics_seen.value = self.topics_version
-        self.raise_epoch(turn, group, always=bump)
+        self.raise_epoch(turn, group, change)
 
-    def raise_epoch(self, turn: Turn, group: ConsumerGroup, *, always: bool) -> None:
+    def raise_epoch(self, turn: Turn, group: ConsumerGroup, change: str) -> None:
+        """`change` says what did; empty: only if the topics have changed."""
         fingerprint = metadata_hash(self.catalog, group.subscribed_topics())
-        if always or fingerprint != group.metadata_hash.value:
+        if change or fingerprint != group.metadata_hash.value:
+            group.changed.value = Change(change or "the topics that it subscribes to changed", turn.now_ms)
             self.put(turn, group.epoch_record(group.epoch.value + 1, fingerprint))
 
     def _refresh_expressions(self, turn: Turn, group: ConsumerGroup, *, everything: bool) -> None:
@@ -285,11 +297,11 @@ class ConsumerGroups:
         turn.disarm(("consumer-rebalance", group.group_id, member.member_id))
         return None, response
 
-    def remove(self, turn: Turn, group: ConsumerGroup, member_id: str) -> None:
-        """Take a member out. Its partitions are free; the others learn of it at their next heartbeat."""
+    def remove(self, turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
+        """Take a member out that `why` ("left ..."). Its partitions are free; the others learn of it when they beat."""
         self.put(turn, *group.member_tombstones(member_id))
         self._refresh_expressions(turn, group, everything=False)
-        self.raise_epoch(turn, group, always=True)
+        self.raise_epoch(turn, group, f"member {member_id} {why}")
         self.disarm(turn, group.group_id, member_id)
 
     # -- timers --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ OffsetFetch   v0-7 one group; v8 many; v9 checks the member's epoch; v10 names t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.coordination.group import classic_rebalance, groups
 from barnabas.coordination.group.classic_group import PREPARING, STABLE, ClassicGroup
@@ -51,6 +51,18 @@ from barnabas.wire.messages.txn_offset_commit import (
 
 TOPIC_IDS_FROM: Final = 10
 MEMBER_EPOCHS_FROM: Final = 9
+
+
+class OffsetsFacts(NamedTuple):
+    """A group's offsets: how many are committed, wait for a transaction's end, are kept in any case; and when the first
+    of the others will be forgotten (-1: none will).
+    """
+
+    committed: int
+    pending: int
+    kept: int
+    retention_ms: int
+    first_expiry_ms: int
 
 
 def resolve(topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int) -> TopicView | ErrorCode:
@@ -281,25 +293,39 @@ class Offsets:
 
     def _expire_group(self, turn: Turn, group_id: str, group: groups.Group) -> bool:
         """True: no offset remains."""
-        retention = self._config.offsets_retention_ms
         remains = False
         for (topic, partition), stored in sorted(self._store.view(group_id, committed=False).items()):
-            base = groups.expiry_base_ms(group, stored.commit_timestamp_ms)
-            if base is None:
-                return False
-            if stored.expire_timestamp_ms != -1:
-                expired = turn.now_ms >= stored.expire_timestamp_ms
-            else:
-                expired = turn.now_ms - base >= retention
-            if (
-                expired
-                and not groups.is_subscribed_to(group, topic)
-                and not self._store.is_unstable(group_id, topic, partition)
-            ):
+            expires_ms = self.expires_ms(group, topic, partition, stored)
+            if expires_ms is not None and turn.now_ms >= expires_ms:
                 turn.write(commit_tombstone(group_id, topic, partition))
             else:
                 remains = True
         return not remains and not self._store.has_open_transactions(group_id)
+
+    def expires_ms(self, group: groups.Group, topic: str, partition: int, stored: CommittedOffset) -> int | None:
+        """When the offset may be forgotten; None: not while the group and its subscriptions are as they are."""
+        base = groups.expiry_base_ms(group, stored.commit_timestamp_ms)
+        if base is None or groups.is_subscribed_to(group, topic):
+            return None
+        if self._store.is_unstable(group.group_id, topic, partition):
+            return None
+        if stored.expire_timestamp_ms != -1:
+            return stored.expire_timestamp_ms
+        return base + self._config.offsets_retention_ms
+
+    def facts(self, group: groups.Group) -> OffsetsFacts:
+        """What the group has committed, and what will become of it."""
+        view = self._store.view(group.group_id, committed=False)
+        times = [self.expires_ms(group, topic, partition, stored) for (topic, partition), stored in view.items()]
+        due = [time for time in times if time is not None]
+        known = self._store.known_partitions(group.group_id)
+        return OffsetsFacts(
+            len(view),
+            sum(self._store.is_unstable(group.group_id, topic, partition) for topic, partition in known),
+            len(times) - len(due),
+            self._config.offsets_retention_ms,
+            min(due, default=-1),
+        )
 
     def forget_topics(self, turn: Turn, deleted: Sequence[str]) -> None:
         """Topics were deleted: so are all offsets in them."""

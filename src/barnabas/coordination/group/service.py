@@ -73,6 +73,7 @@ from barnabas.wire.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from barnabas.coordination.group.shard import GroupShard
+    from barnabas.wire.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
 
 R = TypeVar("R")
 
@@ -91,6 +92,7 @@ class GroupCoordinator:
     ) -> None:
         self._config = config
         self._topics = topics
+        self._clock = clock
         self._partitions = 0
         configs = group_configs or NoGroupConfigs()
         self._runtime = CoordinatorRuntime(
@@ -229,6 +231,19 @@ class GroupCoordinator:
                 deleted = [DeletableGroupResult(group_id=g, error_code=error.code) for g in group_ids]
             results.update((result.group_id, result) for result in deleted)
         return DeleteGroupsResponse(results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)])
+
+    async def explain_group(self, ctx: RequestContext, request: ExplainGroupRequest) -> ExplainGroupResponse:
+        from barnabas.wire.messages.explain_group import ExplainedGroup, ExplainGroupResponse  # no start needs it
+
+        explained = []
+        for group_id in request.group_ids:
+            try:
+                host = self._runtime.host(self.partition_for(group_id))
+                explained.append(host.shard.explain_group(group_id, host.timers.left_ms, self._clock.now_ms()))
+            except KafkaError as error:
+                code = error_for_client(error.code)
+                explained.append(ExplainedGroup(group_id=group_id, error_code=code, error_message=str(error)))
+        return ExplainGroupResponse(groups=explained)
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ from barnabas.coordination.group import (
     classic_members,
     classic_rebalance,
     consumer_describe,
+    consumer_groups,
+    explain,
     migration,
     share_describe,
     share_offsets,
@@ -26,6 +28,7 @@ from barnabas.coordination.group.classic_group import ClassicGroup
 from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.coordination.group.consumer_group import ConsumerGroup
 from barnabas.coordination.group.consumer_groups import ConsumerGroups
+from barnabas.coordination.group.explain import LeftMs
 from barnabas.coordination.group.groups import GroupTable
 from barnabas.coordination.group.offset_store import OffsetStore
 from barnabas.coordination.group.offsets import Offsets
@@ -54,6 +57,7 @@ from barnabas.wire.messages.consumer_group_heartbeat import (
 )
 from barnabas.wire.messages.delete_groups import DeletableGroupResult
 from barnabas.wire.messages.describe_groups import DescribedGroup
+from barnabas.wire.messages.explain_group import ExplainedGroup
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -166,15 +170,18 @@ class GroupShard:
             return self.consumers.heartbeat(turn, ctx, group, request)
         member, response = self.consumers.leave(turn, group, request)
         if member is not None:
-            self._fence(turn, group, member.member_id, "the last member of the new protocol left")
+            self._fence(turn, group, member.member_id, consumer_groups.LEFT)
         return response
 
-    def _fence(self, turn: Turn, group: ConsumerGroup, member_id: str, reason: str) -> None:
-        """The member is out. If only members of the classic protocol remain, the group is theirs again."""
+    def _fence(self, turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
+        """The member is out, because it `why`. If only members of the classic protocol remain, the group is theirs
+        again.
+        """
         if not migration.may_downgrade(self.consumers, group, member_id, replaced=False):
-            self.consumers.remove(turn, group, member_id)
+            self.consumers.remove(turn, group, member_id, why)
             return
         classic = migration.downgrade(self.consumers, turn, group, member_id)
+        reason = f"the last member of the new protocol, {member_id}, {why}"
         classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
 
     # -- share groups --------------------------------------------------------------------------------------------
@@ -206,6 +213,9 @@ class GroupShard:
 
     def describe_consumer_group(self, group_id: str) -> consumer_group_describe.DescribedGroup:
         return consumer_describe.describe(self.table, self.topics, group_id, self.consumers.default_assignor)
+
+    def explain_group(self, group_id: str, left_ms: LeftMs, now_ms: int) -> ExplainedGroup:
+        return explain.explain(self.table, self.offsets, self.topics, group_id, left_ms, now_ms)
 
     def delete_groups(self, turn: Turn, group_ids: Sequence[str]) -> list[DeletableGroupResult]:
         return admin.delete_groups(self.table, self.offsets, turn, group_ids)
@@ -320,10 +330,14 @@ class GroupShard:
                 shares = self.table.share(group_id)
                 if shares is not None and member_id in shares.members:
                     self.shares.remove(turn, shares, member_id)
-            case ("consumer-session" | "consumer-rebalance" | "consumer-join" | "consumer-sync", group_id, member_id):
+            case (
+                "consumer-session" | "consumer-rebalance" | "consumer-join" | "consumer-sync" as kind,
+                group_id,
+                member_id,
+            ):
                 consumers = self.table.consumer(group_id)
                 if consumers is not None and member_id in consumers.members:
-                    self._fence(turn, consumers, member_id, "the last member of the new protocol was fenced")
+                    self._fence(turn, consumers, member_id, consumer_groups.FENCED_FOR[kind])
 
     def on_unloaded(self, turn: Turn) -> None:
         code = ErrorCode.NOT_COORDINATOR

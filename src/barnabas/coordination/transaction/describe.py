@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from barnabas.coordination.transaction.shard import TransactionShard
 from barnabas.coordination.transaction.state import BY_LABEL, Transaction, TxnState
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
 from barnabas.wire.messages.describe_transactions import TopicData
 from barnabas.wire.messages.describe_transactions import TransactionState as DescribedTransaction
 from barnabas.wire.messages.list_transactions import ListTransactionsRequest
@@ -67,3 +68,22 @@ def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransac
         producer_epoch=txn.epoch,
         topics=list(topics.values()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The transactional id behind a producer id, and how its transaction stands."""
+
+    transactional_id: str
+    state: str
+    started_ms: int
+    timeout_ms: int
+    partitions: frozenset[TopicPartition]
+
+
+def holders(shard: TransactionShard, producer_ids: Collection[int]) -> Iterator[tuple[int, Holder]]:
+    """Who has these producer ids, with the id of the transaction that an earlier incarnation prepared (KIP-939)."""
+    for transactional_id, txn in shard.transactions.committed_items():
+        if txn.producer_id in producer_ids:
+            holder = Holder(transactional_id, txn.state.label, txn.started_ms, txn.timeout_ms, txn.partitions)
+            yield txn.producer_id, holder

@@ -6,7 +6,7 @@ inside; it raises nothing but bugs. Which topics exist, authorization and quotas
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol, TypeVar
 
 from barnabas.coordination.errors import error_for_client
@@ -236,6 +236,14 @@ class TransactionCoordinator:
             for _, shard in self._runtime.active():
                 response.transaction_states.extend(describe.list_transactions(shard, wanted, now_ms))
         return response
+
+    def holders(self, producer_ids: Collection[int]) -> dict[int, describe.Holder]:
+        """The transactional ids, of those that this node coordinates, that have these producer ids."""
+        return {
+            producer_id: holder
+            for _, shard in self._runtime.active()
+            for producer_id, holder in describe.holders(shard, producer_ids)
+        }
 
     # -- the way to the shards ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Shells: our own APIs: questions to a running broker, and upkeep on request."""
