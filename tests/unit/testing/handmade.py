@@ -5,6 +5,7 @@
     c1   poll  ok    <a=x@0               polled x from a at offset 0
     t1   txn   info  <a=x@0 >b=z          who knows whether it committed
     c1   assign ok   a b                  keys of assign and seek
+    t1   txn   ok    g/ <a=x@0            it commits the offsets of group g
 
 An operation takes one millisecond, and the next begins a millisecond later. `~` after the outcome: a rebalance was in
 it.
@@ -25,8 +26,9 @@ def handmade(text: str) -> History:
     for line in filter(None, map(str.strip, text.splitlines())):
         process, what, how, *rest = line.split()
         actions = [action for word in rest if (action := _action(word))]
-        keys = [word for word in rest if not _ACTION.match(word)]
-        invoked = recorder.invoke(process, Kind(what), actions, now_ms, keys=keys)
+        group = next((word.rstrip("/") for word in rest if word.endswith("/")), "")
+        keys = [word for word in rest if not _ACTION.match(word) and not word.endswith("/")]
+        invoked = recorder.invoke(process, Kind(what), actions, now_ms, keys=keys, group=group)
         end = {"ok": recorder.ok, "fail": recorder.fail, "info": recorder.info}[how.rstrip("~")]
         end(invoked, actions, now_ms + 1, rebalanced=how.endswith("~"))
         now_ms += 2

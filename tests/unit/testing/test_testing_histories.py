@@ -92,6 +92,18 @@ FOUND = {
         "p send ok >a=1@0 >a=3@2\nq send ok >a=2@1\nc poll ok <a=1@0 <a=2@1 <a=3@2",
         {Anomaly.INT_SEND_SKIP, Anomaly.WRITE_CYCLE},
     ),
+    "plain sends of which one is not known": (
+        "p send info >a=1@0 >a=2\nc poll ok",
+        {Anomaly.UNSEEN},
+    ),
+    "processed twice": (
+        "p send ok >a=1@0\nt txn ok g/ <a=1@0 >b=2@0\nu txn info g/ <a=1@0 >b=3@1\nc poll ok <b=2@0 <b=3@1",
+        {Anomaly.PROCESSED_TWICE},
+    ),
+    "not processed": (
+        "p send ok >a=1@0 >a=2@1 >a=3@2\nt txn ok g/ <a=1@0\nt txn fail g/ <a=2@1\nt txn ok g/ <a=3@2",
+        {Anomaly.NOT_PROCESSED},
+    ),
     "a circle of two": (
         "s txn ok >a=1@0 <b=2@0\nt txn ok >b=2@0 <a=1@0",
         {Anomaly.INFORMATION_CYCLE},
@@ -119,6 +131,13 @@ NOT_FOUND = {
     "moved back": "p send ok >a=1@0\nc assign ok a\nc poll ok <a=1@0\nc seek ok a\nc poll ok <a=1@0",
     "assigned anew": "p send ok >a=1@0\nc assign ok a\nc poll ok <a=1@0\nc assign ok a\nc poll ok <a=1@0",
     "a chain is no circle": "s txn ok >a=1@0\nt txn ok <a=1@0 >b=2@0\nu txn ok <b=2@0 >c=3@0\nd poll ok <c=3@0",
+    "processed after an abort": (
+        "p send ok >a=1@0\nt txn fail g/ <a=1@0 >b=2\nt seek ok a\nt txn ok g/ <a=1@0 >b=3@2\nc poll ok <b=3@2"
+    ),
+    "processed by two groups": "p send ok >a=1@0\nt txn ok g/ <a=1@0\nu txn ok h/ <a=1@0",
+    "perhaps processed": (
+        "p send ok >a=1@0 >a=2@1 >a=3@2\nt txn ok g/ <a=1@0\nt txn info g/ <a=2@1\nt txn ok g/ <a=3@2"
+    ),
     "a send whose offset is not known": "p send ok >a=1@0\np send info >a=2\np send ok >a=3@1\nc poll ok <a=1@0 <a=3@1",
     "two producers have no order": "p send ok >a=1@1\nq send ok >a=2@0\nc poll ok <a=2@0 <a=1@1",
 }

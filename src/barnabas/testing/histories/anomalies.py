@@ -1,6 +1,7 @@
 """Table: the anomalies a history of a log may show, and which of them a correct broker may show.
 
-The names are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), so that results can be compared.
+The names are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), so that results can be compared; `phantom` and the
+two about processing are ours.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Anomaly(Enum):
     INT_NONMONOTONIC_SEND = "int-nonmonotonic-send", "within one operation, a later send got a lower offset"
     NONMONOTONIC_SEND = "nonmonotonic-send", "a later operation of one producer got lower offsets"
     INFORMATION_CYCLE = "G1c", "operations read each other's writes in a circle"
+    PROCESSED_TWICE = "processed-twice", "two transactions that happened took the same record for one group"
+    NOT_PROCESSED = "not-processed", "a group's transactions went on behind a record that none of them took"
 
     SUBSCRIBED_POLL_SKIP = "poll-skip (subscribed)", "a group member passed over records: others had them", True
     SUBSCRIBED_NONMONOTONIC_POLL = "nonmonotonic-poll (subscribed)", "a group member read again after a rebalance", True

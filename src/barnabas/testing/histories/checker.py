@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from barnabas.testing.histories import order, writes
+from barnabas.testing.histories import groups, order, writes
 from barnabas.testing.histories.anomalies import Anomaly
 from barnabas.testing.histories.cycles import cycles
 from barnabas.testing.histories.facts import Facts, collect
@@ -37,7 +37,7 @@ def check(history: History, rules: Rules | None = None) -> Report:
         findings=tuple(_findings(facts, rules)),
         operations={outcome: ends[outcome] for outcome in ("ok", "fail", "info")},
         sent=len(facts.writes),
-        acknowledged=sum(facts.happened(write.operation) for write in facts.writes.values()),
+        acknowledged=sum(facts.stands(write) for write in facts.writes.values()),
         seen=len(facts.seen_values),
         worst_realtime_lag_ms=lag.ms,
         worst_realtime_lag=lag.where,
@@ -57,4 +57,5 @@ def _findings(facts: Facts, rules: Rules) -> Iterator[Finding]:
     yield from (
         finding for finding in order.sends(facts) if rules.idempotent or finding.anomaly is Anomaly.INT_SEND_SKIP
     )
+    yield from groups.processing(facts)
     yield from cycles(facts)

@@ -31,8 +31,14 @@ class Facts:
     """The offsets that were polled by anyone, ascending."""
 
     def happened(self, operation: Operation) -> bool:
-        """It is certain that its writes are there."""
+        """It is certain that it happened, all of it."""
         return operation.outcome is Outcome.OK or operation.invoked in self.proven
+
+    def stands(self, write: Write) -> bool:
+        """It is certain that this write is there. Of plain sends, each has an acknowledgement of its own."""
+        if self.happened(write.operation):
+            return True
+        return write.operation.kind is Kind.SEND and write.send.offset is not None
 
 
 def collect(history: History) -> Facts:

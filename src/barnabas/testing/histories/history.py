@@ -76,6 +76,8 @@ class Operation:
     completed_ms: float | None
     keys: frozenset[Key] = frozenset()
     """Of ASSIGN and SEEK: what is assigned, what is moved."""
+    group: str = ""
+    """Of a TRANSACTION that commits, for this group, the offsets of what it polled (read, process, write)."""
     rebalanced: bool = False
     """The group gave or took partitions in the middle of it: what it polled is two pieces."""
 
@@ -116,6 +118,7 @@ def _as_row(operation: Operation) -> dict[str, object]:
         "index": [operation.invoked, operation.completed],
         "time_ms": [operation.invoked_ms, operation.completed_ms],
         "keys": sorted(operation.keys),
+        "group": operation.group,
         "rebalanced": operation.rebalanced,
     }
 
@@ -140,6 +143,7 @@ def _from_row(row: dict[str, object]) -> Operation:
         invoked_ms=time_ms[0],
         completed_ms=time_ms[1],
         keys=frozenset(keys),
+        group=str(row["group"]),
         rebalanced=bool(row["rebalanced"]),
     )
 

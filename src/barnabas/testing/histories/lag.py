@@ -40,7 +40,7 @@ def worst_realtime_lag(facts: Facts) -> Lag:
     rows: dict[Key, list[tuple[int, float]]] = {}
     for write in facts.writes.values():
         send, ended = write.send, write.operation.completed_ms
-        if send.offset is None or ended is None or not facts.happened(write.operation):
+        if send.offset is None or ended is None or not facts.stands(write):
             continue
         if send.value in facts.seen_values:  # the others have names of their own
             rows.setdefault(send.key, []).append((send.offset, ended))

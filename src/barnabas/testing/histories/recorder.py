@@ -23,6 +23,7 @@ class _Open:
     invoked: int
     invoked_ms: float
     keys: frozenset[Key]
+    group: str
     outcome: Outcome = Outcome.INFO
     completed: int | None = None
     completed_ms: float | None = None
@@ -45,12 +46,19 @@ class Recorder:
         self._busy: dict[str, _Open] = {}
 
     def invoke(
-        self, process: str, kind: Kind, actions: Iterable[Action], now_ms: float, *, keys: Iterable[Key] = ()
+        self,
+        process: str,
+        kind: Kind,
+        actions: Iterable[Action],
+        now_ms: float,
+        *,
+        keys: Iterable[Key] = (),
+        group: str = "",
     ) -> Invoked:
         """`process` is about to do this. A process does one thing at a time: ValueError if it is still at another."""
         if process in self._busy:
             raise ValueError(f"{process} has not ended what it began before: record its outcome first")
-        opened = _Open(process, kind, tuple(actions), next(self._numbers), now_ms, frozenset(keys))
+        opened = _Open(process, kind, tuple(actions), next(self._numbers), now_ms, frozenset(keys), group)
         self._busy[process] = opened
         self._operations.append(opened)
         return Invoked(opened)
@@ -95,6 +103,7 @@ class Recorder:
                 o.invoked_ms,
                 o.completed_ms,
                 o.keys,
+                o.group,
                 o.rebalanced,
             )
             for o in list(self._operations)

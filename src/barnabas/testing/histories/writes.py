@@ -68,7 +68,7 @@ def missing_writes(facts: Facts, *, healed: bool) -> Iterator[Finding]:
     unseen.
     """
     for value, write in facts.writes.items():
-        if value in facts.seen_values or not facts.happened(write.operation):
+        if value in facts.seen_values or not facts.stands(write):
             continue
         send = write.send
         behind = facts.visible.get(send.key, [])
