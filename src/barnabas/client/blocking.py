@@ -218,6 +218,7 @@ class Consumer(_Blocking[AsyncConsumer]):
     seek = _call(AsyncConsumer.seek)
     seek_to_beginning = _call(AsyncConsumer.seek_to_beginning)
     seek_to_end = _call(AsyncConsumer.seek_to_end)
+    seek_to_committed = _call(AsyncConsumer.seek_to_committed)
     seek_to_timestamp = _wait(AsyncConsumer.seek_to_timestamp)
     position = _wait(AsyncConsumer.position)
     committed = _wait(AsyncConsumer.committed)
@@ -314,6 +315,11 @@ class Producer(_Blocking[AsyncProducer]):
         return self._run(self._client.prepare_transaction())
 
     complete_transaction = _wait(AsyncProducer.complete_transaction)
+
+    @property
+    def can_go_on(self) -> bool:
+        """False once nothing helps but a new producer: fenced by a newer one, or not authorized."""
+        return self._client.can_go_on
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:

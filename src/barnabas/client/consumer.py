@@ -312,6 +312,14 @@ class AsyncConsumer:
             else:
                 self._subscription.seek(partition, answer.offset)
 
+    def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Read on from the group's commits: after an aborted transaction, what was read since must be read again."""
+        for partition in partitions or tuple(self._subscription.partitions):
+            state = self._subscription.partitions.get(partition)
+            if state is not None:
+                state.position = state.fetch_position = state.reset_to = None
+        self._subscription.version += 1
+
     async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
         """The offset of the next record that `poll` will give."""
         deadline = self._deadline(timeout_ms)

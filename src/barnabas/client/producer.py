@@ -12,8 +12,7 @@ the broker. Records of one partition keep the order of the calls, through retrie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,7 +20,7 @@ from barnabas.client.accumulator import Accumulator, PartitionQueue
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
 from barnabas.client.delivery import RecordFuture
-from barnabas.client.errors import BufferFullError, ClientClosedError, TransactionAbortedError, TransactionStateError
+from barnabas.client.errors import BufferFullError, ClientClosedError
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
@@ -30,10 +29,10 @@ from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitione
 from barnabas.client.producing import COLUMNAR_BATCH_BYTES, sender_options
 from barnabas.client.sender import Sender
 from barnabas.client.serialization import AnySerializer, as_encode
-from barnabas.client.transactions import State, Transactions
-from barnabas.client.values import GroupMetadata, Headers, OffsetAndMetadata, PreparedTransaction, RecordMetadata
+from barnabas.client.transaction_calls import TransactionCalls
+from barnabas.client.transactions import Transactions
+from barnabas.client.values import Headers, RecordMetadata
 from barnabas.core.clock import Clock, SystemClock
-from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
@@ -54,7 +53,7 @@ class _TopicState:
         self.version = version
 
 
-class AsyncProducer:
+class AsyncProducer(TransactionCalls):
     """Settings are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping or as keywords."""
 
     def __init__(
@@ -95,7 +94,6 @@ class AsyncProducer:
         )
         self._sender = Sender(self.cluster, self._accumulator, options)
         self._sender.on_progress = self._on_progress
-        self._transactions: Transactions | None = None
         if options.transactional_id is not None:
             self._transactions = Transactions(
                 self.cluster,
@@ -300,92 +298,6 @@ class AsyncProducer:
                 await done
         finally:
             self._sender.flushing -= 1
-
-    # -- transactions ----------------------------------------------------------------------------------------------
-
-    async def init_transactions(self, *, keep_prepared: bool = False) -> None:
-        """Once, before the first transaction: fences older producers of this id, and ends what they left open.
-
-        With `keep_prepared` (two-phase commit) an open transaction stays open; see `prepared_transaction`.
-        """
-        await self._transactional().init(self.cluster.deadline(self._max_block_ms), keep_prepared=keep_prepared)
-
-    def begin_transaction(self) -> None:
-        """What is sent from now on becomes visible together, or not at all."""
-        self._transactional().begin()
-
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
-    ) -> None:
-        """Commit a consumer's positions with the transaction; pass `consumer.group_metadata()` (KIP-447)."""
-        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in offsets.items()}
-        who = GroupMetadata(group) if isinstance(group, str) else group
-        await self._transactional().send_offsets(exact, who, self.cluster.deadline(self._max_block_ms))
-
-    async def commit_transaction(self) -> None:
-        """Flush, and commit. Raises TransactionAbortedError when a part failed; then abort."""
-        await self._transactional().end(
-            commit=True, settle=self.flush, deadline=self.cluster.deadline(self._max_block_ms)
-        )
-
-    async def abort_transaction(self) -> None:
-        """Drop what is queued, and abort; read_committed consumers will see none of it."""
-
-        async def settle() -> None:
-            self._sender.drop_queued(TransactionAbortedError("The record's transaction was aborted."))
-            await self.flush()
-
-        await self._transactional().end(commit=False, settle=settle, deadline=self.cluster.deadline(self._max_block_ms))
-
-    async def prepare_transaction(self) -> PreparedTransaction:
-        """Flush; then the transaction survives this producer, and can only be committed or aborted (KIP-939).
-
-        Keep what this gives with the other parts of the two-phase commit. After a crash, a producer of the same
-        transactional.id calls `init_transactions(keep_prepared=True)` and `complete_transaction(kept)`.
-        """
-        transactions = self._transactional()
-        transactions.check_can_prepare()
-        await self.flush()
-        return transactions.prepare()
-
-    async def complete_transaction(self, decided: PreparedTransaction | str) -> bool:
-        """Commit the prepared transaction if it is the one that was decided on, else abort it. True: committed."""
-        kept = PreparedTransaction.parse(decided) if isinstance(decided, str) else decided
-        if self.prepared_transaction is None:
-            raise TransactionStateError("No transaction is prepared: it was completed already, or never prepared.")
-        if self.prepared_transaction == kept:
-            await self.commit_transaction()
-            return True
-        await self.abort_transaction()
-        return False
-
-    @property
-    def prepared_transaction(self) -> PreparedTransaction | None:
-        """The transaction that waits to be committed or aborted, prepared by us or by a producer before us."""
-        return self._transactional().prepared
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Self]:
-        """`async with producer.transaction(): ...` commits at the end, and aborts when the block raises."""
-        self.begin_transaction()
-        try:
-            yield self
-            await self.commit_transaction()
-        except BaseException:
-            if self.in_transaction:
-                await self.abort_transaction()
-            raise
-
-    @property
-    def in_transaction(self) -> bool:
-        """A transaction is open, or has failed and must be aborted. (One that is prepared waits to be completed.)"""
-        return self._transactional().state in (State.IN_TRANSACTION, State.ABORTABLE)
-
-    def _transactional(self) -> Transactions:
-        if self._transactions is None:
-            raise ConfigError("Transactions need transactional.id: a name that stays the same over restarts.")
-        self._ensure_running()
-        return self._transactions
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""

@@ -161,15 +161,8 @@ async def copy_until(stop: Callable[[], bool], servers: str, source: str, target
                     await producer.send_offsets_to_transaction(ends, consumer.group_metadata())
             except (TransactionAbortedError, KafkaError):
                 aborted += 1
-                await rewind(consumer)
+                consumer.seek_to_committed()
     return aborted
-
-
-async def rewind(consumer: AsyncConsumer) -> None:
-    """Back to what is committed: what was read since was not written."""
-    for partition, committed in (await consumer.committed(consumer.assignment())).items():
-        if partition in consumer.assignment():
-            consumer.seek(partition, 0 if committed is None else committed.offset)
 
 
 async def read_log(servers: str, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
