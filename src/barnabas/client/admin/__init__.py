@@ -15,6 +15,7 @@ from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import groups as _groups
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
+from barnabas.client.admin import upkeep as _upkeep
 from barnabas.client.admin.requests import value_or_raise
 from barnabas.client.admin.transactions import (
     ActiveProducer,
@@ -22,6 +23,7 @@ from barnabas.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from barnabas.client.admin.upkeep import GroupFacts, PartitionFacts, UpkeepReport
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
 from barnabas.client.metadata import TopicView
@@ -332,3 +334,45 @@ class AsyncAdmin:
     async def fence_producer(self, transactional_id: str, *, timeout_ms: float | None = None) -> tuple[int, int]:
         """Fence whoever holds the id and abort its open transaction."""
         return await _transactions.fence_producer(self.cluster, transactional_id, deadline=self._deadline(timeout_ms))
+
+    # -- questions and upkeep: brokers of ours only ---------------------------------------------------------------
+
+    async def explain_partitions(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, PartitionFacts | KafkaError]:
+        """What lies behind a stuck last stable offset, a log that is not compacted, a segment that stays."""
+        return await _upkeep.explain_partitions(self.cluster, partitions, deadline=self._deadline(timeout_ms))
+
+    async def explain_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: float | None = None
+    ) -> dict[str, GroupFacts | KafkaError]:
+        """What a group waits for, whom, and how much longer."""
+        return await _upkeep.explain_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
+
+    async def compact_partitions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        roll: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, UpkeepReport | KafkaError]:
+        """Compact now what is due; `force`: also what is not; `roll`: close the active segment first."""
+        return await _upkeep.run_chore(
+            self.cluster,
+            _upkeep.COMPACT,
+            partitions,
+            roll=roll,
+            force=force,
+            dry_run=dry_run,
+            deadline=self._deadline(timeout_ms),
+        )
+
+    async def trim_partitions(
+        self, partitions: Iterable[TopicPartition], *, dry_run: bool = False, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, UpkeepReport | KafkaError]:
+        """Delete now the segments that retention lets go."""
+        return await _upkeep.run_chore(
+            self.cluster, _upkeep.RETAIN, partitions, dry_run=dry_run, deadline=self._deadline(timeout_ms)
+        )
