@@ -115,14 +115,20 @@ class ProtobufDeserializer(SchemaReader):
 
 
 def indexes_of(descriptor: Any) -> list[int]:
-    """The way from the file to a message."""
+    """The way from the file to a message. The messages behind map fields are not counted: a .proto does not have them
+    (Confluent's Java serializer counts likewise; its Python one counts them, where a map stands before a message).
+    """
     indexes: list[int] = []
     while descriptor is not None:
         parent = descriptor.containing_type
-        siblings = descriptor.file.message_types_by_name.values() if parent is None else parent.nested_types
+        siblings = list(descriptor.file.message_types_by_name.values()) if parent is None else _nested(parent)
         indexes.insert(0, [one.name for one in siblings].index(descriptor.name))
         descriptor = parent
     return indexes
+
+
+def _nested(descriptor: Any) -> list[Any]:
+    return [nested for nested in descriptor.nested_types if not nested.GetOptions().map_entry]
 
 
 def text_of(file: Any) -> str:
@@ -151,7 +157,7 @@ def _class_at(file: Any, indexes: list[int]) -> type[Message]:
         if not 0 <= index < len(messages):
             raise SerializationError(f"The schema of a record has no message at {indexes}.")
         descriptor = messages[index]
-        messages = list(descriptor.nested_types)
+        messages = _nested(descriptor)
     if descriptor is None:
         raise SerializationError("A Protobuf record does not say which message it is.")
     found: type[Message] = GetMessageClass(descriptor)
