@@ -62,6 +62,7 @@ format: $(VENV)/.ready-dev ## format the code and mend what the linter can mend
 
 interop-setup: $(VENV)/.ready-dev
 	tests/interop/install.sh
+	$(RUN) -m tests.interop.jars
 
 interop: interop-setup ## foreign clients and Kafka's own tools against our broker and files (installs them)
 	$(PYTEST) tests/interop -m 'not slow' --timeout 600

@@ -1,4 +1,7 @@
-"""Shell: fetches Java libraries from Maven Central into a cache folder, once, for the tests and benchmarks."""
+"""Shell: fetches Java libraries from Maven Central into a cache folder, once, for the tests and benchmarks.
+
+`python -m tests.interop.jars` fetches what `make interop` needs, before any test's clock runs.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
+OLDER_CLIENTS = "3.9.1"
 SPARK_KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -83,3 +88,16 @@ def streams_eos_classpath() -> str:
     version = "4.1.0"
     own = (f"org.apache.kafka:{name}:{version}" for name in ("kafka-streams", "kafka-clients"))
     return f"{resolve(*(coordinate + end for coordinate in own for end in ('', ':test')))}/*"
+
+
+def main() -> None:
+    for fetch in (kafka_classpath, clients_classpath, lambda: clients_classpath(OLDER_CLIENTS), streams_eos_classpath):
+        try:
+            fetch()
+        except subprocess.CalledProcessError:
+            print("trying again", file=sys.stderr)
+            fetch()
+
+
+if __name__ == "__main__":
+    main()
