@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.client.errors import SerializationError
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.fetching import next_position
 from barnabas.client.record_stream import RecordStream
@@ -45,14 +46,21 @@ class Handout:
             stream = self._current()
             if stream is None:
                 break
-            part = stream.take(limit - len(records))
+            try:
+                part = stream.take(limit - len(records))
+            except SerializationError:
+                if records:
+                    break  # those first; the next call raises
+                raise
             records += part
-            if len(records) < limit:
+            if stream.is_exhausted:
                 self._stream = None
                 self._finish(stream.batches, stream.leader_epoch)
-            else:
+            elif part:
                 self._expected = part[-1].offset + 1
                 self._advance(stream.batches.partition, self._expected, stream.leader_epoch)
+                if len(records) < limit:
+                    break  # before a record that cannot be deserialized
         return records
 
     def buffer(self) -> FetchedBatches | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from heapq import heapify, heappop
-from itertools import islice
 from typing import Any
 
+from barnabas.client.errors import SerializationError
 from barnabas.client.serialization import Decode
 from barnabas.client.values import ConsumerRecord, FetchedBatches, IsolationLevel
 from barnabas.core.buffers import Buffer
 from barnabas.records.batch import BatchHeader, check_crc, iter_batches, iter_records
 from barnabas.records.control import EndTxn, parse_control
+from barnabas.records.rows import read_rows
 
 
 class AbortedFilter:
@@ -52,43 +52,72 @@ class RecordStream:
     ) -> None:
         self.batches = batches
         self.leader_epoch = -1
-        self._isolation = isolation
+        self.is_exhausted = False
+        """`take` has come to the end of the buffer."""
         self._check_crcs = check_crcs
         self._key = key
         self._value = value
-        self._records: Iterator[ConsumerRecord[Any, Any]] = self._iterate()
+        self._aborted = AbortedFilter(batches.aborted) if isolation is IsolationLevel.READ_COMMITTED else None
+        self._headers = iter_batches(batches.buffer)
+        self._rows: list[ConsumerRecord[Any, Any]] = []
+        self._at = 0
 
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
-        """At most `limit` more records; fewer only when the buffer is used up."""
-        return list(islice(self._records, limit))
+        """At most `limit` more records; fewer when the buffer is exhausted, or before one that cannot be deserialized.
 
-    def _iterate(self) -> Iterator[ConsumerRecord[Any, Any]]:
-        batches = self.batches
-        buffer, start = batches.buffer, batches.position
-        topic, partition = batches.partition.topic, batches.partition.partition
-        decode_key, decode_value = self._key, self._value
-        committed = self._isolation is IsolationLevel.READ_COMMITTED
-        aborted = AbortedFilter(batches.aborted) if committed else None
-        for pos, header in iter_batches(buffer):
-            if aborted is not None and aborted.hides(buffer, pos, header):
+        Raises SerializationError when that is the first.
+        """
+        taken: list[ConsumerRecord[Any, Any]] = []
+        while len(taken) < limit:
+            if self._at >= len(self._rows) and not self._next_batch():
+                self.is_exhausted = True
+                break
+            at = self._at
+            part = self._rows[at : at + limit - len(taken)]
+            wanted = len(part)
+            if self._key is not None or self._value is not None:
+                part = self._decode(part, first=not taken)
+            self._at = at + len(part)
+            taken = taken + part if taken else part
+            if len(part) < wanted:
+                break
+        return taken
+
+    def _next_batch(self) -> bool:
+        """The rows of the next batch that holds any; False at the end."""
+        buffer, start = self.batches.buffer, self.batches.position
+        for pos, header in self._headers:
+            if self._aborted is not None and self._aborted.hides(buffer, pos, header):
                 continue
             if header.is_control or header.last_offset < start:
                 continue
             if self._check_crcs:
                 check_crc(buffer, pos, header)
-            timestamp_type = int(header.timestamp_type)
-            self.leader_epoch = epoch = header.partition_leader_epoch
-            for offset, timestamp, key, value, headers in iter_records(buffer, pos, header):
-                if offset < start:
-                    continue
-                yield ConsumerRecord(
-                    topic,
-                    partition,
-                    offset,
-                    timestamp,
-                    timestamp_type,
-                    key if decode_key is None else decode_key(topic, headers, key),
-                    value if decode_value is None else decode_value(topic, headers, value),
-                    headers,
-                    epoch,
-                )
+            partition = self.batches.partition
+            rows = read_rows(buffer, pos, header, ConsumerRecord, partition.topic, partition.partition)
+            if header.base_offset < start:
+                rows = [record for record in rows if record.offset >= start]
+            if rows:
+                self._rows, self._at = rows, 0
+                self.leader_epoch = header.partition_leader_epoch
+                return True
+        return False
+
+    def _decode(self, part: list[ConsumerRecord[Any, Any]], *, first: bool) -> list[ConsumerRecord[Any, Any]]:
+        """Deserialized, up to the first that cannot be; raises if nothing comes before that."""
+        key, value = self._key, self._value
+        decoded: list[ConsumerRecord[Any, Any]] = []
+        for record in part:
+            topic, headers = record.topic, record.headers
+            try:
+                new_key = record.key if key is None else key(topic, headers, record.key)
+                new_value = record.value if value is None else value(topic, headers, record.value)
+            except SerializationError as error:
+                if decoded or not first:
+                    break
+                raise SerializationError(
+                    f"The record at offset {record.offset} of {record.topic_partition}: {error} To go on without it,"
+                    f" seek to {record.offset + 1}."
+                ) from error
+            decoded.append(record._replace(key=new_key, value=new_value))
+        return decoded

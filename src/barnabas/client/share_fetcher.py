@@ -242,18 +242,18 @@ class ShareFetcher:
             for record in stream.take(1 << 62):
                 if record.offset in counts:
                     del due[record.offset]
-                    record.delivery_count = counts[record.offset]
-                    self._decode(broker, partition, record)
+                    self._decode(broker, partition, record._replace(delivery_count=counts[record.offset]))
         if not due:
             del broker.session.due[partition]
 
     def _decode(self, broker: _Broker, partition: TopicIdPartition, record: Record) -> None:
         """A record that cannot be deserialized is released for somebody who can, and the next poll raises."""
+        topic, headers = record.topic, record.headers
         try:
             if self._key is not None:
-                record.key = self._key(record.topic, record.headers, record.key)
+                record = record._replace(key=self._key(topic, headers, record.key))
             if self._value is not None:
-                record.value = self._value(record.topic, record.headers, record.value)
+                record = record._replace(value=self._value(topic, headers, record.value))
         except SerializationError as error:
             broker.session.due.setdefault(partition, {})[record.offset] = AcknowledgeType.RELEASE
             self._error = error

@@ -11,7 +11,7 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.blocking import Consumer, Producer
 from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.coordinator import RebalanceListener
-from barnabas.client.errors import NoOffsetError, TransactionStateError
+from barnabas.client.errors import NoOffsetError, SerializationError, TransactionStateError
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.producer import AsyncProducer
 from barnabas.client.values import (
@@ -176,6 +176,23 @@ async def test_positions(servers: str, topic: str) -> None:
         await consumer.commit({zero: OffsetAndMetadata(3, "note")})
         assert (await consumer.committed([zero]))[zero] == OffsetAndMetadata(3, "note")
         assert await consumer.beginning_offsets([zero]) == {zero: 0}
+
+
+async def test_a_record_that_cannot_be_deserialized_can_be_passed(servers: str, topic: str) -> None:
+    zero = TopicPartition(topic, 0)
+    async with AsyncProducer(bootstrap_servers=servers) as producer:
+        for value in (b"1", b"2", b"three", b"4"):
+            await producer.send(topic, value, partition=0)
+    async with AsyncConsumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest", value_deserializer=int
+    ) as consumer:
+        consumer.assign([zero])
+        assert [record.value for record in await consumer.poll(5_000)] == [1, 2]
+        for _ in range(2):
+            with pytest.raises(SerializationError, match="offset 2 of .* seek to 3"):
+                await consumer.poll(5_000)
+        consumer.seek(zero, 3)
+        assert [record.value for record in await consumer.poll(5_000)] == [4]
 
 
 async def test_admin_from_end_to_end(servers: str, topic: str) -> None:
