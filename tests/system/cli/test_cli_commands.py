@@ -57,7 +57,7 @@ def test_reading_some(cli: Cli, filled: str) -> None:
 
 
 def test_waiting_no_longer_than_asked(cli: Cli, filled: str) -> None:
-    read = cli("consume", filled, "--timeout", "0.2", "--from-beginning")
+    read = cli("consume", filled, "--timeout", "2", "--from-beginning")
     assert (read.code, sorted(read.lines)) == (0, VALUES)
 
 
@@ -171,12 +171,16 @@ def test_tables_for_people(cli: Cli, filled: str, line: str) -> None:
         ("consume {} --format {{size}}", 2, "is not a field"),
         ("consume {} -e --isolation-level some", 2, "read_committed or read_uncommitted"),
         ("consume {} -e -X fetch.min.bytes=many", 1, "fetch.min.bytes"),
-        ("topics list -b localhost:1", 3, "none of bootstrap.servers localhost:1 answers"),
+        ("topics list -b localhost:1 --command-config {quick}", 3, "none of bootstrap.servers localhost:1 answers"),
         ("topics list -b nonsense", 1, "'nonsense' is not host:port"),
     ],
 )
-def test_errors_are_one_line_and_a_code(cli: Cli, topic: str, line: str, code: int, reason: str) -> None:
-    failed = cli(*line.format(topic).split())
+def test_errors_are_one_line_and_a_code(
+    cli: Cli, topic: str, tmp_path: Path, line: str, code: int, reason: str
+) -> None:
+    quick = tmp_path / "quick.properties"
+    quick.write_text("default.api.timeout.ms=500\nrequest.timeout.ms=500\n")
+    failed = cli(*line.format(topic, quick=quick).split())
     assert failed.code == code, failed.err
     assert reason in failed.err
     assert failed.err.startswith("error: ")

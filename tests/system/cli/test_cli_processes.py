@@ -32,7 +32,7 @@ def test_a_signal_ends_reading_and_commits_what_was_read(
     for _ in range(10):
         assert reader.stdout.readline()
     reader.send_signal(number)
-    _, errors = reader.communicate(timeout=20)
+    _, errors = reader.communicate(timeout=90)
     assert reader.returncode == 130
     assert b"10 record(s)" in errors
     assert b"interrupted" in errors
@@ -48,20 +48,20 @@ def test_a_reader_that_leaves(broker: EmbeddedBroker, cli: Cli, topic: str) -> N
     assert reader.stdout.readline() == b"first\n"
     reader.stdout.close()
     cli("produce", topic, stdin=b"second\n")
-    assert reader.wait(20) == 0
+    assert reader.wait(90) == 0
     assert reader.stderr.read().startswith(b"1 record(s), 6 B, ")
 
 
 def test_the_port_is_in_use(broker: EmbeddedBroker, tmp_path: Path) -> None:
     failed = start(broker, "serve", "-d", str(tmp_path / "data"), "-l", f"PLAINTEXT://{broker.bootstrap_servers}")
-    out, errors = failed.communicate(timeout=30)
+    out, errors = failed.communicate(timeout=90)
     assert (failed.returncode, out) == (1, b"")
     assert b"the port is in use. Stop what listens there, or choose another with --listener" in errors
 
 
 def test_the_data_directory_is_in_use(broker: EmbeddedBroker) -> None:
     failed = start(broker, "serve", "-d", broker.data_dir, "-l", "PLAINTEXT://127.0.0.1:0")
-    _, errors = failed.communicate(timeout=30)
+    _, errors = failed.communicate(timeout=90)
     assert failed.returncode == 1
     assert b"is locked: another broker uses this data directory" in errors
     assert errors.count(b"error: ") == 1
@@ -69,6 +69,6 @@ def test_the_data_directory_is_in_use(broker: EmbeddedBroker) -> None:
 
 def test_a_bad_setting(broker: EmbeddedBroker, tmp_path: Path) -> None:
     failed = start(broker, "serve", "-d", str(tmp_path / "data"), "-c", "num.partitions=many")
-    _, errors = failed.communicate(timeout=30)
+    _, errors = failed.communicate(timeout=90)
     assert failed.returncode == 2
     assert errors.startswith(b"error: Invalid value many for configuration num.partitions")
