@@ -10,11 +10,14 @@ from barnabas.cli.group_offsets import ResetTarget, describe_lag, plan_reset
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+from barnabas.cli.why import groups_why
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 app = noun("Groups: consumers that share a topic's partitions, and the offsets that they have committed.")
+
+app.command("why")(groups_why)
 
 GroupName = Annotated[str, typer.Argument(help="The group id.", metavar="GROUP")]
 Topics = Annotated[

@@ -1,8 +1,8 @@
-"""Shell: `barnabas logs compact` and `barnabas logs retain`: upkeep of a stopped broker's data, now, with a report.
+"""Shell: `barnabas logs compact` and `barnabas logs retain`: upkeep now, with a report.
 
-A running broker does both by itself; its data directory is locked, and these commands then say so and change nothing.
-They open the directory as the broker would, with the topics' settings from its own metadata log, and leave it as a
-clean shutdown does.
+Without a directory a running broker is asked to do it (`broker_upkeep`). With one it is that of a stopped broker; where
+one is running the directory is locked, and these commands then say so and change nothing. They open the directory as
+the broker would, with the topics' settings from its own metadata log, and leave it as a clean shutdown does.
 """
 
 from __future__ import annotations
@@ -14,16 +14,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.cli.options import DryRun, Json
-from barnabas.cli.output import EXIT_FAILED, fail, print_json, print_table, size_text
+from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
+from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, print_json, print_table, size_text
+from barnabas.cli.session import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
     from barnabas.metadata.config_view import ConfigView
     from barnabas.storage.log import Log
     from barnabas.storage.log_dir import LogDir
 
-DataDir = Annotated[str, typer.Argument(help="The data directory (log.dirs) of a broker that is stopped.")]
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics.")]
+DataDir = Annotated[
+    str | None,
+    typer.Argument(
+        help="The data directory (log.dirs) of a stopped broker; without it a running one does it.", show_default=False
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Only these topics; of a running broker TOPIC or TOPIC:0,1."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("-c", metavar="KEY=VALUE", help="A topic setting for this run; beats the topic's own."),
@@ -39,7 +48,7 @@ class OpenLog:
 
 
 def compact(
-    data_dir: DataDir,
+    data_dir: DataDir = None,
     topic: Topics = None,
     roll: Annotated[bool, typer.Option("--roll", help="Close the active segments first: all records count.")] = False,
     force: Annotated[
@@ -47,12 +56,22 @@ def compact(
     ] = False,
     settings: Settings = None,
     dry_run: DryRun = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
+    command_config: CommandConfig = None,
 ) -> None:
-    """Compact the logs of a stopped broker that are due, and say what was done, or why nothing was.
+    """Compact the logs that are due, of a running broker or a stopped one, and say what was done, or why nothing was.
 
-    Example: `barnabas logs compact ./data --topic prices --roll --force`
+    Example: `barnabas logs compact --topic prices:0 --force`
+
+    Of a stopped one: `barnabas logs compact ./data --topic prices --roll --force`
     """
+    if data_dir is None:
+        from barnabas.cli.broker_upkeep import compact_running
+
+        _no_settings(settings)
+        compact_running(topic, bootstrap_server, command_config, roll=roll, force=force, dry_run=dry_run, json=json)
+        return
     with _logs(data_dir, topic, settings) as (opened, limits):
         rows = [_compact(entry, limits, roll=roll, force=force, dry_run=dry_run) for entry in opened]
     if json:
@@ -106,12 +125,26 @@ def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: b
 
 
 def retain(
-    data_dir: DataDir, topic: Topics = None, settings: Settings = None, dry_run: DryRun = False, json: Json = False
+    data_dir: DataDir = None,
+    topic: Topics = None,
+    settings: Settings = None,
+    dry_run: DryRun = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+    command_config: CommandConfig = None,
 ) -> None:
-    """Apply retention (time, size, log start offset) to the logs of a stopped broker, and say what went.
+    """Apply retention (time, size, log start offset) to logs of a running broker or a stopped one; say what went.
 
-    Example: `barnabas logs retain ./data --topic clicks -c retention.ms=3600000`
+    Example: `barnabas logs retain --topic clicks`
+
+    Of a stopped one: `barnabas logs retain ./data --topic clicks -c retention.ms=3600000`
     """
+    if data_dir is None:
+        from barnabas.cli.broker_upkeep import retain_running
+
+        _no_settings(settings)
+        retain_running(topic, bootstrap_server, command_config, dry_run=dry_run, json=json)
+        return
     with _logs(data_dir, topic, settings) as (opened, _):
         rows = [_retain(entry, dry_run=dry_run) for entry in opened]
     if json:
@@ -153,6 +186,11 @@ def _retain(entry: OpenLog, *, dry_run: bool) -> dict[str, Any]:
         row |= {"outcome": f"failed: {error}", "failed": True}
     after = {"bytes_after": target.size_bytes, "log_start_offset": target.log_start_offset}
     return {**row, **after, "segments_deleted": deleted}
+
+
+def _no_settings(settings: list[str] | None) -> None:
+    if settings:
+        fail("-c is for the data of a stopped broker; a running one has `barnabas configs alter`", EXIT_USAGE)
 
 
 @contextmanager

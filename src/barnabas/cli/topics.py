@@ -9,12 +9,15 @@ import typer
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json, Yes, noun
 from barnabas.cli.output import confirm, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run_admin
+from barnabas.cli.why import topics_why
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.metadata import TopicView
 
 app = noun("Topics: the named streams that records are written to and read from.")
+
+app.command("why")(topics_why)
 
 Names = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC...")]
 

@@ -1,0 +1,271 @@
+"""Codec: the facts about a partition -> sentences: why readers are held back, why it is not compacted or trimmed.
+
+The one place where these facts find their words. Each answer ends with what can be done, where something can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cli.output import size_text
+from barnabas.cli.words import ago, counted, duration, moment, percent
+
+if TYPE_CHECKING:
+    from barnabas.client.admin.upkeep import (
+        CompactionFacts,
+        OpenTransactionFacts,
+        PartitionFacts,
+        RetentionFacts,
+        UpkeepReport,
+    )
+    from barnabas.core.ids import TopicPartition
+
+NO_TIMEOUT_MS: Final = 2_147_483_647
+LONG_MAX: Final = (1 << 63) - 1
+
+LIMITS: Final = {
+    "ACTIVE_SEGMENT": "the active segment begins there, and it is never compacted",
+    "UNSTABLE": "a segment begins there that reaches above the last stable offset",
+    "TOO_YOUNG": "a segment begins there that has records younger than min.compaction.lag.ms",
+}
+
+
+def answers(name: TopicPartition, facts: PartitionFacts) -> dict[str, list[str]]:
+    """By question: `readers`, `compaction`, `retention`; sentences in the order in which to read them."""
+    return {
+        "readers": list(readers(name, facts)),
+        "compaction": list(compaction(name, facts)),
+        "retention": list(retention(facts.retention, facts.size_bytes, facts.now_ms)),
+    }
+
+
+# -- the last stable offset ------------------------------------------------------------------------------------------
+
+
+def readers(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
+    """Why consumers do not see everything that was written."""
+    stable, watermark = facts.last_stable_offset, facts.high_watermark
+    if watermark < facts.log_end_offset:
+        behind = counted(facts.log_end_offset - watermark, "record")
+        yield f"{behind} at the end are not replicated to all in-sync replicas yet; nobody reads past {watermark}."
+    if stable == watermark:
+        yield f"No transaction holds readers back: read_committed consumers read up to the high watermark, {watermark}."
+        return
+    held = counted(watermark - stable, "record")
+    yield f"read_committed consumers stop at offset {stable}, {held} before the high watermark, {watermark}."
+    if not facts.open_transactions:
+        ended = counted(facts.unreplicated_transaction_count, "transaction")
+        yield f"{ended} ended, but the marker that says so is not replicated to all in-sync replicas yet."
+        return
+    yield from _open_transaction(name, facts.open_transactions[0], facts.now_ms)
+    others = facts.open_transaction_count - 1
+    if others:
+        rest = ", ".join(_who(t) + f" since offset {t.first_offset}" for t in facts.open_transactions[1:4])
+        yield f"Behind it {counted(others, 'more transaction')} {'is' if others == 1 else 'are'} open: {rest}" + (
+            ", ..." if others > 3 else "."
+        )
+
+
+def _who(transaction: OpenTransactionFacts) -> str:
+    known = transaction.transactional_id
+    return f"producer {transaction.producer_id}" + ("" if known is None else f" ({known})")
+
+
+def _open_transaction(name: TopicPartition, transaction: OpenTransactionFacts, now_ms: int) -> Iterator[str]:
+    since = f", begun {ago(transaction.first_timestamp, now_ms)}" if transaction.first_timestamp >= 0 else ""
+    silent = f"; it last wrote {ago(transaction.last_timestamp, now_ms)}" if transaction.last_timestamp >= 0 else ""
+    yield (
+        f"Producer {transaction.producer_id}, epoch {transaction.producer_epoch}, has a transaction open since offset "
+        f"{transaction.first_offset}{since}{silent}."
+    )
+    abort = f"`barnabas transactions abort {name.topic} {name.partition} --start-offset {transaction.first_offset}`"
+    known, state = transaction.transactional_id, transaction.transaction_state
+    if known is None:
+        yield f"No coordinator knows this producer, so nobody will end the transaction. Abort it here: {abort}."
+    elif state in ("PrepareCommit", "PrepareAbort"):
+        yield (
+            f"Its id is {known!r}, and broker {transaction.coordinator_id} has decided ({state}): "
+            "the marker is on its way here."
+        )
+    elif not transaction.in_transaction:
+        yield (
+            f"Its id is {known!r}, but for broker {transaction.coordinator_id}, which coordinates it, this partition "
+            f"is in no transaction of its (state {state}): nobody will end it here. Abort it here: {abort}."
+        )
+    elif transaction.timeout_ms == NO_TIMEOUT_MS:
+        yield (
+            f"Its id is {known!r}, state {state}: a two-phase transaction, which only its own coordinator ends, or "
+            f"`barnabas transactions fence {known}`."
+        )
+    else:
+        left = transaction.started_ms + transaction.timeout_ms - now_ms
+        when = f"in {duration(left)}" if left > 0 else "at any moment"
+        yield (
+            f"Its id is {known!r}, state {state} at broker {transaction.coordinator_id}, which aborts it {when} "
+            f"(after {duration(transaction.timeout_ms)}) unless the producer ends it before; "
+            f"`barnabas transactions fence {known}` ends it now."
+        )
+
+
+# -- compaction ------------------------------------------------------------------------------------------------------
+
+
+def compaction(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
+    """Why the cleaner does, or does not, take the partition next."""
+    found = facts.compaction
+    if found.verdict == "NOT_COMPACTED":
+        yield f"It is not compacted: its cleanup.policy is {facts.cleanup_policy or 'none'}."
+        return
+    if not found.enabled:
+        yield "The cleaner is switched off: log.cleaner.enable is false."
+    if found.running:
+        yield "It is being compacted right now."
+    if found.failure is not None:
+        failed = found.failure
+        yield (
+            f"The last {'pass' if failed.count == 1 else f'{failed.count} passes'} failed, since "
+            f"{moment(failed.since_ms)}: {failed.reason} The next try is due in "
+            f"{duration(failed.retry_ms - facts.now_ms)}."
+        )
+    yield verdict_sentence(name, found)
+    if found.verdict in ("NOT_DIRTY_ENOUGH", "DIRTY_ENOUGH", "LAG_EXCEEDED"):
+        yield (
+            f"Up to offset {found.first_dirty_offset} it is clean ({size_text(found.clean_bytes)}); from "
+            f"{found.first_uncleanable_offset} on it cannot be compacted: {LIMITS[found.limit]}."
+        )
+    if found.last_pass is not None:
+        last = found.last_pass
+        yield (
+            f"The last pass ended {ago(last.ended_ms, facts.now_ms)}, at offset {last.end_offset}: it kept "
+            f"{last.records_kept:,} of {counted(last.records_read, 'record')}, "
+            f"{size_text(last.bytes_written)} of {size_text(last.bytes_read)}."
+        )
+
+
+def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
+    again = f"`barnabas logs compact --topic {name}"
+    match found.verdict:
+        case "DIRTY_ENOUGH":
+            return (
+                f"It is due: {percent(found.dirty_ratio)} of what can be compacted is dirty, more than "
+                f"min.cleanable.dirty.ratio, {percent(found.min_dirty_ratio)}."
+            )
+        case "LAG_EXCEEDED":
+            return (
+                "It is due, however little is dirty: the oldest dirty record has waited longer than "
+                f"max.compaction.lag.ms, {duration(found.max_lag_ms)}."
+            )
+        case "NOT_DIRTY_ENOUGH":
+            return (
+                f"It is not due: {percent(found.dirty_ratio)} of what can be compacted is dirty "
+                f"({size_text(found.cleanable_bytes)}), and min.cleanable.dirty.ratio asks for more than "
+                f"{percent(found.min_dirty_ratio)}. {again} --force` compacts it now."
+            )
+        case "ACTIVE_SEGMENT":
+            return (
+                f"All dirty records, from offset {found.first_dirty_offset} on, lie in the active segment, which is "
+                "never compacted; segment.bytes or segment.ms close it. "
+                f"{again} --roll --force` closes and compacts it now."
+            )
+        case "UNSTABLE":
+            why = found.detail or "an open transaction, or records that are not replicated yet"
+            return f"The dirty records, from offset {found.first_dirty_offset} on, are not stable: {why}."
+        case "TOO_YOUNG":
+            return (
+                f"The dirty records, from offset {found.first_dirty_offset} on, are younger than "
+                f"min.compaction.lag.ms, {duration(found.min_lag_ms)}."
+            )
+        case "ALL_CLEAN":
+            return f"There is nothing to do: it is clean up to offset {found.first_dirty_offset}."
+        case "EMPTY":
+            return "There is nothing to do: it is empty."
+        case other:
+            return f"{other}{': ' if found.detail else ''}{found.detail}."
+
+
+# -- retention -------------------------------------------------------------------------------------------------------
+
+
+def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str]:
+    """Why the oldest segment is still there, and until when."""
+    if found.verdict == "EMPTY":
+        yield "There is nothing to delete: it is empty."
+        return
+    if found.verdict == "KEPT_BY_POLICY":
+        yield "No segment is deleted for its age or size: its cleanup.policy does not include delete."
+        return
+    if found.verdict == "UNLIMITED":
+        yield "Nothing is ever deleted: neither retention.ms nor retention.bytes sets a limit."
+        return
+    which = "the active one" if found.is_active else "closed"
+    yield (
+        f"The oldest segment, {which}, has offsets {found.first_offset} to {found.end_offset - 1}, "
+        f"{size_text(found.size)}; its newest record is of {moment(found.youngest_ms)}."
+    )
+    looks = f"looked at every {duration(found.check_interval_ms)}"
+    match found.verdict:
+        case "UNREPLICATED":
+            yield "It stays as long as it is not replicated to all in-sync replicas."
+        case "BELOW_START":
+            yield f"It is due: all of it lies below the log start offset; {looks}."
+        case "TOO_OLD":
+            yield f"It is due: older than retention.ms, {duration(found.retention_ms)}; {looks}."
+        case "TOO_MUCH":
+            yield (
+                f"It is due: even without it the log, {size_text(size_bytes)}, has retention.bytes, "
+                f"{size_text(found.retention_bytes)}; {looks}."
+            )
+        case "WITHIN_LIMITS":
+            yield from _within(found, size_bytes, now_ms)
+        case other:
+            yield f"{other}."
+
+
+def _within(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str]:
+    if found.expires_ms >= 0:
+        yield (
+            f"By age it goes in {duration(found.expires_ms - now_ms)}, at {moment(found.expires_ms)} "
+            f"(retention.ms is {duration(found.retention_ms)})."
+        )
+    if found.retention_bytes >= 0:
+        room = found.size - found.excess_bytes
+        yield (
+            f"By size it goes when the log, now {size_text(size_bytes)}, has grown by {size_text(max(room, 0))} "
+            f"(retention.bytes is {size_text(found.retention_bytes)})."
+        )
+
+
+# -- what a pass did -------------------------------------------------------------------------------------------------
+
+_NOT_COMPACTED: Final = {
+    "NOT_COMPACTED": "not compacted: cleanup.policy does not include compact",
+    "BEING_CLEANED": "nothing done: the broker's own cleaner is at it",
+    "EMPTY": "nothing to do: it is empty",
+    "ALL_CLEAN": "nothing to do: all is clean",
+    "ACTIVE_SEGMENT": "nothing to do: all dirty records are in the active segment (--roll --force)",
+    "UNSTABLE": "nothing to do: the dirty records are not stable",
+    "TOO_YOUNG": "nothing to do: the dirty records are younger than min.compaction.lag.ms",
+    "NOT_DIRTY_ENOUGH": "not dirty enough (--force)",
+    "DIRTY_ENOUGH": "would be compacted: dirty enough",
+    "LAG_EXCEEDED": "would be compacted: max.compaction.lag.ms is exceeded",
+}
+_NOT_TRIMMED: Final = {
+    "BEING_CLEANED": "nothing done: it is being compacted",
+    "EMPTY": "nothing to delete: it is empty",
+    "KEPT_BY_POLICY": "nothing deleted: cleanup.policy does not include delete",
+    "UNLIMITED": "nothing deleted: no limit is set",
+    "WITHIN_LIMITS": "nothing deleted: within retention.ms and retention.bytes",
+    "UNREPLICATED": "nothing deleted: not replicated yet",
+    "BELOW_START": "would be deleted: below the log start offset",
+    "TOO_OLD": "would be deleted: older than retention.ms",
+    "TOO_MUCH": "would be deleted: beyond retention.bytes",
+}
+
+
+def compact_outcome(report: UpkeepReport) -> str:
+    return "compacted" if report.done else _NOT_COMPACTED.get(report.verdict, report.verdict)
+
+
+def trim_outcome(report: UpkeepReport) -> str:
+    return "trimmed" if report.done else _NOT_TRIMMED.get(report.verdict, report.verdict)
