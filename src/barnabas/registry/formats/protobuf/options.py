@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 
 from barnabas.registry.errors import InvalidSchemaError
@@ -26,14 +27,14 @@ def apply_option(options: Any, name: list[tuple[str, bool]], constant: Token) ->
             _keep(options, name, constant)
             return
         if index == len(name) - 1:
-            _set(target, field, constant, options, name)
+            _set(target, field, constant)
             return
-        if field.message_type is None:
+        if field.message_type is None or field.is_repeated:
             raise InvalidSchemaError(f"Line {constant.line} of the .proto: the option {part!r} has no parts.")
         target = getattr(target, part)
 
 
-def _set(target: Any, field: FieldDescriptor, constant: Token, options: Any, name: list[tuple[str, bool]]) -> None:
+def _set(target: Any, field: FieldDescriptor, constant: Token) -> None:
     kind, text = constant.kind, constant.text
     value: Any = None
     try:
@@ -51,10 +52,11 @@ def _set(target: Any, field: FieldDescriptor, constant: Token, options: Any, nam
                 value = float(text) if kind in ("int", "float", "name") else None
             case number if number in _INTEGERS:
                 value = int(text, 0) if kind == "int" else None
-            case _:
-                _keep(options, name, constant)
+            case _ if kind == "aggregate":
+                inner = getattr(target, field.name)
+                text_format.Parse(text, inner.add() if field.is_repeated else inner)
                 return
-    except ValueError:
+    except (ValueError, text_format.ParseError):
         value = None
     if value is None:
         raise InvalidSchemaError(f"Line {constant.line} of the .proto: {text!r} is no value of option {field.name!r}.")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2 as pb
+from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 
 from barnabas.registry.formats.protobuf.linker import Symbols
@@ -207,8 +208,8 @@ class _Printer:
             elif field.name == "map_entry":
                 continue
             else:
-                for one in value if field.is_repeated else [value]:
-                    found += _shown(field.name if not field.is_extension else f"({field.full_name})", field, one)
+                name = f"({field.full_name})" if field.is_extension else field.name
+                found += [(name, _shown(field, one)) for one in (value if field.is_repeated else [value])]
         return sorted(found) if self._sort else found
 
 
@@ -218,22 +219,17 @@ def json_name(name: str) -> str:
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def _shown(name: str, field: FieldDescriptor, value: Any) -> list[tuple[str, str]]:
+def _shown(field: FieldDescriptor, value: Any) -> str:
     if field.message_type is not None:
-        pairs: list[tuple[str, str]] = []
-        for inner, one in value.ListFields():
-            if not inner.is_repeated:
-                pairs += _shown(f"{name}.{inner.name}", inner, one)
-        return pairs
+        return f"{{ {text_format.MessageToString(value, as_one_line=True)} }}"
     if isinstance(value, bool):
-        return [(name, "true" if value else "false")]
+        return "true" if value else "false"
     if field.enum_type is not None:
-        return [(name, field.enum_type.values_by_number[value].name)]
-    if isinstance(value, str):
-        return [(name, _quote(value))]
-    if isinstance(value, bytes):
-        return [(name, _quote(value.decode("latin-1")))]
-    return [(name, str(value))]
+        name: str = field.enum_type.values_by_number[value].name
+        return name
+    if isinstance(value, (str, bytes)):
+        return _quote(value if isinstance(value, str) else value.decode("latin-1"))
+    return str(value)
 
 
 def _kept(option: pb.UninterpretedOption) -> tuple[str, str]:
