@@ -88,7 +88,7 @@ class MemoryFile:
         room = disk.free
         fitting = data if growth <= room else data[: len(data) - (growth - room)]
         inode.before_change(position)
-        inode.mtime_ms = disk.now_ms
+        inode.mtime_ms = disk.time_ms()
         if position > before:
             inode.data.extend(bytes(position - before))
         inode.data[position : position + len(fitting)] = fitting
@@ -143,6 +143,8 @@ class MemoryDisk:
         self.syncs: list[str] = []
         self.opened: list[str] = []
         self.now_ms = 0
+        self.wall: Callable[[], int] | None = None
+        """Where modification times come from; `now_ms` without it."""
         self._names: dict[str, Inode | None] = {"/": None}  # None: a directory
         self._durable_names: dict[str, Inode | None] = {"/": None}
 
@@ -151,6 +153,9 @@ class MemoryDisk:
     @property
     def free(self) -> int:
         return max(self.capacity - self.used, 0)
+
+    def time_ms(self) -> int:
+        return self.now_ms if self.wall is None else self.wall()
 
     def mount(self) -> FileSystem:
         """The disk as one process sees it."""
@@ -240,7 +245,7 @@ class MemoryDisk:
             if path.rpartition("/")[0] not in self._names:
                 raise FileMissingError(f"cannot open {path}: its directory does not exist")
             inode = self._names[path] = Inode()
-            inode.mtime_ms = self.now_ms
+            inode.mtime_ms = self.time_ms()
         elif access is Access.REPLACE:
             inode.before_change(0)
             self.used -= len(inode.data)
@@ -259,7 +264,7 @@ class MemoryDisk:
         if path not in self._names:
             raise FileMissingError(f"cannot stat {path}: it does not exist")
         inode = self._names[path]
-        return FileStat(0, self.now_ms, True) if inode is None else FileStat(len(inode.data), inode.mtime_ms, False)
+        return FileStat(0, self.time_ms(), True) if inode is None else FileStat(len(inode.data), inode.mtime_ms, False)
 
     def exists(self, path: str) -> bool:
         return path in self._names

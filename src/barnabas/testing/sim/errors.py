@@ -1,9 +1,9 @@
 """Table: how a simulated run can fail. Three different things, so that nobody takes one for another.
 
 SimulationError
-  CrashFailure         code raised what nobody handles: a node ended by itself, a callback or a handler blew up
-  LivenessFailure      something that must happen did not: no progress although everything is healthy again
-  CorrectnessFailure   something happened that never may: a lost, doubled, reordered or invented record
+  CrashError         code raised what nobody handles: a node ended by itself, a callback or a handler blew up
+  LivenessError      something that must happen did not: no progress although everything is healthy again
+  CorrectnessError   something happened that never may: a lost, doubled, reordered or invented record
 RealWorldError         simulated code reached for a real file, socket, thread or process
 """
 
@@ -16,15 +16,15 @@ class SimulationError(BarnabasError):
     """A simulated run failed; the run's seed and history are in the message."""
 
 
-class CrashFailure(SimulationError):
+class CrashError(SimulationError):
     """An exception that nobody handled."""
 
 
-class LivenessFailure(SimulationError):
+class LivenessError(SimulationError):
     """What had to happen did not, in simulated time that was more than enough."""
 
 
-class CorrectnessFailure(SimulationError):
+class CorrectnessError(SimulationError):
     """What must never happen did."""
 
 

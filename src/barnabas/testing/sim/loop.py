@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Final, NoReturn, TypeVar
 
-from barnabas.testing.sim.errors import LivenessFailure, RealWorldError
+from barnabas.testing.sim.errors import LivenessError, RealWorldError
 from barnabas.testing.sim.process import CURRENT, Life, Process
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class SimLoop(BaseEventLoop):
         self.steps += count
         self._steps_here += count
         if self._steps_here > _STEPS_AT_ONE_INSTANT:
-            raise LivenessFailure(f"{_STEPS_AT_ONE_INSTANT} callbacks have run without time going by: an endless loop.")
+            raise LivenessError(f"{_STEPS_AT_ONE_INSTANT} callbacks have run without time going by: an endless loop.")
         for handle in self._order(count):
             if handle._cancelled:
                 continue
@@ -108,7 +108,7 @@ class SimLoop(BaseEventLoop):
         if not scheduled:
             if self._stopping:
                 return
-            raise LivenessFailure("Everything waits, and no timer is set: nothing will ever happen again.")
+            raise LivenessError("Everything waits, and no timer is set: nothing will ever happen again.")
         when = scheduled[0]._when
         if when > self._now:
             self._now = when

@@ -1,0 +1,87 @@
+"""Shell: while a simulation runs, this thread opens no real file for writing, no socket, no thread and no process.
+
+An audit hook (PEP 578) sees every attempt, whichever library makes it. Reading files is allowed where code and its
+compiled caches live, because modules are imported when they are first needed.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.testing.sim.errors import RealWorldError
+
+_FORBIDDEN: Final = frozenset(
+    {
+        "socket.__new__",
+        "socket.connect",
+        "socket.bind",
+        "socket.getaddrinfo",
+        "socket.gethostbyname",
+        "subprocess.Popen",
+        "os.fork",
+        "os.system",
+        "os.remove",
+        "os.rename",
+        "os.mkdir",
+        "os.rmdir",
+        "os.truncate",
+        "time.sleep",
+        "_thread.start_new_thread",
+    }
+)
+_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CODE: Final = tuple(
+    sorted(
+        {
+            *(str(Path(path).resolve()) for path in sys.path if path),
+            *site.getsitepackages(),
+            sysconfig.get_path("stdlib"),
+            str(Path(__file__).resolve().parents[3]),
+            sys.prefix,
+            sys.base_prefix,
+        }
+    )
+)
+_guarded: set[int] = set()
+_installed = False
+
+
+@contextmanager
+def no_real_world() -> Iterator[None]:
+    """The calling thread is inside a simulation."""
+    global _installed
+    if not _installed:
+        sys.addaudithook(_hook)  # for good: a hook cannot be taken away
+        _installed = True
+    thread = threading.get_ident()
+    _guarded.add(thread)
+    try:
+        yield
+    finally:
+        _guarded.discard(thread)
+
+
+def _hook(event: str, args: tuple[Any, ...]) -> None:
+    if not _guarded or threading.get_ident() not in _guarded:
+        return
+    if event == "open":
+        path, _, flags = args
+        if not isinstance(path, (str, bytes)):
+            return
+        name = os.fsdecode(path)
+        writes = isinstance(flags, int) and flags & _WRITING
+        if name.startswith(_CODE) and (not writes or "__pycache__" in name):
+            return
+        raise RealWorldError(f"Simulated code opened the real file {name}: files go through storage.fs.FileSystem.")
+    if event in _FORBIDDEN:
+        if event in ("os.rename", "os.mkdir") and "__pycache__" in os.fsdecode(args[0]):
+            return
+        raise RealWorldError(f"Simulated code did what only the real world has: {event}{args!r:.200}.")

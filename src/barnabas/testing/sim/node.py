@@ -1,0 +1,179 @@
+"""Shell: a host with a disk, and the production `Node` that runs there, one process after another.
+
+    start ── kill ──────── start     kill -9: the page cache stays, sockets are closed by the kernel
+          ├─ lose_power ── start     unsynced data may be gone, connections are silent
+          ├─ pause ─────── resume    SIGSTOP, SIGCONT
+          └─ stop ──────── start     a clean shutdown
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from barnabas.net.endpoint import Endpoint
+from barnabas.node.config import build_config
+from barnabas.node.server import Node
+from barnabas.testing.embedded import SETTINGS
+from barnabas.testing.sim.clock import SimClock
+from barnabas.testing.sim.disk import MemoryDisk
+from barnabas.testing.sim.errors import SimulationError
+from barnabas.testing.sim.process import Life, Process
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.world import World
+
+PORT = 9092
+DATA_DIR = "/data"
+
+
+class SimNode:
+    """`disk`, `clock` and `job_s` are the host's, and there to be interfered with."""
+
+    def __init__(self, world: World, name: str, node_id: int, config: Mapping[str, str]) -> None:
+        self.name = name
+        self.node_id = node_id
+        self.config = dict(config)
+        """broker settings by Kafka's names; for the next start."""
+        self.disk = MemoryDisk()
+        self.clock = SimClock(world.loop)
+        self.disk.wall = self.clock.now_ms
+        self.job_s = (0.000_05, 0.002)
+        """How long an fsync or a read from the device takes, in seconds: between these."""
+        self.excused = False
+        """A fault was injected after which this life may end by itself."""
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self._world = world
+        self._rng = world.chance(f"node {name}")
+        self._lives = 0
+        self._ended: asyncio.Future[None] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:{PORT}"
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None
+
+    @property
+    def paused(self) -> bool:
+        return self.process is not None and self.process.life is Life.PAUSED
+
+    async def start(self) -> None:
+        """Returns when clients may connect, or when it was killed before that. Raises what prevented the start."""
+        if self.process is not None:
+            raise SimulationError(f"{self.name} is running already.")
+        world, loop = self._world, self._world.loop
+        self._lives += 1
+        self.excused = False
+        world.network.host_up(self.name)
+        process = self.process = Process(f"{self.name}.{self._lives}", self.name, self._job_time)
+        world.processes.append(process)
+        world.trace.event(self.name, f"starts (life {self._lives})")
+        node = self.node = process.run(self._make_node)
+        ready: asyncio.Future[None] = loop.create_future()
+        ended = self._ended = loop.create_future()
+
+        async def live() -> None:
+            try:
+                await node.run(lambda _: ready.set_result(None))
+            except BaseException as error:
+                if process.life is Life.DEAD:
+                    raise
+                if ready.done() and not self.excused:
+                    world.on_crash(f"{self.name} ended by itself", error)
+                self._over(process)
+                if not ended.done():
+                    ended.set_exception(error)
+                raise
+            self._over(process)
+            if not ended.done():
+                ended.set_result(None)
+
+        task = process.spawn(loop, live(), name=self.name)
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # retrieved
+        await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            world.trace.event(self.name, "is ready")
+            ended.add_done_callback(lambda future: future.exception())
+        elif ended.done():
+            await ended
+
+    def _make_node(self) -> Node:
+        config = build_config(
+            {**SETTINGS, **self.config, "node.id": str(self.node_id)},
+            data_dir=DATA_DIR,
+            listener=f"PLAINTEXT://{self.address}",
+        )
+        network, name = self._world.network, self.name
+
+        def listen(endpoint: Endpoint) -> object:
+            return network.listen(name, endpoint)
+
+        return Node(
+            config,
+            fs=self.disk.mount(),
+            clock=self.clock,
+            rng=random.Random(self._rng.getrandbits(64)),
+            listen=listen,  # type: ignore[arg-type]
+        )
+
+    def _job_time(self) -> float:
+        low, high = self.job_s
+        return low + self._rng.random() ** 2 * (high - low)
+
+    def _over(self, process: Process) -> None:
+        """The process has ended by itself."""
+        if self.process is process:
+            self.process = self.node = None
+            self._world.network.process_died(process)
+            self.disk.crash()
+            self._world.trace.event(self.name, "has ended")
+
+    async def stop(self) -> None:
+        """A clean shutdown; returns when it is down."""
+        if self.process is None or self.node is None or self._ended is None:
+            return
+        self._world.trace.event(self.name, "is asked to stop")
+        self.process.run(self.node.stop)
+        await asyncio.wait((self._ended,))
+
+    def kill(self) -> None:
+        """kill -9."""
+        process = self._end("is killed")
+        if process is not None:
+            self._world.network.process_died(process)
+            self.disk.crash()
+
+    def lose_power(self) -> None:
+        """The plug is pulled; what the disk has kept of unsynced data is drawn from the seed."""
+        process = self._end("loses power")
+        self._world.network.host_down(self.name, [] if process is None else [process])
+        self.disk.lose_power(rng=self._rng)
+
+    def pause(self) -> None:
+        if self.process is not None and self.process.life is Life.RUNNING:
+            self._world.trace.event(self.name, "is paused")
+            self.process.life = Life.PAUSED
+
+    def resume(self) -> None:
+        if self.process is not None and self.process.life is Life.PAUSED:
+            self._world.trace.event(self.name, "goes on")
+            self.process.life = Life.RUNNING
+            self._world.loop.release(self.process)
+
+    def _end(self, how: str) -> Process | None:
+        process = self.process
+        if process is None:
+            return None
+        self._world.trace.event(self.name, how)
+        process.life = Life.DEAD
+        process.held.clear()
+        self.process = self.node = None
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+        return process

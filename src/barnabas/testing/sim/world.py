@@ -1,0 +1,265 @@
+"""Shell: a world: hosts, a network, a clock and chance, all from one seed; and `run`, which lets a test live in it.
+
+    async def scenario(world: World) -> None:
+        await world.start_broker()
+        async with world.producer() as producer:
+            await producer.send_and_wait("orders", b"hello")
+        await asyncio.sleep(7 * 24 * 3600)          # a week, in no time
+
+    run(scenario, seed=7)
+
+Nodes and clients are the production code. Code that belongs to no process is the test's own: it is never cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from barnabas.client.admin import AsyncAdmin
+from barnabas.client.cluster import Cluster
+from barnabas.client.config import ADMIN_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS, resolve_config
+from barnabas.client.consumer import AsyncConsumer
+from barnabas.client.options import ClusterOptions
+from barnabas.client.producer import AsyncProducer
+from barnabas.core.config import ConfigDef
+from barnabas.testing.sim.clock import SimClock
+from barnabas.testing.sim.errors import CrashError, LivenessError
+from barnabas.testing.sim.guard import no_real_world
+from barnabas.testing.sim.loop import SimLoop
+from barnabas.testing.sim.network import Network
+from barnabas.testing.sim.node import SimNode
+from barnabas.testing.sim.process import CURRENT, Life, Process
+from barnabas.testing.sim.trace import Trace
+
+T = TypeVar("T")
+_START: Final = 1_000.0
+_LINES_SHOWN: Final = 60
+
+
+class World:
+    """Made by `run`; every part of it is there to be looked at and interfered with."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.loop = SimLoop(self.chance("loop"), start=_START)
+        self.trace = Trace(self.loop.time, _START)
+        self.network = Network(self.loop, self.chance("network"), self.trace)
+        self.loop.network = self.network
+        self.clock = SimClock(self.loop)
+        """Right; nodes have clocks of their own."""
+        self.nodes: dict[str, SimNode] = {}
+        self.processes: list[Process] = []
+        self.crashes: list[str] = []
+        """Exceptions that nobody handled, with their tracebacks."""
+        self._client_rng = self.chance("clients")
+
+    def chance(self, what: str) -> random.Random:
+        """A stream of chance of its own: what one part draws does not disturb the others."""
+        return random.Random(f"{self.seed}/{what}")
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the world began."""
+        return self.loop.time() - _START
+
+    # ---- nodes
+
+    def node(self, name: str, config: Mapping[str, str] | None = None) -> SimNode:
+        """A host that can run a node; not started."""
+        found = self.nodes.get(name)
+        if found is None:
+            found = self.nodes[name] = SimNode(self, name, len(self.nodes) + 1, config or {})
+        return found
+
+    async def start_broker(self, config: Mapping[str, str] | None = None, *, name: str = "b1") -> SimNode:
+        """A node of that name, started and ready. `config` are broker settings by Kafka's names."""
+        node = self.node(name, config)
+        await node.start()
+        return node
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    # ---- clients
+
+    @asynccontextmanager
+    async def producer(self, **settings: Any) -> AsyncIterator[AsyncProducer]:
+        """A producer of the process that asks; settings as for `AsyncProducer`."""
+        async with self._cluster(PRODUCER_CONFIGS, settings) as cluster:
+            async with AsyncProducer(cluster=cluster, clock=self.clock, **settings) as producer:
+                yield producer
+
+    @asynccontextmanager
+    async def consumer(self, **settings: Any) -> AsyncIterator[AsyncConsumer]:
+        async with self._cluster(CONSUMER_CONFIGS, settings) as cluster:
+            async with AsyncConsumer(cluster=cluster, clock=self.clock, **settings) as consumer:
+                yield consumer
+
+    @asynccontextmanager
+    async def admin(self, **settings: Any) -> AsyncIterator[AsyncAdmin]:
+        async with self._cluster(ADMIN_CONFIGS, settings) as cluster, AsyncAdmin(cluster=cluster, **settings) as admin:
+            yield admin
+
+    @asynccontextmanager
+    async def _cluster(self, table: ConfigDef, settings: dict[str, Any]) -> AsyncIterator[Cluster]:
+        settings.setdefault("bootstrap_servers", self.bootstrap_servers)
+        options = ClusterOptions.from_settings(resolve_config(table, None, settings))
+        async with Cluster(options, rng=random.Random(self._client_rng.getrandbits(64))) as cluster:
+            yield cluster
+
+    def start_client(self, name: str, main: Coroutine[Any, Any, T]) -> tuple[Process, asyncio.Task[T]]:
+        """A program on a host of its own, which can be cut off, paused and killed."""
+        rng = self.chance(f"client {name}")
+        process = Process(name, name, lambda: rng.random() * 0.001)
+        self.processes.append(process)
+        return process, process.spawn(self.loop, main, name=name)
+
+    def kill(self, process: Process) -> None:
+        """kill -9 for a client."""
+        if process.life is not Life.DEAD:
+            self.trace.event(process.name, "is killed")
+            process.life = Life.DEAD
+            process.held.clear()
+            self.network.process_died(process)
+
+    def pause(self, process: Process) -> None:
+        if process.life is Life.RUNNING:
+            self.trace.event(process.name, "is paused")
+            process.life = Life.PAUSED
+
+    def resume(self, process: Process) -> None:
+        if process.life is Life.PAUSED:
+            self.trace.event(process.name, "goes on")
+            process.life = Life.RUNNING
+            self.loop.release(process)
+
+    # ---- waiting
+
+    async def until(self, condition: Callable[[], bool | Awaitable[bool]], within_s: float, what: str) -> None:
+        """Look again and again until it is true. Raises LivenessError when it is not within that time."""
+        deadline = self.loop.time() + within_s
+        pause = 0.05
+        while True:
+            found = condition()
+            if isinstance(found, Awaitable):
+                found = await found
+            if found:
+                return
+            if self.loop.time() >= deadline:
+                raise LivenessError(f"Within {within_s:g} s of simulated time it did not come true: {what}.")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 1.0)
+
+    # ---- what goes wrong
+
+    def on_crash(self, what: str, error: BaseException | None) -> None:
+        self.trace.event("crash", f"{what}: {error!r}")
+        trace = "" if error is None else "".join(traceback.format_exception(error))
+        self.crashes.append(f"{what}\n{trace}")
+
+    def check_crashes(self) -> None:
+        """Raises CrashError."""
+        if self.crashes:
+            raise CrashError("\n".join(self.crashes[:3]))
+
+    def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        process = CURRENT.get()
+        if process is not None and process.life is Life.DEAD:
+            return
+        self.on_crash(f"asyncio: {context.get('message')}", context.get("exception"))
+
+    def bury(self) -> None:
+        """The end of the world: whatever still waits in it is closed, and complains to nobody."""
+        told, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        self.loop.set_exception_handler(lambda loop, context: None)
+        try:
+            for process in self.processes:
+                process.life = Life.DEAD
+            for node in self.nodes.values():
+                node.disk.crash()
+            for process in self.processes:
+                process.bury()
+            for task in asyncio.all_tasks(self.loop):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+            self.loop.close()
+            gc.collect()
+        finally:
+            sys.unraisablehook = told
+
+
+class _LogToTrace(logging.Handler):
+    """The log of the production code becomes part of the history; a logged traceback is a crash."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = CURRENT.get()
+        if process is not None and process.life is Life.DEAD:
+            return
+        fields: dict[str, Any] = getattr(record, "fields", {})
+        said = " ".join(f"{key}={value}" for key, value in fields.items())
+        who = "test" if process is None else process.name
+        self._world.trace.event(who, f"{record.levelname.lower()}: {record.getMessage()} {said}".rstrip())
+        if record.exc_info and record.exc_info[1] is not None:
+            self._world.on_crash(f"{who} logged an exception: {record.getMessage()}", record.exc_info[1])
+
+
+def run(
+    main: Callable[[World], Coroutine[Any, Any, T]], *, seed: int = 0, within_s: float = 10 * 365 * 86_400.0
+) -> T:
+    """Let `main` live in the world of `seed`, and give what it returns.
+
+    Raises what it raises, CrashError if something crashed on the way, and LivenessError if it does not end in so
+    many seconds of simulated time. The exception carries the seed and the end of the history as notes.
+    """
+    return run_world(World(seed), main, within_s=within_s)
+
+
+def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, within_s: float) -> T:
+    """`run` in a world that the caller keeps, to look at its trace afterwards."""
+    loop = world.loop
+    loop.set_exception_handler(world._on_loop_exception)
+    logger = logging.getLogger("barnabas")
+    before = (logger.handlers[:], logger.propagate, logger.level)
+    logger.handlers[:], logger.propagate = [_LogToTrace(world)], False
+    logger.setLevel(logging.INFO)
+    collected = gc.isenabled()
+    gc.freeze()  # what was there before is not looked at when the world is cleared away
+    gc.disable()  # what a collection finalizes, and when, is nothing that a replay could repeat
+
+    async def bounded() -> T:
+        try:
+            async with asyncio.timeout(within_s) as limit:
+                result = await main(world)
+        except TimeoutError:
+            if limit.expired():
+                raise LivenessError(f"The scenario did not end within {within_s:g} s of simulated time.") from None
+            raise
+        world.check_crashes()
+        return result
+
+    try:
+        with no_real_world():
+            return loop.run_until_complete(bounded())
+    except BaseException as error:
+        error.add_note(f"--- the simulation of seed {world.seed}, up to {world.elapsed_s:.3f} s:")
+        error.add_note(world.trace.tail(_LINES_SHOWN))
+        raise
+    finally:
+        world.bury()
+        gc.unfreeze()
+        logger.handlers[:], logger.propagate = before[0], before[1]
+        logger.setLevel(before[2])
+        if collected:
+            gc.enable()
