@@ -1,0 +1,165 @@
+"""Records, the state they build, and registries that share a log."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from barnabas.client.errors import SerializationError
+from barnabas.core.decision import Decision
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.library import Library
+from barnabas.registry.records import (
+    ClearSubjectRecord,
+    Config,
+    ConfigRecord,
+    DeleteSubjectRecord,
+    ModeRecord,
+    Record,
+    SchemaRecord,
+    SchemaRecordError,
+    SchemaTombstone,
+    decode_record,
+    encode_record,
+)
+from barnabas.registry.schemas import Registration, decide_register
+from barnabas.registry.serde.wire_format import decode_indexes, encode_indexes, frame, unframe
+from barnabas.registry.service import Registry
+from barnabas.registry.state import RegistryState
+from barnabas.registry.subjects import Subject, is_valid, parse_subject, qualify
+from barnabas.registry.values import Compatibility, Mode, Reference, RegisteredSchema, Schema, SchemaType
+from tests.golden.registry.conversation import MemoryLog, MemoryTopic
+
+SCHEMA = Schema('"int"', references=(Reference("n", "other", 2),), metadata={"properties": {"a": "b"}})
+REGISTERED = RegisteredSchema("s", 3, 7, SCHEMA)
+RECORDS: list[Record] = [
+    SchemaRecord(REGISTERED),
+    SchemaRecord(replace(REGISTERED, deleted=True, schema=Schema("x", SchemaType.PROTOBUF, rule_set={"r": [1]}))),
+    SchemaTombstone("s", 3),
+    DeleteSubjectRecord("s", 3),
+    ClearSubjectRecord(":.c:s"),
+    ConfigRecord(None, Config(Compatibility.FULL)),
+    ConfigRecord("s", Config(None, "alias", True, "major", {"overrideMetadata": {"x": 1}})),
+    ConfigRecord("s", None),
+    ModeRecord("s", Mode.IMPORT),
+    ModeRecord(None, None),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_record_survives_the_topic(record: Record) -> None:
+    assert decode_record(*encode_record(record)) == record
+
+
+def test_records_of_others() -> None:
+    assert decode_record(b'{"keytype":"NOOP","magic":0}', None) is None
+    assert decode_record(b'{"keytype":"CONTEXT","context":".x"}', b"{}") is None
+    written = b'{"subject":"s","version":1,"id":5,"md5":"xx","schema":"\\"int\\"","deleted":false,"ts":1,"offset":2}'
+    found = decode_record(b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}', written)
+    assert found == SchemaRecord(RegisteredSchema("s", 1, 5, Schema('"int"')))
+    for key, value in (
+        (b"x", None),
+        (b"[]", None),
+        (b'{"keytype":"SCHEMA"}', b"{}"),
+        (b'{"keytype":"MODE"}', b'{"mode":"?"}'),
+    ):
+        with pytest.raises(SchemaRecordError):
+            decode_record(key, value)
+
+
+def test_applying_twice_is_harmless_and_ids_last_as_long_as_a_version_uses_them() -> None:
+    state = RegistryState()
+    schema = Schema('"int"')
+    for record in (
+        SchemaRecord(RegisteredSchema("a", 1, 1, schema)),
+        SchemaRecord(RegisteredSchema("b", 1, 1, schema)),
+        SchemaRecord(RegisteredSchema("a", 1, 1, schema)),
+    ):
+        state.apply(record)
+    assert state.users(".", 1) == [("a", 1), ("b", 1)]
+    state.apply(SchemaTombstone("a", 1))
+    state.apply(SchemaTombstone("a", 1))
+    assert state.schema(".", 1) == schema
+    state.apply(DeleteSubjectRecord("b", 1))
+    assert state.users(".", 1) == []
+    assert state.schema(".", 1) == schema
+    state.apply(ClearSubjectRecord("b"))
+    assert state.schema(".", 1) is None
+    assert state.subjects == {}
+    assert state.next_id(".") == 2
+
+
+def test_subjects_and_contexts() -> None:
+    assert parse_subject(":.c:s:t") == Subject(".c", "s:t")
+    assert parse_subject(":.c:") == Subject(".c", "")
+    assert [qualify("s", ".c"), qualify(":.d:s", ".c"), qualify("s", "."), qualify(":.:s", ".")] == [
+        ":.c:s", ":.d:s", "s", "s",
+    ]  # fmt: skip
+    assert [is_valid(name) for name in ("s", ":.c:s", "", ":.c:", "__GLOBAL", ":x:s", "a\nb")] == [
+        True, True, False, False, False, False, False,
+    ]  # fmt: skip
+
+
+def register(subject: str, text: str) -> Registration:
+    return Registration(subject, Schema(text))
+
+
+def test_registries_that_share_a_log_never_give_an_id_twice() -> None:
+    async def main() -> None:
+        topic = MemoryTopic()
+        registries = [Registry(MemoryLog(topic)) for _ in range(3)]
+
+        async def one(number: int) -> RegisteredSchema:
+            request = register(f"s{number}", f'{{"type":"fixed","name":"F","size":{number}}}')
+            return await registries[number % 3].change(lambda state, library: decide_register(state, library, request))
+
+        found = await asyncio.gather(*[one(number) for number in range(30)])
+        assert sorted(registered.id for registered in found) == list(range(1, 31))
+        for registry in registries:
+            await registry.refresh()
+        assert [registry.state.subjects for registry in registries[1:]] == [registries[0].state.subjects] * 2
+
+    asyncio.run(main())
+
+
+def test_a_refusal_is_by_what_the_log_says_now() -> None:
+    """The first registry has the pen, and has not seen that another has changed the level."""
+
+    async def main() -> None:
+        topic = MemoryTopic()
+        one, other = Registry(MemoryLog(topic)), Registry(MemoryLog(topic))
+        first, second = register("s", '"int"'), register("s", '"string"')
+        await one.change(lambda state, library: decide_register(state, library, first))
+        with pytest.raises(RegistryError):
+            await one.change(lambda state, library: decide_register(state, library, second))
+        change = ConfigRecord("s", Config(Compatibility.NONE))
+        await other.change(lambda state, library: Decision(None, [change]))
+        assert (await one.change(lambda state, library: decide_register(state, library, second))).version == 2
+
+    asyncio.run(main())
+
+
+def test_what_another_registry_stored_in_its_own_words_is_recognised() -> None:
+    state = RegistryState()
+    state.apply(SchemaRecord(RegisteredSchema("s", 1, 9, Schema('{ "type" : "int" }'))))
+    decision = decide_register(state, Library(state), register("s", '"int"'))
+    assert (decision.response.id, decision.records) == (9, ())
+
+
+def test_the_wire_format() -> None:
+    assert frame(258, b"xyz") == b"\x00\x00\x00\x01\x02xyz"
+    schema_id, payload = unframe(b"\x00\x00\x00\x01\x02xyz")
+    assert (schema_id, bytes(payload)) == (258, b"xyz")
+    for data in (b"", b"\x00\x00", b"{not framed}"):
+        with pytest.raises(SerializationError):
+            unframe(data)
+    assert encode_indexes([0]) == b"\x00"
+    assert encode_indexes([1, 0]) == b"\x04\x02\x00"
+    for indexes in ([0], [1], [0, 0], [3, 200, 70_000]):
+        found, rest = decode_indexes(memoryview(encode_indexes(indexes) + b"rest"))
+        assert (found, bytes(rest)) == (indexes, b"rest")
+    for bad in (b"", b"\x04\x02", b"\xff\xff\xff\xff\xff\xff", b"\x01"):
+        with pytest.raises(SerializationError):
+            decode_indexes(memoryview(bad))
