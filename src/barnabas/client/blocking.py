@@ -121,6 +121,9 @@ class _Blocking(Generic[C]):
             raise
         self._closed = False
 
+    def __repr__(self) -> str:
+        return f"<blocking {self._client!r}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -56,6 +56,11 @@ class Cluster:
         self._metadata_at = float("-inf")
         self._closed = False
 
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
+        known = f", {len(self.metadata.brokers)} brokers" if self.metadata.brokers else ", not connected yet"
+        return f"<cluster at {servers}{known}>"
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -124,6 +124,14 @@ class AsyncConsumer:
     ) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<{type(self).__name__}, closed>"
+        group = f" of group {self._group_id!r}," if self._group_id else ""
+        owned = ", ".join(map(str, sorted(self._subscription.partitions)[:5])) or "nothing"
+        more = ", ..." if len(self._subscription.partitions) > 5 else ""
+        return f"<{type(self).__name__}{group} at {self.cluster}, reading {owned}{more}>"
+
     # -- what to read ----------------------------------------------------------------------------------------------
 
     def subscribe(

@@ -215,6 +215,12 @@ class RecordFuture:
         self._batch, self._index = batch, index
         return batch, index
 
+    def __repr__(self) -> str:
+        batch = self._home()[0]
+        if not batch.done:
+            return f"<record for {batch.partition}, not acknowledged yet>"
+        return f"<record for {batch.partition}, {'failed: ' + str(batch.error) if batch.error else 'written'}>"
+
     def done(self) -> bool:
         return self._home()[0].done
 

@@ -35,6 +35,7 @@ from barnabas.client.values import Headers, RecordMetadata
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.records.build import RECORD_OVERHEAD_MAX
 from barnabas.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ class AsyncProducer(TransactionCalls):
         options = sender_options(resolved, config or {}, settings)
         self._owns_cluster = cluster is None
         self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
-        self._clock = clock or SystemClock()
+        self._now_ms = (clock or SystemClock()).now_ms
         self._encode_key = as_encode(key_serializer, "key")
         self._encode_value = as_encode(value_serializer, "value")
+        self._plain = key_serializer is None and value_serializer is None
         self._partitioner = partitioner
         self._ignore_keys: bool = resolved["partitioner.ignore.keys"]
         self._adaptive: bool = resolved["partitioner.adaptive.partitioning.enable"]
@@ -118,6 +120,15 @@ class AsyncProducer(TransactionCalls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if self._closed:
+            return f"<{name}, closed>"
+        role = (
+            f" {self._transactions.transactional_id!r}, {self._transactions.state.value}," if self._transactions else ""
+        )
+        return f"<{name}{role} to {self.cluster}, {self._accumulator.unfinished} batches unacknowledged>"
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -189,10 +200,14 @@ class AsyncProducer(TransactionCalls):
             state = self._topic_state(topic)
             if state is None:
                 return None
-        key_bytes = None if key is None else self._encode_key(topic, headers, key)
-        value_bytes = self._encode_value(topic, headers, value)
+        plain = self._plain  # bytes need no serializer: the common case saves its calls
+        key_bytes = key if key is None or (plain and type(key) is bytes) else self._encode_key(topic, headers, key)
+        value_bytes = value if plain and type(value) is bytes else self._encode_value(topic, headers, value)
         accumulator = self._accumulator
-        size = accumulator.size_upper_bound(key_bytes, value_bytes, headers)
+        if headers or value_bytes is None:
+            size = accumulator.size_upper_bound(key_bytes, value_bytes, headers)
+        else:
+            size = RECORD_OVERHEAD_MAX + len(value_bytes) + (len(key_bytes) if key_bytes is not None else 0)
         if size > self._record_bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -218,7 +233,7 @@ class AsyncProducer(TransactionCalls):
             )
         queue = state.queues[partition]
         was_empty = not queue.queue
-        when = self._clock.now_ms() if timestamp is None else timestamp
+        when = self._now_ms() if timestamp is None else timestamp
         loop = self._loop or self._ensure_running()
         future, full = accumulator.append(queue, key_bytes, value_bytes, when, headers, loop.time())
         if sticky:
@@ -259,7 +274,7 @@ class AsyncProducer(TransactionCalls):
             table,
             ColumnNames(value, key, partition, timestamp, headers),
             Placement(state.count, state.sticky.choose(state.count), self._ignore_keys),
-            now_ms=self._clock.now_ms(),
+            now_ms=self._now_ms(),
             batch_bytes=min(self._record_bytes_max, max(self._accumulator.batch_size, COLUMNAR_BATCH_BYTES)),
             codec=self._accumulator.codec,
             level=self._accumulator.level,

@@ -189,7 +189,7 @@ async def test_a_record_that_cannot_be_deserialized_can_be_passed(servers: str, 
         consumer.assign([zero])
         assert [record.value for record in await consumer.poll(5_000)] == [1, 2]
         for _ in range(2):
-            with pytest.raises(SerializationError, match="offset 2 of .* seek to 3"):
+            with pytest.raises(SerializationError, match=r"offset 2 of .* seek to 3"):
                 await consumer.poll(5_000)
         consumer.seek(zero, 3)
         assert [record.value for record in await consumer.poll(5_000)] == [4]

@@ -218,7 +218,7 @@ async def explain_partitions(
     ) -> Iterable[tuple[TopicPartition, int, PartitionFacts]]:
         for topic in response.topics:
             for p in topic.partitions:
-                yield TopicPartition(topic.name, p.partition_index), p.error_code, _partition_facts(p)
+                yield TopicPartition(topic.name, p.partition_index), p.error_code, partition_facts(p)
 
     wanted: Mapping[TopicPartition, None] = dict.fromkeys(partitions)
     found = await ask_leaders(cluster, wanted, build, parse, what="Explaining", deadline=deadline)
@@ -235,11 +235,7 @@ async def explain_groups(
 
     def parse(response: explain_group.ExplainGroupResponse) -> Iterable[Item[str, GroupFacts]]:
         for group in response.groups:
-            members = tuple(
-                _value(MemberFacts, m, to_revoke=_holdings(m.to_revoke), awaited=_holdings(m.awaited))
-                for m in group.members
-            )
-            yield group.group_id, group.error_code, group.error_message, _value(GroupFacts, group, members=members)
+            yield group.group_id, group.error_code, group.error_message, group_facts(group)
 
     return await ask_coordinators(cluster, group_ids, build, parse, what="Explaining group", deadline=deadline)
 
@@ -276,7 +272,17 @@ async def run_chore(
     }
 
 
-def _partition_facts(p: explain_partition.PartitionResponse) -> PartitionFacts:
+def group_facts(group: explain_group.ExplainedGroup) -> GroupFacts:
+    """The answer as a value."""
+    members = tuple(
+        _value(MemberFacts, member, to_revoke=_holdings(member.to_revoke), awaited=_holdings(member.awaited))
+        for member in group.members
+    )
+    return _value(GroupFacts, group, members=members)
+
+
+def partition_facts(p: explain_partition.PartitionResponse) -> PartitionFacts:
+    """The answer as a value."""
     compaction, last_pass, failure = p.compaction, p.compaction.last_pass, p.compaction.failure
     return _value(
         PartitionFacts,
