@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from typer import Context
 from typer.main import get_command
 
 from barnabas.cli.app import NOUNS, build_app
@@ -34,10 +35,8 @@ def test_every_help_has_an_example(name: str, text: str) -> None:
 
 
 def test_nouns_in_the_order_in_which_one_meets_them() -> None:
-    import click
-
     root = get_command(build_app())
-    assert root.list_commands(click.Context(root)) == [*NOUNS, "version"]  # type: ignore[attr-defined]  # a group
+    assert root.list_commands(Context(root)) == [*NOUNS, "version"]  # type: ignore[attr-defined]  # a group
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS))
