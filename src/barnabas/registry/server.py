@@ -22,8 +22,8 @@ from barnabas.telemetry import get_logger
 log = get_logger("barnabas.registry")
 
 DEFAULT_LISTENER: Final = "http://127.0.0.1:8081"
-FOLLOW_INTERVAL_S: Final = 1.0
-"""How often to look for what other registries have written. A miss looks at once, so this is for configs and modes."""
+FOLLOW_INTERVAL_S: Final = 5.0
+"""How often to read on without being asked, so that there is never much to read when somebody asks."""
 
 
 class ListenerError(BarnabasError):

@@ -48,11 +48,18 @@ class Registry:
         self._log = log
         self._writing = asyncio.Lock()
         self._reading = asyncio.Lock()
+        self._begun = self._seen = 0
 
     async def refresh(self) -> None:
-        """See what other registries have written."""
+        """See what was written until now, by whichever registry. Calls at the same time share the work."""
+        asked = self._begun
         async with self._reading:
+            if self._seen > asked:
+                return  # a refresh that began after this call has done it
+            self._begun += 1
+            begun = self._begun
             await self._log.catch_up(self.state.apply)
+            self._seen = begun
 
     async def change(self, decide: Callable[[RegistryState, Library], Decision[Record, R]]) -> R:
         """Decide and write. `decide` may be called several times, and raises RegistryError to refuse."""

@@ -1,4 +1,8 @@
-"""Shell: HTTP requests to handlers and answers back: paths, contexts, content types, error documents."""
+"""Shell: HTTP requests to handlers and answers back: paths, contexts, content types, error documents.
+
+Before an answer is given, the log is read to its end, so that several registries on one log answer as one. Only what
+can never change (what an id stands for) is answered at once when it is known.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.net.http import HttpRequest, HttpResponse
 from barnabas.registry.api.calls import Call, Text
-from barnabas.registry.api.table import ROUTES, Handler
+from barnabas.registry.api.table import LASTING, ROUTES, Handler
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.service import Registry
 from barnabas.registry.subjects import DEFAULT_CONTEXT
@@ -71,13 +75,14 @@ class RegistryApp:
         handler, arguments = self._route("GET" if request.method == "HEAD" else request.method, segments)
         query = parse_qs(parts.query, keep_blank_values=True)
         call = Call(self._registry, arguments, query, request.body, context)
-        try:
-            return await handler(call)
-        except RegistryError as error:
-            if error.status != 404:
-                raise
-            await self._registry.refresh()  # another registry on the same log may have written it just now
-            return await handler(call)
+        if handler in LASTING:
+            try:
+                return await handler(call)
+            except RegistryError as error:
+                if error.status != 404:
+                    raise
+        await self._registry.refresh()
+        return await handler(call)
 
     def _route(self, method: str, segments: list[str]) -> tuple[Handler, Mapping[str, str]]:
         node, arguments = self._root, {}

@@ -1,6 +1,6 @@
 """Shell: /subjects and /compatibility: registering, looking up, listing, deleting and checking.
 
-Reads answer from what this registry has read of the log; a miss makes `app.py` read on and ask once more.
+`app.py` has read the log to its end before any of these is called.
 """
 
 from __future__ import annotations

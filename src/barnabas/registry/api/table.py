@@ -64,3 +64,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("PUT", "/mode/{subject}", settings.change_mode),
     ("DELETE", "/mode/{subject}", settings.delete_mode),
 )
+
+LASTING: Final[frozenset[Handler]] = frozenset(
+    {_nothing, _about, _identity, schemas.read_by_id, schemas.read_text_by_id, schemas.read_by_guid, schemas.list_types}
+)
+"""Handlers whose answer, once there is one, stays true."""
