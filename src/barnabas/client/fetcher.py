@@ -20,8 +20,8 @@ from barnabas.client.fetching import (
     FetchLimits,
     FetchTarget,
     build_fetch,
+    end_of,
     fetched,
-    next_position,
     note_leader_hints,
     partitions_of,
 )
@@ -131,7 +131,7 @@ class Fetcher:
                 self._on_partition_error(state, ErrorCode.LEADER_NOT_AVAILABLE)
                 continue
             epoch = view.partitions[index].leader_epoch
-            target = FetchTarget(state.partition, state.next_fetch, view.topic_id, epoch, state.leader_epoch)
+            target = FetchTarget(state.partition, state.next_fetch, view.topic_id, epoch, state.last_fetched_epoch)
             wanted.setdefault(leader, []).append((state, target))
         for leader, pairs in wanted.items():
             if leader not in self._in_flight and self._retry_at.get(leader, 0.0) <= now:
@@ -236,7 +236,9 @@ class Fetcher:
         batches = fetched(partition, position, data)
         if batches is None:
             return
-        state.fetch_position = next_position(batches.buffer, position)
+        last_epoch = state.last_fetched_epoch
+        state.fetch_position, epoch = end_of(batches.buffer, position)
+        state.fetch_epoch = epoch if epoch >= 0 else last_epoch
         if state.fetch_position == position:
             self.error = KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,

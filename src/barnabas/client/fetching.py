@@ -118,10 +118,15 @@ def next_position(buffer: Any, position: int) -> int:
 
     Control batches, aborted ones and holes of compaction count: a batch's last offset says where the log goes on.
     """
-    last = position
+    return end_of(buffer, position)[0]
+
+
+def end_of(buffer: Any, position: int) -> tuple[int, int]:
+    """`next_position`, and the leader epoch of that last batch (NO_LEADER_EPOCH when there is none)."""
+    last, epoch = position, NO_LEADER_EPOCH
     for _, header in iter_batches(buffer):
-        last = header.next_offset
-    return max(last, position)
+        last, epoch = header.next_offset, header.partition_leader_epoch
+    return max(last, position), epoch
 
 
 def fetched(partition: TopicPartition, position: int, data: PartitionData) -> FetchedBatches | None:

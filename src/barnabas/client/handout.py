@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.client.errors import SerializationError
 from barnabas.client.fetcher import Fetcher
-from barnabas.client.fetching import next_position
+from barnabas.client.fetching import end_of
 from barnabas.client.record_stream import RecordStream
 from barnabas.client.serialization import Decode
 from barnabas.client.subscription import SubscriptionState
@@ -55,7 +55,7 @@ class Handout:
             records += part
             if stream.is_exhausted:
                 self._stream = None
-                self._finish(stream.batches, stream.leader_epoch)
+                self._finish(stream.batches)
             elif part:
                 self._expected = part[-1].offset + 1
                 self._advance(stream.batches.partition, self._expected, stream.leader_epoch)
@@ -71,7 +71,7 @@ class Handout:
 
     def finish_buffer(self, batches: FetchedBatches) -> None:
         """A buffer was given out whole."""
-        self._finish(batches, -1)
+        self._finish(batches)
 
     def _current(self) -> RecordStream | None:
         stream = self._stream
@@ -99,8 +99,8 @@ class Handout:
         else:
             self._fetcher.release(stream.batches.partition)
 
-    def _finish(self, batches: FetchedBatches, leader_epoch: int) -> None:
-        self._advance(batches.partition, next_position(batches.buffer, batches.position), leader_epoch)
+    def _finish(self, batches: FetchedBatches) -> None:
+        self._advance(batches.partition, *end_of(batches.buffer, batches.position))
         self._fetcher.release(batches.partition)
 
     def _advance(self, partition: TopicPartition, position: int, leader_epoch: int) -> None:

@@ -77,8 +77,11 @@ class PartitionState:
     """The next offset to give to the user; None until it is known."""
     fetch_position: int | None = None
     """Where the next fetch goes on: past the buffers that have arrived; None: at `position`."""
+    fetch_epoch: int = NO_LEADER_EPOCH
+    """Epoch of what stands right before `fetch_position`. The broker compares the two with its log (KIP-320): an epoch
+    that lags behind the position would look like a log that was truncated."""
     leader_epoch: int = NO_LEADER_EPOCH
-    """Epoch of the last record given, or of the committed offset."""
+    """Epoch of what stands right before `position`."""
     paused: bool = False
     reset_to: int | None = None
     """A ListOffsets timestamp that the position must be found by."""
@@ -96,6 +99,11 @@ class PartitionState:
         """The offset to fetch from. Only when `fetchable`."""
         assert self.position is not None
         return self.position if self.fetch_position is None else self.fetch_position
+
+    @property
+    def last_fetched_epoch(self) -> int:
+        """The epoch that goes with `next_fetch`."""
+        return self.leader_epoch if self.fetch_position is None else self.fetch_epoch
 
     @property
     def fetchable(self) -> bool:
