@@ -20,13 +20,17 @@ class BrokerProcess:
     """`with BrokerProcess(folder) as broker: ...broker.bootstrap_servers`.
 
     `kill()` is kill -9, `start()` after it restarts on the same data and the same port. `settings` are `name=value`
-    strings as for `barnabas serve -c`. What the broker logs goes to `log_path`.
+    strings as for `barnabas serve -c`. What the broker logs goes to `log_path`. `module` is what `python -m` starts: a
+    program with arguments of its own that takes `serve ...` behind them.
     """
 
-    def __init__(self, data_dir: Path, *, settings: Sequence[str] = (), port: int = 0) -> None:
+    def __init__(
+        self, data_dir: Path, *, settings: Sequence[str] = (), port: int = 0, module: Sequence[str] = ("barnabas",)
+    ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log.txt")
         self.settings = list(settings)
+        self.module = tuple(module)
         self.port = port
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
@@ -34,7 +38,7 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Returns when the broker says it is ready. Raises RuntimeError with its log when it does not."""
-        command = [sys.executable, "-m", "barnabas", "serve", "--data-dir", str(self.data_dir)]
+        command = [sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
         command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
         for setting in self.settings:
             command += ["-c", setting]

@@ -1,7 +1,7 @@
 """Table: the anomalies a history of a log may show, and which of them a correct broker may show.
 
-The names are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), so that results can be compared; `phantom` and the
-two about processing are ours.
+The names are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), so that results can be compared; `phantom` and
+the two about processing are ours.
 """
 
 from __future__ import annotations

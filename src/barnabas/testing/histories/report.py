@@ -53,6 +53,8 @@ class Report:
         ]
         for anomaly, count in Counter(finding.anomaly for finding in self.findings).items():
             lines.append(f"{anomaly.title} x {count}{' (legal)' if anomaly.legal else ''}: {anomaly.meaning}")
+            if anomaly.legal:
+                continue
             examples = [finding.text for finding in self.findings if finding.anomaly is anomaly]
             lines += [f"    {text}" for text in examples[:EXAMPLES_SHOWN]]
             if count > EXAMPLES_SHOWN:

@@ -1,0 +1,379 @@
+"""Shell: librdkafka and our own client behind the few blocking verbs that the workloads need.
+
+What a client says is turned into one of three: it happened, it definitely did not, or nobody knows. In doubt, nobody
+knows: the checker draws conclusions from definite answers only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import confluent_kafka as rdk
+
+from barnabas.client.blocking import Consumer, Producer
+from barnabas.core.errors import BarnabasError
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.histories import Outcome, Poll, Send
+
+TOPIC = "log"
+PARTITIONS = 4
+KEYS = tuple(f"{TOPIC}-{partition}" for partition in range(PARTITIONS))
+CALL_S = 12.0
+"""A call that takes longer has an unknown end. Longer than any fault and the restart after it."""
+REQUEST_MS = 1_000
+"""Shorter than a broker is stopped, so that requests are sent again."""
+
+
+class Writer(Protocol):
+    """A producer. After anything but success it may be `finished`: then a new one is needed."""
+
+    finished: bool
+
+    def send(self, sends: Sequence[Send]) -> list[Send]:
+        """Gives them back with offsets, as far as they were acknowledged in time."""
+
+    def begin(self) -> None: ...
+
+    def commit(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+        """Commit the transaction with the reader's positions; if it cannot be committed, abort it."""
+
+    def abort(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+        """Put the positions into the transaction, and abort it all the same."""
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """A read_committed consumer."""
+
+    rebalances: int
+
+    def assign(self) -> None: ...
+
+    def subscribe(self) -> None: ...
+
+    def poll(self, seconds: float, count: int) -> list[Poll]: ...
+
+    def to_committed(self) -> None:
+        """Move every partition to the group's committed position, or to the beginning."""
+
+    def close(self) -> None: ...
+
+
+def partition_of(key: str) -> int:
+    return int(key.rsplit("-", 1)[1])
+
+
+# --- librdkafka ---------------------------------------------------------------------------------------------------------
+
+_RDK: dict[str, Any] = {
+    "log_level": 0,
+    "socket.timeout.ms": REQUEST_MS,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "metadata.recovery.strategy": "none",
+}
+
+
+class RdkWriter:
+    """`transactional_id` None: only idempotent."""
+
+    def __init__(self, servers: str, transactional_id: str | None) -> None:
+        settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 1, **_RDK}
+        if transactional_id is not None:
+            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": 10_000}
+        self.finished = False
+        self._producer = rdk.Producer(settings)
+        if transactional_id is not None:
+            self._insist(lambda: self._producer.init_transactions(CALL_S))
+
+    def send(self, sends: Sequence[Send]) -> list[Send]:
+        done = list(sends)
+
+        def delivered(place: int) -> Callable[[Any, Any], None]:
+            def note(error: Any, message: Any) -> None:
+                if error is None:
+                    done[place] = Send(sends[place].key, sends[place].value, message.offset())
+
+            return note
+
+        try:
+            for place, send in enumerate(sends):
+                self._producer.produce(
+                    TOPIC, str(send.value), partition=partition_of(send.key), on_delivery=delivered(place)
+                )
+            if self._producer.flush(CALL_S):
+                self.finished = True
+        except rdk.KafkaException:
+            self.finished = True
+        return list(done)
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def commit(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+        try:
+            self._send_offsets(positions, reader)
+            self._insist(lambda: self._producer.commit_transaction(CALL_S))
+        except rdk.KafkaException as failed:
+            if failed.args[0].txn_requires_abort():
+                return self._abort()
+            self.finished = True
+            return Outcome.INFO
+        return Outcome.OK
+
+    def abort(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+        try:
+            self._send_offsets(positions, reader)
+        except rdk.KafkaException as failed:
+            self.finished = not failed.args[0].txn_requires_abort()
+            if self.finished:
+                return Outcome.INFO
+        return self._abort()
+
+    def _abort(self) -> Outcome:
+        try:
+            self._insist(lambda: self._producer.abort_transaction(CALL_S))
+        except rdk.KafkaException:
+            self.finished = True
+            return Outcome.INFO
+        return Outcome.FAIL
+
+    def _send_offsets(self, positions: Mapping[int, int], reader: Reader) -> None:
+        assert isinstance(reader, RdkReader)
+        offsets = [rdk.TopicPartition(TOPIC, partition, offset) for partition, offset in positions.items()]
+        if offsets:
+            group = reader.consumer.consumer_group_metadata()
+            self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, group, CALL_S))
+
+    def _insist(self, call: Callable[[], object]) -> None:
+        """Until it is known how it ended, or for too long."""
+        deadline = time.monotonic() + CALL_S
+        while True:
+            try:
+                call()
+                return
+            except rdk.KafkaException as failed:
+                if not failed.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+
+    def close(self) -> None:
+        self._producer.purge()
+
+
+class RdkReader:
+    """`group` may be shared; only `subscribe` makes it a member."""
+
+    def __init__(self, servers: str, group: str, protocol: str = "classic") -> None:
+        settings = {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 50,
+            **_RDK,
+        }
+        if protocol == "classic":
+            settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+        self.rebalances = 0
+        self.consumer = rdk.Consumer(settings)
+
+    def assign(self) -> None:
+        self.consumer.assign([rdk.TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+
+    def subscribe(self) -> None:
+        def changed(*_: object) -> None:
+            self.rebalances += 1
+
+        self.consumer.subscribe([TOPIC], on_assign=changed, on_revoke=changed, on_lost=changed)
+
+    def poll(self, seconds: float, count: int) -> list[Poll]:
+        found = self.consumer.consume(count, seconds)
+        return [
+            Poll(f"{TOPIC}-{message.partition()}", int(message.value()), message.offset())
+            for message in found
+            if message.error() is None
+        ]
+
+    def to_committed(self) -> None:
+        deadline = time.monotonic() + 3 * CALL_S
+        while True:
+            try:
+                where = [rdk.TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+                committed = self.consumer.committed(where, timeout=CALL_S)
+            except rdk.KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                continue
+            self.consumer.assign(
+                [rdk.TopicPartition(TOPIC, found.partition, max(found.offset, 0)) for found in committed]
+            )
+            return
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+# --- ours ---------------------------------------------------------------------------------------------------------------
+
+_OURS: dict[str, Any] = {
+    "request_timeout_ms": REQUEST_MS,
+    "reconnect_backoff_ms": 20,
+    "reconnect_backoff_max_ms": 200,
+}
+
+
+class OurWriter:
+    """`transactional_id` None: only idempotent."""
+
+    def __init__(self, servers: str, transactional_id: str | None) -> None:
+        settings: dict[str, Any] = {"max_block_ms": int(CALL_S * 1000), "delivery_timeout_ms": int(CALL_S * 1000), **_OURS}
+        if transactional_id is not None:
+            settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": 10_000}
+        self.finished = False
+        self._producer = Producer(bootstrap_servers=servers, **settings)
+        if transactional_id is not None:
+            self._insist(self._producer.init_transactions)
+
+    def _insist(self, call: Callable[[], None]) -> None:
+        deadline = time.monotonic() + 3 * CALL_S
+        while True:
+            try:
+                call()
+                return
+            except BarnabasError:
+                if time.monotonic() > deadline:
+                    raise
+
+    def send(self, sends: Sequence[Send]) -> list[Send]:
+        sent = [
+            self._producer.send(TOPIC, str(send.value).encode(), partition=partition_of(send.key)) for send in sends
+        ]
+        done = []
+        for send, record in zip(sends, sent, strict=True):
+            try:
+                done.append(Send(send.key, send.value, record.result(2 * CALL_S).offset))
+            except (BarnabasError, TimeoutError):
+                done.append(send)
+        return done
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def commit(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+        try:
+            self._send_offsets(positions, reader)
+        except BarnabasError:
+            return self._abort()
+        try:
+            self._producer.commit_transaction()
+        except BarnabasError as failed:
+            return self._abort() if _says_aborted(failed) else self._finish()
+        return Outcome.OK
+
+    def abort(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+        try:
+            self._send_offsets(positions, reader)
+        except BarnabasError:
+            pass  # nothing is lost: it is aborted anyway
+        return self._abort()
+
+    def _abort(self) -> Outcome:
+        try:
+            self._producer.abort_transaction()
+        except BarnabasError:
+            return self._finish()
+        return Outcome.FAIL
+
+    def _finish(self) -> Outcome:
+        self.finished = True
+        return Outcome.INFO
+
+    def _send_offsets(self, positions: Mapping[int, int], reader: Reader) -> None:
+        assert isinstance(reader, OurReader)
+        offsets = {TopicPartition(TOPIC, partition): offset for partition, offset in positions.items()}
+        if offsets:
+            self._producer.send_offsets_to_transaction(offsets, reader.consumer.group_metadata())
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def _says_aborted(failed: BarnabasError) -> bool:
+    from barnabas.client.errors import TransactionAbortedError
+
+    return isinstance(failed, TransactionAbortedError)
+
+
+class OurReader:
+    """As `RdkReader`."""
+
+    def __init__(self, servers: str, group: str, protocol: str = "classic") -> None:
+        settings: dict[str, Any] = {
+            "group_id": group,
+            "group_protocol": protocol,
+            "isolation_level": "read_committed",
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "fetch_max_wait_ms": 100,
+            **_OURS,
+        }
+        if protocol == "classic":
+            settings |= {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+        self.rebalances = 0
+        self.consumer = Consumer(bootstrap_servers=servers, **settings)
+
+    def assign(self) -> None:
+        self.consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
+
+    def subscribe(self) -> None:
+        from barnabas.client import RebalanceListener
+
+        counted = self
+
+        class Counting(RebalanceListener):
+            def on_partitions_assigned(self, partitions: object) -> None:
+                counted.rebalances += 1
+
+            def on_partitions_revoked(self, partitions: object) -> None:
+                counted.rebalances += 1
+
+            def on_partitions_lost(self, partitions: object) -> None:
+                counted.rebalances += 1
+
+        self.consumer.subscribe([TOPIC], Counting())
+
+    def poll(self, seconds: float, count: int) -> list[Poll]:
+        try:
+            records = self.consumer.poll(seconds * 1000, max_records=count)
+        except BarnabasError:
+            return []
+        return [Poll(f"{TOPIC}-{record.partition}", int(record.value), record.offset) for record in records]
+
+    def to_committed(self) -> None:
+        where = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+        deadline = time.monotonic() + 3 * CALL_S
+        while True:
+            try:
+                committed = self.consumer.committed(where)
+            except BarnabasError:
+                if time.monotonic() > deadline:
+                    raise
+                continue
+            for partition, found in committed.items():
+                self.consumer.seek(partition, 0 if found is None else found.offset)
+            return
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+KINDS: tuple[tuple[type[RdkWriter], type[RdkReader]] | tuple[type[OurWriter], type[OurReader]], ...] = (
+    (RdkWriter, RdkReader),
+    (OurWriter, OurReader),
+)

@@ -1,0 +1,212 @@
+"""Shell: a broker with a bug. Each entry of BUGS breaks the production code in one named way, in a process of its own.
+
+    python -m tests.system.anomalies.planted NAME serve --data-dir ...
+
+What the checker does not find in such a broker, it would not find in a broken one. `shows` is what each bug may look like to
+clients; several anomalies may stand for one bug, since it depends on who is hit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from barnabas.broker.handlers.transactions import write_txn_markers
+from barnabas.coordination.group.offset_store import OffsetStore
+from barnabas.coordination.transaction import transitions
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_PRODUCER_ID
+from barnabas.records.batch import iter_batches
+from barnabas.records.validate import Origin
+from barnabas.replication.partition import Partition
+from barnabas.storage import recovery
+from barnabas.storage.log import Log
+from barnabas.storage.producer_state import ProducerState
+from barnabas.storage.values import AppendInfo
+from barnabas.testing.histories import Anomaly
+
+TEST_TOPIC = "log"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`plant` puts it into the running process."""
+
+    plant: Callable[[], None]
+    shows: frozenset[Anomaly]
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def bug(*shows: Anomaly) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def register(plant: Callable[[], None]) -> Callable[[], None]:
+        BUGS[plant.__name__.replace("_", "-")] = Bug(plant, frozenset(shows))
+        return plant
+
+    return register
+
+
+def swap(owner: Any, name: str, wrong: Any) -> None:
+    """Monkeypatching; the attribute must be there."""
+    getattr(owner, name)
+    setattr(owner, name, wrong)
+
+
+# --- what readers are given ---------------------------------------------------------------------------------------------
+
+GIVEN_TOO_MUCH = (Anomaly.ABORTED_READ, Anomaly.PRECOMMITTED_READ, Anomaly.INFORMATION_CYCLE)
+
+
+@bug(*GIVEN_TOO_MUCH)
+def last_stable_offset_off_by_one() -> None:
+    right = Log.last_stable_offset
+    swap(Log, "last_stable_offset", lambda log, watermark: min(right(log, watermark) + 1, watermark))
+
+
+@bug(*GIVEN_TOO_MUCH)
+def committed_before_the_marker() -> None:
+    swap(Log, "last_stable_offset", lambda log, watermark: watermark)
+
+
+@bug(*GIVEN_TOO_MUCH)
+def aborted_transactions_not_listed() -> None:
+    swap(Log, "aborted_transactions", lambda log, start, end: [])
+
+
+# --- what producers are held to -----------------------------------------------------------------------------------------
+
+
+@bug(Anomaly.DUPLICATE, Anomaly.NONMONOTONIC_SEND, Anomaly.INT_NONMONOTONIC_SEND)
+def duplicate_window_ignored() -> None:
+    swap(ProducerState, "duplicate_of", lambda state, header: None)
+    swap(ProducerState, "_check_sequence", lambda state, entry, header: None)
+
+
+@bug(*GIVEN_TOO_MUCH, Anomaly.DUPLICATE, Anomaly.LOST_WRITE, Anomaly.UNSEEN)
+def producers_forgotten_at_restart() -> None:
+    def forget(state: ProducerState, *_: object) -> None:
+        state.end_offset = _[-2]  # type: ignore[assignment]
+
+    swap(recovery, "replay_producers", forget)
+
+
+@bug(Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.ABORTED_READ)
+def zombies_not_fenced() -> None:
+    right = transitions.end
+
+    def trusting(txn: Any, producer_id: int, epoch: int, **rest: Any) -> Any:
+        return right(txn, *(txn.identity if txn is not None else (producer_id, epoch)), **rest)
+
+    def welcome(txn: Any, producer_id: int, epoch: int) -> Any:
+        if txn is not None and txn.state in transitions.PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return txn
+
+    swap(transitions, "end", trusting)
+    swap(transitions, "check_producer", welcome)
+    swap(ProducerState, "_check_epoch", lambda state, entry, header, origin: None)
+
+
+# --- markers ------------------------------------------------------------------------------------------------------------
+
+
+@bug(*GIVEN_TOO_MUCH, Anomaly.LOST_WRITE, Anomaly.UNSEEN)
+def every_fifth_marker_lost() -> None:
+    right, numbers = write_txn_markers._append, itertools.count(1)
+
+    def forgetful(partition: Partition, marker: Any, now_ms: int) -> int:
+        return 0 if next(numbers) % 5 == 0 else right(partition, marker, now_ms)
+
+    swap(write_txn_markers, "_append", forgetful)
+
+
+@bug(Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.ABORTED_READ, Anomaly.PROCESSED_TWICE)
+def every_fifth_marker_turned_round() -> None:
+    right, numbers = write_txn_markers._append, itertools.count(1)
+
+    def muddled(partition: Partition, marker: Any, now_ms: int) -> int:
+        if next(numbers) % 5 == 0:
+            marker = replace(marker, transaction_result=not marker.transaction_result)
+        return right(partition, marker, now_ms)
+
+    swap(write_txn_markers, "_append", muddled)
+
+
+@bug(Anomaly.NOT_PROCESSED)
+def offsets_committed_before_the_marker() -> None:
+    right = OffsetStore.apply
+
+    def hasty(store: OffsetStore, key: Any, value: Any, log_offset: int, producer_id: int) -> None:
+        right(store, key, value, log_offset, NO_PRODUCER_ID)
+
+    swap(OffsetStore, "apply", hasty)
+
+
+# --- what was acknowledged ----------------------------------------------------------------------------------------------
+
+NOT_KEPT = (Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE)
+
+
+@bug(*NOT_KEPT)
+def acknowledged_before_the_append() -> None:
+    right = Partition.append
+    late: dict[Partition, list[tuple[bytes, int, int]]] = {}
+
+    def catch_up(partition: Partition) -> None:
+        for records, acks, now_ms in late.pop(partition, []):
+            try:
+                right(partition, records, acks, now_ms)
+            except KafkaError:
+                continue
+
+    def hasty(
+        partition: Partition, records: Any, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        if origin is not Origin.CLIENT or partition.name.topic != TEST_TOPIC:
+            catch_up(partition)
+            return right(partition, records, acks, now_ms, origin)
+        queue = late.setdefault(partition, [])
+        if not queue:
+            asyncio.get_running_loop().call_later(0.2, catch_up, partition)
+        assert partition.log is not None
+        first = partition.log.log_end_offset + sum(_count(waiting) for waiting, _, _ in queue)
+        queue.append((bytes(records), acks, now_ms))
+        return AppendInfo(first, first + _count(records) - 1, -1, partition.log.log_start_offset)
+
+    swap(Partition, "append", hasty)
+    swap(Partition, "try_committed", lambda partition, offset: ErrorCode.NONE)
+
+
+def _count(records: Any) -> int:
+    return sum(header.last_offset_delta + 1 for _, header in iter_batches(memoryview(records)))
+
+
+@bug(*NOT_KEPT, Anomaly.NONMONOTONIC_POLL)
+def recovery_drops_the_last_batch() -> None:
+    right = recovery.scan_batches
+
+    def short(segment: Any) -> Iterator[Any]:
+        batches = right(segment)
+        if f"/{TEST_TOPIC}-" not in segment.log_path:
+            yield from batches
+            return
+        held = None
+        for batch in batches:
+            if held is not None:
+                yield held
+            held = batch
+
+    swap(recovery, "scan_batches", short)
+
+
+if __name__ == "__main__":
+    BUGS[sys.argv[1]].plant()
+    from barnabas.cli.app import main
+
+    sys.argv = ["barnabas", *sys.argv[2:]]
+    sys.exit(main())

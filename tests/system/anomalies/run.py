@@ -1,0 +1,94 @@
+"""Shell: one run: a broker, workers of two clients, faults, a last look, a report."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.histories import History, Report, Rules, check
+from barnabas.testing.process import BrokerProcess
+from tests.system.anomalies.clients import PARTITIONS, TOPIC
+from tests.system.anomalies.workers import Bench, Member, Poller, Sender, Transactor, Worker, poll_to_the_end
+
+SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=4",
+    "transaction.state.log.num.partitions=4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
+    "group.min.session.timeout.ms=1000",
+)
+STOPPED_S = 1.5
+CALM_S = (0.6, 2.0)
+JOIN_S = 60.0
+RULES = Rules(catching_up=frozenset({"last"}))
+_SO_FAR = Rules(healed=False)
+
+
+@dataclass
+class Result:
+    """What a run gives. `ended`: the log could be read to its end."""
+
+    report: Report
+    history: History
+    ended: bool
+    broken: list[str]
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def keep(self, folder: Path) -> Path:
+        """Write the history down for later; gives the file."""
+        path = folder / "history.jsonl"
+        path.write_text(self.history.to_json_lines())
+        return path
+
+
+def run(broker: BrokerProcess, *, seconds: float, seed: int, until_found: bool = False) -> Result:
+    """The broker must run; it will run at the end. With `until_found`, the first forbidden anomaly ends it early."""
+    bench = Bench(broker.bootstrap_servers, seed)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
+    workers: list[Worker] = []
+    for ours, client in ((False, "rdk"), (True, "ours")):
+        workers += [Transactor(bench, f"txn-{client}-{n}", ours) for n in range(2)]
+        workers += [kind(bench, f"{kind.__name__.lower()}-{client}", ours) for kind in (Sender, Poller, Member)]
+    for worker in workers:
+        worker.start()
+    faults: Counter[str] = Counter()
+    rng = random.Random(seed)
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(rng.uniform(*CALM_S), left))  # the clients work on real brokers, in real time
+        if until_found and check(bench.recorder.history(), _SO_FAR).forbidden:
+            break
+        if time.monotonic() < deadline:
+            faults[_hurt(broker, rng)] += 1
+    bench.stop.set()
+    _join(workers, bench)
+    ended = poll_to_the_end(bench, 20.0)
+    history = bench.recorder.history()
+    return Result(check(history, RULES), history, ended, bench.broken, faults)
+
+
+def _hurt(broker: BrokerProcess, rng: random.Random) -> str:
+    if rng.random() < 0.5:
+        broker.kill()
+        broker.start()
+        return "kill"
+    assert broker.process is not None
+    os.kill(broker.process.pid, signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    os.kill(broker.process.pid, signal.SIGCONT)
+    return "stop"
+
+
+def _join(workers: list[Worker], bench: Bench) -> None:
+    deadline = time.monotonic() + JOIN_S
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+    bench.broken += [f"{worker.process} never ended" for worker in workers if worker.is_alive()]

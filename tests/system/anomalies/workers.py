@@ -1,0 +1,238 @@
+"""Shell: threads that use clients and tell the recorder what happened."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import threading
+import time
+from collections.abc import Sequence
+
+import confluent_kafka as rdk
+
+from barnabas.core.errors import BarnabasError
+from barnabas.testing.histories import Kind, Outcome, Poll, Recorder, Send
+from tests.system.anomalies.clients import KEYS, OurReader, OurWriter, RdkReader, RdkWriter, Reader, Writer, partition_of
+
+ABORTED_ON_PURPOSE = 0.25
+ZOMBIES = 0.08
+POLL_S = 0.1
+
+
+class Bench:
+    """What all workers of a run share."""
+
+    def __init__(self, servers: str, seed: int) -> None:
+        self.servers = servers
+        self.seed = seed
+        self.recorder = Recorder()
+        self.stop = threading.Event()
+        self.broken: list[str] = []
+        self._values = itertools.count(1)
+
+    def sends(self, rng: random.Random, most: int) -> list[Send]:
+        """Unique values for random partitions."""
+        return [Send(rng.choice(KEYS), next(self._values)) for _ in range(rng.randint(1, most))]
+
+
+def now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+class Worker(threading.Thread):
+    """One process of the history. A client that breaks in a way nobody foresaw ends up in `bench.broken`."""
+
+    def __init__(self, bench: Bench, name: str, ours: bool) -> None:
+        super().__init__(name=name, daemon=True)
+        self.bench = bench
+        self.recorder = bench.recorder
+        self.ours = ours
+        self.rng = random.Random(f"{bench.seed} {name}")
+        self.incarnation = 0
+        self.process = f"{name}/0"
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except (BarnabasError, rdk.KafkaException, RuntimeError, TimeoutError) as error:
+            self.bench.broken.append(f"{self.process}: {error!r}")
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def reborn(self) -> None:
+        """A new client is a new process: nothing orders its work behind that of the one before."""
+        self.incarnation += 1
+        self.process = f"{self.name}/{self.incarnation}"
+
+    def writer(self, transactional_id: str | None = None) -> Writer:
+        make = OurWriter if self.ours else RdkWriter
+        return make(self.bench.servers, transactional_id)
+
+    def reader(self, group: str, protocol: str = "classic") -> Reader:
+        make = OurReader if self.ours else RdkReader
+        return make(self.bench.servers, group, protocol)
+
+
+class Sender(Worker):
+    """Plain sends of an idempotent producer."""
+
+    def work(self) -> None:
+        writer = self.writer()
+        while not self.bench.stop.is_set():
+            sends = self.bench.sends(self.rng, 12)
+            invoked = self.recorder.invoke(self.process, Kind.SEND, sends, now_ms())
+            done = writer.send(sends)
+            if all(send.offset is not None for send in done):
+                self.recorder.ok(invoked, done, now_ms())
+            else:
+                self.recorder.info(invoked, done, now_ms())
+                writer = self.writer()
+                self.reborn()
+        writer.close()
+
+
+class Poller(Worker):
+    """Reads all partitions, assigned by hand: what it sees may neither skip nor go back."""
+
+    def work(self) -> None:
+        reader = self.reader(f"poller-{self.name}")
+        reader.assign()
+        self.recorder.note(self.process, Kind.ASSIGN, KEYS, now_ms())
+        while not self.bench.stop.is_set():
+            invoked = self.recorder.invoke(self.process, Kind.POLL, (), now_ms())
+            self.recorder.ok(invoked, reader.poll(POLL_S, 200), now_ms())
+        reader.close()
+
+
+class Member(Worker):
+    """Reads what its group gives it; rebalances may make it skip and repeat."""
+
+    def work(self) -> None:
+        reader = self.reader("members", "consumer")
+        reader.subscribe()
+        self.recorder.note(self.process, Kind.SUBSCRIBE, (), now_ms())
+        while not self.bench.stop.is_set():
+            before = reader.rebalances
+            invoked = self.recorder.invoke(self.process, Kind.POLL, (), now_ms())
+            polls = reader.poll(POLL_S, 200)
+            self.recorder.ok(invoked, polls, now_ms(), rebalanced=reader.rebalances != before)
+        reader.close()
+
+
+class Transactor(Worker):
+    """Reads, writes and commits both in transactions, as a group of its own; some it aborts, and some it leaves behind
+    as zombies.
+    """
+
+    def work(self) -> None:
+        self.group = f"group-{self.name}"
+        writer = self.writer(self.name)
+        reader = self.reader(self.group)
+        reader.assign()
+        self.recorder.note(self.process, Kind.ASSIGN, KEYS, now_ms())
+        while not self.bench.stop.is_set():
+            if self.rng.random() < ZOMBIES:
+                self._leave_zombie(writer)
+                writer = self._anew(writer, reader)
+                continue
+            outcome = self._transact(writer, reader)
+            if writer.finished or outcome is Outcome.INFO:
+                writer = self._anew(writer, reader)
+            elif outcome is Outcome.FAIL:
+                self._rewind(reader)
+        # whatever is still open is ended, so that the log can be read to its end
+        writer.close()
+        self.writer(self.name).close()
+        reader.close()
+
+    def _transact(self, writer: Writer, reader: Reader) -> Outcome:
+        commit = self.rng.random() >= ABORTED_ON_PURPOSE
+        sends = self.bench.sends(self.rng, 4)
+        cut = self.rng.randint(0, len(sends))
+        invoked = self.recorder.invoke(self.process, Kind.TRANSACTION, sends, now_ms(), group=self.group)
+        writer.begin()
+        first = writer.send(sends[:cut])
+        polls = reader.poll(POLL_S, 20)
+        second = writer.send(sends[cut:])
+        positions = {partition_of(poll.key): poll.offset + 1 for poll in polls}
+        outcome = (writer.commit if commit else writer.abort)(positions, reader)
+        actions = [*first, *polls, *second]
+        end = {Outcome.OK: self.recorder.ok, Outcome.FAIL: self.recorder.fail, Outcome.INFO: self.recorder.info}
+        end[outcome](invoked, actions, now_ms())
+        return outcome
+
+    def _leave_zombie(self, zombie: Writer) -> None:
+        """A producer is taken for dead in the middle of a transaction; it wakes up when its successor is at work."""
+        before, after = self.bench.sends(self.rng, 2), self.bench.sends(self.rng, 2)
+        invoked = self.recorder.invoke(self.process, Kind.TRANSACTION, [*before, *after], now_ms())
+        zombie.begin()
+        first = zombie.send(before)
+        successor = self.writer(self.name)  # from here on, the zombie's transaction is aborted
+        successor.begin()
+        kept = self.bench.sends(self.rng, 2)
+        own = self.recorder.invoke(f"{self.process}-successor", Kind.TRANSACTION, kept, now_ms())
+        kept = successor.send(kept)
+        second: Sequence[Send] = after
+        outcome = Outcome.FAIL
+        with contextlib.suppress(BarnabasError, rdk.KafkaException):
+            second = zombie.send(after)
+            nowhere = self.reader(self.group)
+            if zombie.commit({}, nowhere) is Outcome.OK:
+                outcome = Outcome.OK  # it was told so: then everything must be there
+            nowhere.close()
+        end = self.recorder.ok if outcome is Outcome.OK else self.recorder.fail
+        end(invoked, [*first, *second], now_ms())
+        nowhere = self.reader(self.group)
+        told = successor.commit({}, nowhere)
+        nowhere.close()
+        end = {Outcome.OK: self.recorder.ok, Outcome.FAIL: self.recorder.fail, Outcome.INFO: self.recorder.info}[told]
+        end(own, kept, now_ms())
+        successor.close()
+
+    def _anew(self, old: Writer, reader: Reader) -> Writer:
+        with contextlib.suppress(BarnabasError, rdk.KafkaException):
+            old.close()
+        writer = self.writer(self.name)
+        self.reborn()
+        self._rewind(reader)
+        return writer
+
+    def _rewind(self, reader: Reader) -> None:
+        reader.to_committed()
+        self.recorder.note(self.process, Kind.ASSIGN, KEYS, now_ms())
+
+
+def poll_to_the_end(bench: Bench, seconds: float) -> bool:
+    """A last reader sees everything up to the end of the log. False: the end was not reached in time."""
+    reader = rdk.Consumer(
+        {
+            "bootstrap.servers": bench.servers,
+            "group.id": "last",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "metadata.recovery.strategy": "none",
+            "log_level": 0,
+        }
+    )
+    ends = {}
+    for key in KEYS:
+        where = rdk.TopicPartition("log", partition_of(key), 0)
+        ends[partition_of(key)] = reader.get_watermark_offsets(where, timeout=20)[1]
+    reader.assign([rdk.TopicPartition("log", partition, 0) for partition in ends])
+    bench.recorder.note("last", Kind.ASSIGN, KEYS, now_ms())
+    reached: set[int] = set()
+    deadline = time.monotonic() + seconds
+    while len(reached) < len(ends) and time.monotonic() < deadline:
+        invoked = bench.recorder.invoke("last", Kind.POLL, (), now_ms())
+        polls = []
+        for message in reader.consume(1000, timeout=0.5):
+            if message.error() is None:
+                polls.append(Poll(f"log-{message.partition()}", int(message.value()), message.offset()))
+            elif message.offset() >= ends[message.partition()]:
+                reached.add(message.partition())
+        bench.recorder.ok(invoked, polls, now_ms())
+    reader.close()
+    return len(reached) == len(ends)
