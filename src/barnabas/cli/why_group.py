@@ -38,8 +38,9 @@ def state(facts: GroupFacts) -> Iterator[str]:
     since = f" since {moment(facts.state_since_ms)}, {ago(facts.state_since_ms, facts.now_ms)}"
     kind = f"{facts.group_type} group"
     epoch = "generation" if facts.group_type == "classic" else "epoch"
+    present = sum(member.pending != "come-back" for member in facts.members)
     yield (
-        f"{facts.group_id} is {_article(facts.group_type)} {kind} with {counted(len(facts.members), 'member')}, "
+        f"{facts.group_id} is a {kind} with {counted(present, 'member')}, "
         f"{epoch} {facts.epoch}, in state {facts.state}{since if facts.state_since_ms >= 0 else ''}."
     )
     if facts.reason:
@@ -58,7 +59,7 @@ def state(facts: GroupFacts) -> Iterator[str]:
         case "store":
             yield "The assignment is being written to __consumer_offsets."
         case "assign":
-            wait = f" in {left}" if facts.phase_left_ms >= 0 else ", at the next heartbeat of a member"
+            wait = f" in {left}" if facts.phase_left_ms >= 0 else " at the next heartbeat of a member"
             yield (
                 f"A new assignment is due: the group's epoch is {facts.epoch}, the assignment's "
                 f"{facts.assignment_epoch}. It is computed{wait}."
@@ -95,7 +96,9 @@ def _member(member: MemberFacts) -> str:
     if member.rebalance_left_ms >= 0:
         clocks.append(f"{duration(member.rebalance_left_ms)} left to do so")
     if member.session_left_ms >= 0:
-        clocks.append(f"without a heartbeat it is dropped in {duration(member.session_left_ms)}")
+        left = duration(member.session_left_ms)
+        known = member.pending != "come-back"
+        clocks.append(f"without a heartbeat it is dropped in {left}" if known else f"the id is forgotten in {left}")
     return f"{text}{'; ' if clocks else ''}{'; '.join(clocks)}."
 
 
@@ -109,23 +112,19 @@ def offsets(facts: GroupFacts) -> Iterator[str]:
     if facts.group_type == "share":
         return
     if facts.pending_offset_count:
-        yield f"{counted(facts.pending_offset_count, 'offset')} wait for the end of a transaction."
+        yield f"{counted(facts.pending_offset_count, 'offset')} still to be decided by the end of a transaction."
     if not facts.offset_count:
         yield "It has committed no offsets."
         return
     total = counted(facts.offset_count, "committed offset")
     if facts.first_offset_expiry_ms < 0:
-        yield f"Its {total} are kept while it is as it is."
+        yield f"Its {total} {'is' if facts.offset_count == 1 else 'are'} kept as long as it is used like this."
         return
     left = facts.first_offset_expiry_ms - facts.now_ms
     when = f"in {duration(left)}, at {moment(facts.first_offset_expiry_ms)}" if left > 0 else "with the next check"
     expiring = facts.offset_count - facts.kept_offset_count
     check = f"; the next check is in {duration(facts.next_offset_check_left_ms)}"
     yield (
-        f"Of its {total}, {expiring} nobody uses; the first is forgotten {when} (offsets.retention.minutes are "
+        f"It has {total}, of which nobody uses {expiring}; the first is forgotten {when} (offsets.retention.minutes is "
         f"{duration(facts.offsets_retention_ms)}{check if facts.next_offset_check_left_ms >= 0 else ''})."
     )
-
-
-def _article(word: str) -> str:
-    return "an" if word[:1] in "aeiou" else "a"

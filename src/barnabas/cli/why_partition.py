@@ -130,9 +130,10 @@ def compaction(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
         )
     yield verdict_sentence(name, found)
     if found.verdict in ("NOT_DIRTY_ENOUGH", "DIRTY_ENOUGH", "LAG_EXCEEDED"):
+        clean = f"Up to offset {found.first_dirty_offset} it is clean ({size_text(found.clean_bytes)}); from "
         yield (
-            f"Up to offset {found.first_dirty_offset} it is clean ({size_text(found.clean_bytes)}); from "
-            f"{found.first_uncleanable_offset} on it cannot be compacted: {LIMITS[found.limit]}."
+            f"{clean if found.clean_bytes else 'From '}offset {found.first_uncleanable_offset} on it cannot be "
+            f"compacted: {LIMITS.get(found.limit, found.limit)}."
         )
     if found.last_pass is not None:
         last = found.last_pass
@@ -144,7 +145,7 @@ def compaction(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
 
 
 def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
-    again = f"`barnabas logs compact --topic {name}"
+    again = f"`barnabas logs compact --topic {name.topic}:{name.partition}"
     match found.verdict:
         case "DIRTY_ENOUGH":
             return (

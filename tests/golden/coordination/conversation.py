@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+from barnabas.cli import why_group
+from barnabas.client.admin.upkeep import group_facts
 from barnabas.coordination.group import consumer_protocol
 from barnabas.coordination.group.config import GroupCoordinatorConfig
 from barnabas.coordination.group.service import GroupCoordinator
@@ -35,6 +37,7 @@ from barnabas.wire.messages import (
 from barnabas.wire.messages import (
     delete_groups,
     describe_groups,
+    explain_group,
     heartbeat,
     join_group,
     leave_group,
@@ -554,6 +557,21 @@ async def describe_consumer(stage: Stage, words: list[str], options: dict[str, s
     stage.call("admin", coordinator.consumer_group_describe(Context(1), request), show)
 
 
+async def why(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+    """What `barnabas groups why` would print."""
+    coordinator = await stage.start()
+    request = explain_group.ExplainGroupRequest(group_ids=[words[0] if words else "g"])
+
+    def show(r: explain_group.ExplainGroupResponse) -> str:
+        (group,) = r.groups
+        if group.error_code:
+            return ErrorCode(group.error_code).name
+        found = why_group.answers(group_facts(group))
+        return "".join(f"\n  {question}: {sentence}" for question, told in found.items() for sentence in told)
+
+    stage.call("admin", coordinator.explain_group(Context(0), request), show)
+
+
 COMMANDS: dict[str, Callable[[Stage, list[str], dict[str, str]], Awaitable[None]]] = {
     "beat": beat,
     "commit": commit,
@@ -577,6 +595,7 @@ COMMANDS: dict[str, Callable[[Stage, list[str], dict[str, str]], Awaitable[None]
     "topics": topics,
     "txn-commit": txn_commit,
     "wait": wait,
+    "why": why,
 }
 
 

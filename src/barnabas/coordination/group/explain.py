@@ -120,7 +120,8 @@ def _consumer(explained: ExplainedGroup, group: ConsumerGroup, catalog: TopicCat
     explained.epoch = group.epoch.value
     explained.assignment_epoch = group.assignment_epoch.value
     explained.reason = change.reason
-    explained.state_since_ms = change.at_ms
+    if state in (ConsumerState.ASSIGNING, ConsumerState.RECONCILING):  # else the group does not know since when
+        explained.state_since_ms = change.at_ms
     explained.assignor = group.preferred_assignor("")
     if state is ConsumerState.ASSIGNING:
         explained.phase = "assign"
