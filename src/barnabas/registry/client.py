@@ -60,7 +60,9 @@ class AsyncRegistryClient:
     # -- schemas
 
     async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """Make the schema a version of the subject, or find out which it is. Raises 40901 if it is not compatible."""
+        """Make the schema a version of the subject, or find out which it is. Raises RegistryError with status 409
+        if it is not compatible.
+        """
         key = (subject, schema.fingerprint, normalize)
         known = self._registered.get(key)
         if known is None:

@@ -2,7 +2,7 @@
 
     BarnabasError
     └─ RegistryError          an answer with a code of the table; the first three digits are the HTTP status
-       ├─ IncompatibleError   40901, with the reasons
+       ├─ IncompatibleError   409, with the reasons
        └─ InvalidSchemaError  42201, the text is not a schema
 
 Codes and statuses are those of Confluent's REST API; the sentences are ours.
@@ -33,7 +33,7 @@ class Code(IntEnum):
     VERSION_NOT_SOFT_DELETED = 40407
     COMPATIBILITY_NOT_CONFIGURED = 40408
     MODE_NOT_CONFIGURED = 40409
-    INCOMPATIBLE_SCHEMA = 40901
+    INCOMPATIBLE_SCHEMA = 409  # the status itself, as registries answer up to 7.x; the newest say 40901
     INVALID_SCHEMA = 42201
     INVALID_VERSION = 42202
     INVALID_COMPATIBILITY = 42203

@@ -24,8 +24,11 @@ class Library:
     def parse_new(self, schema: Schema, subject: str) -> Parsed:
         """Parse what somebody sent, with every check. Raises InvalidSchemaError."""
         if not schema.text.strip():
-            raise InvalidSchemaError("The schema is empty.")
-        return self._parse(schema, context_of(subject), strict=True)
+            raise InvalidSchemaError("Invalid schema: it is empty.")
+        try:
+            return self._parse(schema, context_of(subject), strict=True)
+        except InvalidSchemaError as error:
+            raise InvalidSchemaError(f"Invalid schema of type {schema.type.value}: {error.message}") from error
 
     def parsed(self, schema: Schema, subject: str) -> Parsed:
         """Parse what is stored. Raises InvalidSchemaError only where another registry stored what we cannot read."""

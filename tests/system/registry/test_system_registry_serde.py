@@ -63,7 +63,7 @@ def test_avro_from_one_version_to_another(broker: EmbeddedBroker, client: Regist
     refused = AvroSerializer(client, USER_BAD)
     with pytest.raises(RegistryError) as caught:
         refused.serialize(topic, (), {"e": 1})
-    assert caught.value.code == 40901
+    assert caught.value.code == 409
     assert client.problems(f"{topic}-value", Schema(USER_BAD))[0].startswith(
         "{errorType:'READER_FIELD_MISSING_DEFAULT_VALUE'"
     )
