@@ -98,6 +98,8 @@ class ConsumerMember:
         self.regex: str | None = None
         self._target: frozenset[TopicIdPartition] | None = None
         """What was assigned and is not reconciled yet."""
+        self._under_way: Owned = {}
+        """What the reconciliation under way leads to: we may take it at any moment, whatever is assigned meanwhile."""
         self._life = 0
         self._told: tuple[tuple[str, ...], str | None] | None = None
         """The subscription that the coordinator knows; None: it must be told everything."""
@@ -146,6 +148,7 @@ class ConsumerMember:
     def _forget_conversation(self) -> None:
         self._life += 1
         self._target = None
+        self._under_way = {}
         self._told = None
 
     def leave(self, *, static_stays: bool = True) -> ConsumerGroupHeartbeatRequest | None:
@@ -183,7 +186,7 @@ class ConsumerMember:
             request.rack_id = self.options.rack
             request.server_assignor = self.assignor
         if everything or self.phase is Phase.ACKNOWLEDGING:
-            request.topic_partitions = _by_topic(self.owned)
+            request.topic_partitions = _by_topic({**self.owned, **self._under_way})
         self._in_flight = (self.topics, self.regex)
         if self.phase is Phase.ACKNOWLEDGING:
             self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
@@ -198,8 +201,15 @@ class ConsumerMember:
         )
 
     def on_unanswered(self) -> None:
-        """A heartbeat was lost on the way, there or back: the next one tells everything."""
+        """A heartbeat was lost on the way, there or back: the next one tells everything, and is told everything.
+
+        What was assigned before is forgotten, unless it is being taken already: the coordinator may have thought again,
+        and on hearing that we do not own it would give it to others.
+        """
         self._told = None
+        self._target = None
+        if self.phase is Phase.RECONCILING and not self._under_way:
+            self.phase = Phase.STABLE
 
     def on_heartbeat(self, response: ConsumerGroupHeartbeatResponse) -> Step:
         """What the answer means; None: go on."""
@@ -228,7 +238,7 @@ class ConsumerMember:
         return None
 
     def _refused(self, code: ErrorCode, message: str) -> Step:
-        self._told = None
+        self.on_unanswered()
         match code:
             case ErrorCode.NOT_COORDINATOR | ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 return Wait(find_coordinator=True)
@@ -265,6 +275,7 @@ class ConsumerMember:
             return None
         if not waiting:
             self._target = None
+        self._under_way = target
         return Reconciliation(target, revoked, added, self._life)
 
     def is_current(self, reconciliation: Reconciliation) -> bool:
@@ -281,6 +292,7 @@ class ConsumerMember:
 
     def on_reconciled(self) -> None:
         """The listener is done with it: the next heartbeat says so."""
+        self._under_way = {}
         self.phase = Phase.ACKNOWLEDGING
 
 
