@@ -6,12 +6,15 @@ was done. Asking never changes anything.
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.records.batch import HEADER_SIZE, read_header
 from barnabas.replication.compaction import CleanerFacts, Compactor
 from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions
@@ -80,6 +83,20 @@ class OnRequest:
             self._compactor.facts(name),
             self._upkeep.intervals.retention_ms,
         )
+
+    async def began_ms(self, name: TopicPartition, offset: int, disk: Executor) -> int:
+        """When the batch at this offset was made; -1 when its header cannot be read (any more)."""
+        _, log = self._led(name)
+        if not log.log_start_offset <= offset < log.log_end_offset:
+            return -1
+        plan = log.plan_read(offset, HEADER_SIZE, upper_offset=log.log_end_offset, min_one_batch=True)
+        try:
+            result = plan.try_run()
+            if result is None:
+                result = await asyncio.get_running_loop().run_in_executor(disk, plan.run)
+        except KafkaError:
+            return -1
+        return read_header(result.data).base_timestamp if len(result.data) >= HEADER_SIZE else -1
 
     async def compact(self, name: TopicPartition, options: CompactOptions) -> UpkeepDone:
         """A pass of the cleaner, if one is due or `force` asks for it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.storage.cleaner.candidate import Candidate, assess
+from barnabas.storage.config import LogConfig
 from barnabas.storage.log import Log
 from barnabas.storage.retention import RetentionFacts, explain_retention
 
@@ -28,7 +29,7 @@ class OpenTransaction(NamedTuple):
 class LogFacts(NamedTuple):
     """One log at one moment."""
 
-    cleanup_policy: tuple[str, ...]
+    config: LogConfig
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
@@ -49,7 +50,7 @@ def explain_log(log: Log, high_watermark: int, now_ms: int) -> LogFacts:
     """Looks at everything, changes nothing. Raises StorageError when a segment's timestamps cannot be read."""
     open_ones = log.producers.open_transactions
     return LogFacts(
-        log.config.cleanup_policy,
+        log.config,
         log.log_start_offset,
         log.last_stable_offset(high_watermark),
         high_watermark,

@@ -11,30 +11,22 @@ not know (AutoMQ advertises keys above 500 of its own).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.records.batch import HEADER_SIZE, read_header
-from barnabas.replication.compaction import CleanerFacts
-from barnabas.storage.cleaner.candidate import Candidate
-from barnabas.storage.explain import OpenTransaction
-from barnabas.storage.log import Log
-from barnabas.storage.retention import RetentionFacts
+from barnabas.replication.on_request import PartitionFacts
 from barnabas.wire.messages.explain_partition import (
     CleanerFailure,
     Compaction,
     ExplainPartitionRequest,
     ExplainPartitionResponse,
     LastPass,
+    OpenTransaction,
     PartitionResponse,
     Retention,
     TopicResponse,
 )
-from barnabas.wire.messages.explain_partition import OpenTransaction as OpenTransactionResponse
 
 
 async def handle(services: Services, ctx: RequestContext, request: ExplainPartitionRequest) -> ExplainPartitionResponse:
@@ -53,8 +45,7 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
     name = TopicPartition(topic, index)
     try:
         facts = services.on_request.explain(name)
-        log = services.partitions.require(topic, index).log
-        open_transactions = await _open_transactions(services, name, log, facts.log.open_transactions)
+        open_transactions = await _open_transactions(services, name, facts)
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     of_log = facts.log
@@ -62,7 +53,7 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
         partition_index=index,
         now_ms=ctx.now_ms,
         leader_epoch=facts.leader_epoch,
-        cleanup_policy=",".join(of_log.cleanup_policy),
+        cleanup_policy=",".join(of_log.config.cleanup_policy),
         log_start_offset=of_log.log_start_offset,
         last_stable_offset=of_log.last_stable_offset,
         high_watermark=of_log.high_watermark,
@@ -73,24 +64,23 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
         open_transaction_count=of_log.open_count,
         unreplicated_transaction_count=of_log.unreplicated_count,
         open_transactions=open_transactions,
-        compaction=_compaction(of_log.compaction, facts.cleaner, log),
-        retention=_retention(of_log.retention, facts.retention_interval_ms, log),
+        compaction=_compaction(facts),
+        retention=_retention(facts),
     )
 
 
-async def _open_transactions(
-    services: Services, name: TopicPartition, log: Log | None, found: Sequence[OpenTransaction]
-) -> list[OpenTransactionResponse]:
-    if not found or log is None:
+async def _open_transactions(services: Services, name: TopicPartition, facts: PartitionFacts) -> list[OpenTransaction]:
+    found = facts.log.open_transactions
+    if not found:
         return []
     holders = services.transactions.holders({transaction.producer_id for transaction in found})
     told = []
     for transaction in found:
-        answer = OpenTransactionResponse(
+        answer = OpenTransaction(
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             first_offset=transaction.first_offset,
-            first_timestamp=await _timestamp_at(services, log, transaction.first_offset),
+            first_timestamp=await services.on_request.began_ms(name, transaction.first_offset, services.disk),
             last_timestamp=transaction.last_timestamp,
         )
         holder = holders.get(transaction.producer_id)
@@ -105,21 +95,8 @@ async def _open_transactions(
     return told
 
 
-async def _timestamp_at(services: Services, log: Log, offset: int) -> int:
-    """When the batch at this offset was made; -1 when its header cannot be read (any more)."""
-    if not log.log_start_offset <= offset < log.log_end_offset:
-        return -1
-    plan = log.plan_read(offset, HEADER_SIZE, upper_offset=log.log_end_offset, min_one_batch=True)
-    try:
-        result = plan.try_run()
-        if result is None:
-            result = await asyncio.get_running_loop().run_in_executor(services.disk, plan.run)
-    except KafkaError:
-        return -1
-    return read_header(result.data).base_timestamp if len(result.data) >= HEADER_SIZE else -1
-
-
-def _compaction(found: Candidate, cleaner: CleanerFacts, log: Log | None) -> Compaction:
+def _compaction(facts: PartitionFacts) -> Compaction:
+    found, config, cleaner = facts.log.compaction, facts.log.config, facts.cleaner
     answer = Compaction(
         verdict=found.verdict.name,
         limit=found.limit.name,
@@ -127,15 +104,14 @@ def _compaction(found: Candidate, cleaner: CleanerFacts, log: Log | None) -> Com
         enabled=cleaner.enabled,
         running=cleaner.running,
         dirty_ratio=found.dirty_ratio,
+        min_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_lag_ms=config.min_compaction_lag_ms,
+        max_lag_ms=config.max_compaction_lag_ms,
         first_dirty_offset=found.first_dirty_offset,
         first_uncleanable_offset=found.upper_offset,
         clean_bytes=found.clean_bytes,
         cleanable_bytes=found.cleanable_bytes,
     )
-    if log is not None:
-        answer.min_dirty_ratio = log.config.min_cleanable_dirty_ratio
-        answer.min_lag_ms = log.config.min_compaction_lag_ms
-        answer.max_lag_ms = log.config.max_compaction_lag_ms
     if cleaner.last_pass is not None:
         done, stats = cleaner.last_pass.done, cleaner.last_pass.done.stats
         answer.last_pass = LastPass(
@@ -155,11 +131,12 @@ def _compaction(found: Candidate, cleaner: CleanerFacts, log: Log | None) -> Com
     return answer
 
 
-def _retention(found: RetentionFacts, interval_ms: int, log: Log | None) -> Retention:
+def _retention(facts: PartitionFacts) -> Retention:
+    found, config = facts.log.retention, facts.log.config
     return Retention(
         verdict=found.verdict.name,
-        retention_ms=-1 if log is None else log.config.retention_ms,
-        retention_bytes=-1 if log is None else log.config.retention_bytes,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
         first_offset=found.first_offset,
         end_offset=found.end_offset,
         size=found.size,
@@ -167,5 +144,5 @@ def _retention(found: RetentionFacts, interval_ms: int, log: Log | None) -> Rete
         youngest_ms=found.youngest_ms,
         expires_ms=found.expires_ms,
         excess_bytes=found.excess_bytes,
-        check_interval_ms=interval_ms,
+        check_interval_ms=facts.retention_interval_ms,
     )
