@@ -33,6 +33,13 @@ async def found_cluster(metadata: SingleVoterLog, fs: FileSystem, log_dir: str) 
     await metadata.propose(records)
 
 
+def previous_broker_epoch(dirs: list[LogDir]) -> int:
+    """The epoch under which this broker shut down in order, if every log directory remembers the same; else -1, which
+    tells the controller that records may be missing (KIP-966)."""
+    epochs = {directory.previous_broker_epoch for directory in dirs}
+    return epochs.pop() if len(epochs) == 1 else -1
+
+
 async def register_broker(
     driver: ControllerDriver, node_id: int, cluster_id: str, endpoints: list[Endpoint], rack: str | None,
     dirs: list[LogDir], rng: Rng,
@@ -52,7 +59,7 @@ async def register_broker(
         ],
         rack=rack,
         log_dirs=sorted(directory.directory_id for directory in dirs),
-        previous_broker_epoch=-1,
+        previous_broker_epoch=previous_broker_epoch(dirs),
     )
     registered = await driver.handle(request, _REGISTRATION_VERSION)
     assert isinstance(registered, BrokerRegistrationResponse)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
-from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -23,9 +22,9 @@ from barnabas.replication.rules.leader import (
     LeaderState,
     acknowledge,
     check_leader_epoch,
-    high_watermark,
     refuse_append,
 )
+from barnabas.replication.rules.watermark import high_watermark
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
 from barnabas.storage.producer_state import ProducerEntry
@@ -110,13 +109,7 @@ class Partition:
                 epoch_start_offset=log.log_end_offset,
             )
         else:
-            self.leader = replace(
-                self.leader,
-                partition_epoch=image.partition_epoch,
-                replicas=image.replicas,
-                isr=frozenset(image.isr),
-                proposed_isr=frozenset(),
-            )
+            self.leader = self.leader.on_image(image.partition_epoch, image.replicas, image.isr)
         self.leader_epoch = image.leader_epoch
         self._advance(0)
         return began
@@ -195,7 +188,9 @@ class Partition:
         assert leader is not None
         assert log is not None
         before = self.high_watermark
-        after = self.high_watermark = high_watermark(leader, log.log_end_offset, before)
+        after = self.high_watermark = high_watermark(
+            leader, log.log_end_offset, before, min_insync_replicas=log.config.min_insync_replicas
+        )
         if after > before and len(self._committed):
             self._committed.release(after, lambda offset: self.try_committed(offset) or ErrorCode.NONE)
         if len(self.readers):

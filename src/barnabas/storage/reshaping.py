@@ -25,6 +25,10 @@ def truncate_to(self: Log, offset: int, *, now_ms: int | None = None) -> bool:
     """
     with self.guarded():
         if offset >= self.log_end_offset:
+            # An epoch in which this replica led and wrote nothing begins at the end: no other log knows of it, so
+            # the epoch of the last record would be asked for in vain, for ever (UnifiedLog.truncateTo).
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self.save_epochs()
             return False
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)

@@ -12,6 +12,8 @@ import random
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
@@ -77,7 +79,8 @@ def test_the_log_gives_the_cluster_kafka_had() -> None:
     assert (partition.isr, partition.elr, partition.leader) == ((), (1,), -1)
 
 
-def test_a_node_that_takes_the_cluster_over_leads_its_partitions() -> None:
+@pytest.mark.parametrize(("previous_epoch", "recovery_state"), [(14, 0), (-1, 1)], ids=["in order", "after a crash"])
+def test_a_node_that_takes_the_cluster_over_leads_its_partitions(previous_epoch: int, recovery_state: int) -> None:
     controller = Controller(ControllerSettings(node_id=1), load())
     ctx = DecideContext(now_ms=0, rng=random.Random(0), settings=controller.settings, version=4)
     request = BrokerRegistrationRequest(
@@ -89,6 +92,7 @@ def test_a_node_that_takes_the_cluster_over_leads_its_partitions() -> None:
             for name, levels in SUPPORTED_FEATURES.items()
         ],
         log_dirs=[UUID(int=1234)],
+        previous_broker_epoch=previous_epoch,
     )
     registered = controller.decide(controller.image, request, ctx)
     assert isinstance(registered.response, BrokerRegistrationResponse)
@@ -101,7 +105,7 @@ def test_a_node_that_takes_the_cluster_over_leads_its_partitions() -> None:
     flights = controller.image.topics.get("flights")
     assert flights is not None
     assert [(p.leader, p.isr, p.elr, p.last_known_elr, p.leader_recovery_state) for p in flights.partitions] == [
-        (1, (1,), (), (), 0)
+        (1, (1,), (), (), recovery_state)
     ] * 3
 
 

@@ -8,9 +8,9 @@ from barnabas.replication.rules.leader import (
     acknowledge,
     check_leader_epoch,
     effective_min_insync,
-    high_watermark,
     refuse_append,
 )
+from barnabas.replication.rules.watermark import high_watermark
 
 
 def state(*isr: int, replicas: tuple[int, ...] = (1, 2, 3), proposed: tuple[int, ...] = ()) -> LeaderState:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
+from barnabas.metadata.controller.partition_change import Target, change_partition
 from barnabas.metadata.controller.settings import DecideContext
-from barnabas.metadata.image import ClusterImage, PartitionImage
+from barnabas.metadata.controller.topic_rules import TopicRules
+from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.topics_delta import merge_partition
 from barnabas.metadata.topics_image import LeaderRecoveryState
 from barnabas.metadata.topics_records import PartitionChangeRecord
 from barnabas.wire.messages.alter_partition import (
@@ -27,6 +31,7 @@ def decide_alter_partition(
     sender = image.brokers.get(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
         return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
     topics = []
     for data in request.topics:
@@ -35,7 +40,7 @@ def decide_alter_partition(
         for wanted in data.partitions:
             index = wanted.partition_index
             partition = None if topic is None else topic.partition(index)
-            if partition is None:
+            if topic is None or partition is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 outcomes.append(PartitionDataResponse(partition_index=index, error_code=code))
                 continue
@@ -44,18 +49,23 @@ def decide_alter_partition(
             if code is not ErrorCode.NONE:
                 outcomes.append(PartitionDataResponse(partition_index=index, error_code=code))
                 continue
-            changed = _change(partition, wanted, isr)
+            changed = _change(image, topic, partition, wanted, isr, topic_rules)
+            after = partition
             if changed is not None:
-                changed.topic_id = data.topic_id
                 records.append(changed)
+                after = merge_partition(partition, changed)
+            if after.leader != request.broker_id:
+                # The ISR completed a reassignment that leaves the sender out (KAFKA-13716).
+                outcomes.append(PartitionDataResponse(partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED))
+                continue
             outcomes.append(
                 PartitionDataResponse(
                     partition_index=index,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    isr=list(isr),
-                    leader_recovery_state=wanted.leader_recovery_state,
-                    partition_epoch=partition.partition_epoch + (changed is not None),
+                    leader_id=after.leader,
+                    leader_epoch=after.leader_epoch,
+                    isr=list(after.isr),
+                    leader_recovery_state=after.leader_recovery_state,
+                    partition_epoch=after.partition_epoch,
                 )
             )
         topics.append(TopicDataResponse(topic_id=data.topic_id, partitions=outcomes))
@@ -96,11 +106,16 @@ def _problem(
     return ErrorCode.NONE
 
 
-def _change(partition: PartitionImage, wanted: PartitionData, isr: Mapping[int, int]) -> PartitionChangeRecord | None:
-    record = PartitionChangeRecord(partition_id=wanted.partition_index)
-    if tuple(isr) != partition.isr:
-        record.isr = list(isr)
-    if wanted.leader_recovery_state != partition.leader_recovery_state:
-        record.leader_recovery_state = wanted.leader_recovery_state
-    changed = record.isr is not None or record.leader_recovery_state != -1
-    return record if changed else None
+def _change(
+    image: ClusterImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    wanted: PartitionData,
+    isr: Mapping[int, int],
+    topic_rules: TopicRules,
+) -> PartitionChangeRecord | None:
+    target = replace(Target.of(partition), isr=tuple(isr), recovery_state=wanted.leader_recovery_state)
+    rules = topic_rules.rules(topic, partition, image.brokers.is_active)
+    return change_partition(
+        topic.topic_id, wanted.partition_index, partition, target, rules, topic_rules.election(topic)
+    )

@@ -40,8 +40,10 @@ def decide_register_broker(
     same = present is not None and present.incarnation_id == request.incarnation_id
     epoch = present.epoch if present is not None and same else _new_epoch(image)
     if present is not None and not same:
-        # It comes back without having said goodbye: whatever it led needs a leader that is there.
-        records += records_without_broker(image, request.broker_id)
+        # A new process: whatever the old one led needs a leader that is there. Only the epoch of the old one, which
+        # a log directory remembers after an orderly shutdown, proves that nothing was lost (KIP-966).
+        unclean = request.previous_broker_epoch != present.epoch
+        records += records_without_broker(image, request.broker_id, ctx, unclean=unclean)
     records.append(
         RegisterBrokerRecord(
             broker_id=request.broker_id,
@@ -79,13 +81,13 @@ def decide_heartbeat(
     records: list[MetadataRecord] = []
     fenced, shut_down = broker.fenced, False
     if request.want_shut_down:
-        fenced, shut_down, records = _shut_down(image, broker)
+        fenced, shut_down, records = _shut_down(image, broker, ctx)
     elif broker.fenced and caught_up and not request.want_fence:
         fenced = False
-        records = [_registration_change(broker, fenced=NO), *records_with_broker(image, broker.broker_id)]
+        records = [_registration_change(broker, fenced=NO), *records_with_broker(image, broker.broker_id, ctx)]
     elif not broker.fenced and request.want_fence:
         fenced = True
-        records = [*records_without_broker(image, broker.broker_id), _registration_change(broker, fenced=YES)]
+        records = [*records_without_broker(image, broker.broker_id, ctx), _registration_change(broker, fenced=YES)]
     response = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=shut_down)
     return Decision(response, records)
 
@@ -95,7 +97,7 @@ def decide_fence_broker(image: ClusterImage, broker_id: int, ctx: DecideContext)
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Decision(None)
-    records = [*records_without_broker(image, broker_id), _registration_change(broker, fenced=YES)]
+    records = [*records_without_broker(image, broker_id, ctx), _registration_change(broker, fenced=YES)]
     return Decision(None, records)
 
 
@@ -112,7 +114,7 @@ def decide_unregister_broker(
             )
         )
     records = [
-        *records_without_broker(image, broker.broker_id),
+        *records_without_broker(image, broker.broker_id, ctx),
         UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch),
     ]
     return Decision(UnregisterBrokerResponse(error_message=None), records)
@@ -139,9 +141,9 @@ def _registration_problem(
     return ErrorCode.NONE
 
 
-def _shut_down(image: ClusterImage, broker: BrokerImage) -> tuple[bool, bool, list[MetadataRecord]]:
+def _shut_down(image: ClusterImage, broker: BrokerImage, ctx: DecideContext) -> tuple[bool, bool, list[MetadataRecord]]:
     """(fenced, may stop, records): first hand over what it leads, then, when nothing is left, let it go fenced."""
-    records = records_without_broker(image, broker.broker_id)
+    records = records_without_broker(image, broker.broker_id, ctx)
     others = any(other.is_active and other.broker_id != broker.broker_id for other in image.brokers)
     if broker.fenced or not others or not records:
         if not broker.fenced:
