@@ -196,6 +196,7 @@ class Admin(_Blocking[AsyncAdmin]):
     alter_configs = _wait(AsyncAdmin.alter_configs)
     describe_cluster = _wait(AsyncAdmin.describe_cluster)
     describe_log_dirs = _wait(AsyncAdmin.describe_log_dirs)
+    elect_leaders = _wait(AsyncAdmin.elect_leaders)
     list_groups = _wait(AsyncAdmin.list_groups)
     describe_groups = _wait(AsyncAdmin.describe_groups)
     delete_groups = _wait(AsyncAdmin.delete_groups)

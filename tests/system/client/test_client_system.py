@@ -215,6 +215,11 @@ async def test_admin_from_end_to_end(servers: str, topic: str) -> None:
         assert not configs["retention.ms"].is_default
         assert configs["segment.bytes"].is_default
         assert (await admin.describe_cluster()).brokers
+        elected = await admin.elect_leaders([TopicPartition(topic, 0), TopicPartition(topic, 9)])
+        assert {p.partition: error.code for p, error in elected.items() if error is not None} == {
+            0: ErrorCode.ELECTION_NOT_NEEDED,
+            9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
         assert topic in {listing.name for listing in await admin.list_topics()}
         group, zero = f"g-{topic}", TopicPartition(topic, 0)
         assert await admin.alter_group_offsets(group, {zero: 0}) == {zero: None}

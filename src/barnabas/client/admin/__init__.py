@@ -12,10 +12,12 @@ from typing import Self
 
 from barnabas.client import offsets as _offsets
 from barnabas.client.admin import configs as _configs
+from barnabas.client.admin import elections as _elections
 from barnabas.client.admin import groups as _groups
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
 from barnabas.client.admin import upkeep as _upkeep
+from barnabas.client.admin.elections import ElectionType
 from barnabas.client.admin.requests import value_or_raise
 from barnabas.client.admin.transactions import (
     ActiveProducer,
@@ -206,6 +208,16 @@ class AsyncAdmin:
     async def describe_cluster(self, *, timeout_ms: float | None = None) -> ClusterDescription:
         """The cluster id, the brokers and the controller."""
         return await _configs.describe_cluster(self.cluster, deadline=self._deadline(timeout_ms))
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        kind: ElectionType = ElectionType.PREFERRED,
+        *,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect leaders of these partitions, or of all (None). ELECTION_NOT_NEEDED: the right one leads already."""
+        return await _elections.elect_leaders(self.cluster, kind, partitions, deadline=self._deadline(timeout_ms))
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: float | None = None
