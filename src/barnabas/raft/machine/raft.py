@@ -307,7 +307,7 @@ def _wake_at(q: Quorum) -> int | None:
 
 def _ready_again(q: Quorum, *node_ids: int) -> int | None:
     """When one of these nodes (or, without any, of those an observer may ask) may be sent a request again."""
-    asked = node_ids or ({key.id for key in q.other_voters} | {node for node, _ in q.config.bootstrap})
+    asked = node_ids or replication.whom_to_ask(q)
     times = [q.connections.ready_at_ms(node_id) for node_id in asked]
     later = [time for time in times if time > q.now_ms]
     return min(later, default=None)

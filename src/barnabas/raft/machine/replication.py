@@ -158,10 +158,17 @@ def poll_observer(q: Quorum, state: Follower | Unattached) -> None:
         assert isinstance(state, Follower)
         _ask_leader(q, state)
     elif not q.connections.any_under_way(q.now_ms) and _may_fetch(q):
-        others = sorted({key.id for key in q.other_voters} | {node for node, _ in q.config.bootstrap} - {q.me.id})
-        ready = [node_id for node_id in others if q.is_ready(node_id)]
+        ready = [node_id for node_id in whom_to_ask(q) if q.is_ready(node_id)]
         if ready:
-            q.send(q.rng.choice(ready), build_fetch(q))
+            node_id = q.rng.choice(ready)
+            q.send(node_id, build_fetch(q), q.leader_endpoints if node_id == q.leader_id else ())
+
+
+def whom_to_ask(q: Quorum) -> list[int]:
+    """Who may know the leader: the voters, who was configured, and the leader itself, which need not be a voter yet in
+    a log that is behind."""
+    nodes = {key.id for key in q.other_voters} | {node_id for node_id, _ in q.config.bootstrap} | {q.leader_id}
+    return sorted(nodes - {q.me.id, NO_NODE})
 
 
 def _ask_leader(q: Quorum, state: Follower) -> None:

@@ -1,0 +1,210 @@
+"""Bugs to plant into the Raft machine, each of the kind that has cost somebody data. The simulation must see them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from barnabas.core.errors import ErrorCode
+from barnabas.raft.machine import elections, membership, replication, snapshots
+from barnabas.raft.machine.events import SnapshotStored, StartAt
+from barnabas.raft.machine.history import Timeline
+from barnabas.raft.machine.log_view import LogView, Place, Validity
+from barnabas.raft.machine.messages import FetchResponse, VoteRequest
+from barnabas.raft.machine.progress import Progress
+from barnabas.raft.machine.quorum import Quorum
+from barnabas.raft.machine.states import Unattached
+from barnabas.raft.machine.values import NO_NODE, ElectionState, OffsetAndEpoch, Voters
+from tests.property.raft_chaos import Plan
+from tests.property.raft_world import Node, World
+
+STORMY = Plan(duration_ms=8_000, fault_rate=0.12, period_ms=30, crash_in_step=0.005)
+CHANGING = replace(STORMY, observers=2, membership=10)
+SNAPPY = replace(STORMY, snapshot=20)
+
+
+@contextmanager
+def vote_is_not_synced() -> Iterator[None]:
+    """quorum-state is written and not synced: a power cut brings back the one before."""
+    write, crash = World.write_election, World.crash
+
+    def write_unsynced(world: World, node: Node, election: ElectionState) -> None:
+        node.disk.before = node.disk.election  # type: ignore[attr-defined]
+        write(world, node, election)
+
+    def crash_and_forget(world: World, node: Node) -> None:
+        node.disk.election = getattr(node.disk, "before", node.disk.election)
+        crash(world, node)
+
+    with patch.object(World, "write_election", write_unsynced), patch.object(World, "crash", crash_and_forget):
+        yield
+
+
+def old_epochs_count_as_committed() -> AbstractContextManager[Any]:
+    """The high watermark advances over records of earlier epochs alone (Raft, figure 8)."""
+    build = Progress.__init__
+
+    def from_the_start(self: Progress, me: Any, voters: Any, start: int, config: Any, now_ms: int) -> None:
+        build(self, me, voters, -1, config, now_ms)
+
+    return patch.object(Progress, "__init__", from_the_start)
+
+
+@contextmanager
+def two_votes_in_one_epoch() -> Iterator[None]:
+    """Whoever asks last gets the vote."""
+
+    def generous(q: Quorum, request: VoteRequest) -> bool:
+        if not request.pre_vote and isinstance(q.state, Unattached) and request.last >= q.log.end:
+            q.voted, q.leader_id = None, NO_NODE
+            return True
+        return can_grant(q, request)
+
+    can_grant = elections.can_grant_vote
+    with patch.object(elections, "can_grant_vote", generous):
+        yield
+
+
+def no_divergence_check() -> AbstractContextManager[Any]:
+    """A follower's place is taken for good if the leader's log is as long."""
+    compare = LogView.compare
+
+    def trusting(self: LogView, offset: int, epoch: int) -> Place:
+        place = compare(self, offset, epoch)
+        if place.validity is Validity.DIVERGING and offset <= self.end_offset:
+            return Place(Validity.VALID, OffsetAndEpoch(epoch, offset))
+        return place
+
+    return patch.object(LogView, "compare", trusting)
+
+
+def followers_acknowledge_before_sync() -> AbstractContextManager[Any]:
+    return patch.object(replication, "_may_fetch", lambda q: True)
+
+
+def leader_counts_itself_before_sync() -> AbstractContextManager[Any]:
+    count = Progress.on_local_end
+
+    def hasty(self: Progress, synced_offset: int) -> bool:
+        furthest = max((replica.last_fetch_leader_end for replica in self.voters.values()), default=0)
+        return count(self, max(synced_offset, furthest))
+
+    return patch.object(Progress, "on_local_end", hasty)
+
+
+@contextmanager
+def votes_for_shorter_logs() -> Iterator[None]:
+    """The candidate's log is not compared with one's own."""
+    can_grant = elections.can_grant_vote
+
+    def blind(q: Quorum, request: VoteRequest) -> bool:
+        return can_grant(q, replace(request, last=OffsetAndEpoch(1 << 30, 1 << 30)))
+
+    with patch.object(elections, "can_grant_vote", blind):
+        yield
+
+
+def leader_comes_back_and_votes_again() -> AbstractContextManager[Any]:
+    """A restart forgets that this node led, or voted in, the epoch it is in."""
+    initial = Quorum._initial_state
+
+    def forgetful(self: Quorum, election: ElectionState) -> Any:
+        self.voted, self.leader_id = None, NO_NODE
+        return initial(self, ElectionState(election.epoch))
+
+    return patch.object(Quorum, "_initial_state", forgetful)
+
+
+def one_replica_is_enough() -> AbstractContextManager[Any]:
+    """The high watermark is what the furthest replica has."""
+    return patch("barnabas.raft.machine.progress.majority_offset", max)
+
+
+def half_is_a_majority() -> AbstractContextManager[Any]:
+    """Elections are won with one vote too few."""
+    return patch.object(Voters, "majority", property(lambda self: max(len(self.members) // 2, 1)))
+
+
+def follower_believes_any_high_watermark() -> AbstractContextManager[Any]:
+    """Not limited to what the follower has."""
+    on_answer = replication.on_fetch_answer
+
+    def believing(q: Quorum, response: FetchResponse) -> None:
+        on_answer(q, response)
+        if q.follower is not None and not response.error:
+            q.raise_high_watermark(response.high_watermark)
+
+    return patch.object(replication, "on_fetch_answer", believing)
+
+
+def truncate_to_the_high_watermark() -> AbstractContextManager[Any]:
+    """A new follower drops what it does not know to be committed, before asking (the error that KIP-101 mends)."""
+    become = Quorum.become_follower
+
+    def dropping(self: Quorum, epoch: int, leader_id: int, endpoints: Any) -> None:
+        become(self, epoch, leader_id, endpoints)
+        keep = max(self.high_watermark, self.log.start.offset)
+        if keep < self.log.end_offset:
+            self.truncate(keep)
+
+    return patch.object(Quorum, "become_follower", dropping)
+
+
+def voters_change_two_at_a_time() -> AbstractContextManager[Any]:
+    """A change begins although the one before is not committed."""
+    return patch.object(membership, "_refusal", lambda q, leader: (ErrorCode.NONE, ""))
+
+
+def truncated_voters_stay() -> AbstractContextManager[Any]:
+    """Voters whose record was truncated go on to count."""
+    return patch.object(Timeline, "truncate", lambda self, offset: None)
+
+
+def any_snapshot_replaces_the_log() -> AbstractContextManager[Any]:
+    """A snapshot that was stored late takes the place of a log that has gone on since."""
+
+    def eager(q: Quorum, event: SnapshotStored) -> None:
+        if q.leader is not None:
+            return
+        q.fx.sync_ticket = q.log.start_at(event.snapshot_id)
+        q.fx.log_ops.append(StartAt(event.snapshot_id))
+        q.fx.load_snapshot = event.snapshot_id
+        q.history.start_at(event.snapshot_id, event.kraft_version, event.voters)
+        q.high_watermark = event.snapshot_id.offset
+
+    return patch.object(snapshots, "on_snapshot_stored", eager)
+
+
+def epochs_are_not_compared() -> AbstractContextManager[Any]:
+    """An outdated leader answers fetches of later epochs, and a leader those of earlier ones."""
+
+    def lenient(q: Quorum, epoch: int) -> ErrorCode:
+        return ErrorCode.NONE if q.leader is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    return patch.object(replication, "check_leader_request", lenient)
+
+
+Bug = Callable[[], AbstractContextManager[Any]]
+
+BUGS: tuple[tuple[Bug, Plan, int], ...] = (
+    (vote_is_not_synced, STORMY, 40),
+    (old_epochs_count_as_committed, STORMY, 40),
+    (two_votes_in_one_epoch, STORMY, 40),
+    (no_divergence_check, STORMY, 40),
+    (followers_acknowledge_before_sync, STORMY, 40),
+    (leader_counts_itself_before_sync, STORMY, 40),
+    (votes_for_shorter_logs, STORMY, 40),
+    (leader_comes_back_and_votes_again, STORMY, 40),
+    (one_replica_is_enough, STORMY, 40),
+    (half_is_a_majority, STORMY, 40),
+    (follower_believes_any_high_watermark, STORMY, 40),
+    (truncate_to_the_high_watermark, STORMY, 40),
+    (voters_change_two_at_a_time, CHANGING, 40),
+    (truncated_voters_stay, CHANGING, 40),
+    (any_snapshot_replaces_the_log, SNAPPY, 40),
+    (epochs_are_not_compared, STORMY, 40),
+)
+"""The bug, under which plan it shows, and within how many seeds it must be seen."""
