@@ -1,4 +1,8 @@
-"""The Java client's transactions: a pass through all of them, and read-process-write under kills."""
+"""Transactions of foreign clients: a pass through all that Java's can do, and read-process-write under kills.
+
+The copiers: our Java program and Kafka's own `TransactionalMessageCopier`, and franz-go's GroupTransactSession.
+librdkafka's is in `tests/system/transactions`, since it needs nothing but Python.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.process import BrokerProcess
-from tests.interop.jars import clients_classpath
+from tests.interop.jars import cache_dir, clients_classpath, kafka_classpath
 from tests.system.transactions.exactly_once import prove
 
 JAVA = Path(__file__).parent / "java"
@@ -34,10 +38,13 @@ def test_the_java_client_from_commit_to_an_abort_by_hand(broker: BrokerProcess) 
     ]
 
 
-@pytest.mark.parametrize(
+SIZES = pytest.mark.parametrize(
     ("records", "per_transaction", "kills"),
     [pytest.param(6_000, 100, 4, id="short"), pytest.param(100_000, 750, 20, id="long", marks=pytest.mark.slow)],
 )
+
+
+@SIZES
 def test_a_copy_by_the_java_client_survives_kills(
     tmp_path: Path, records: int, per_transaction: int, kills: int
 ) -> None:
@@ -52,5 +59,48 @@ def test_a_copy_by_the_java_client_survives_kills(
         return ["java", "-cp", classes, "TransactionalCopier", bootstrap, source, target, group, str(per_transaction)]
 
     told = prove(tmp_path, command, records=records, seed=7, kills=kills, limit_s=400)
+    assert told["broker"] > 0
+    assert told["application"] > 0
+
+
+@SIZES
+def test_a_copy_by_kafkas_own_copier_survives_kills(
+    tmp_path: Path, records: int, per_transaction: int, kills: int
+) -> None:
+    """Kafka's program is no static member: after each of its deaths, its session of 10 s must time out. It also ends
+    when it has copied what there was, and is started again.
+    """
+
+    def command(bootstrap: str, source: str, target: str, group: str) -> list[str]:
+        flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1"]
+        arguments = {
+            "--broker-list": bootstrap,
+            "--input-topic": source,
+            "--input-partition": "-1",
+            "--output-topic": target,
+            "--consumer-group": group,
+            "--transactional-id": f"copier-{group}",
+            "--transaction-size": str(per_transaction),
+            "--transaction-timeout": "10000",
+        }
+        given = [word for pair in arguments.items() for word in pair]
+        main = "org.apache.kafka.tools.TransactionalMessageCopier"
+        return ["java", *flags, "-cp", kafka_classpath(), main, *given, "--group-mode", "--use-group-metadata"]
+
+    told = prove(tmp_path, command, records=records, seed=17, kills=kills, limit_s=600)
+    assert told["broker"] > 0
+    assert told["application"] > 0
+
+
+@SIZES
+def test_a_copy_by_franz_go_survives_kills(tmp_path: Path, records: int, per_transaction: int, kills: int) -> None:
+    program = cache_dir() / "franz"
+    if not program.exists():
+        pytest.skip("the Go client is not built: run `make interop`, which builds it")
+
+    def command(bootstrap: str, source: str, target: str, group: str) -> list[str]:
+        return [str(program), "copy", bootstrap, source, target, group, str(per_transaction)]
+
+    told = prove(tmp_path, command, records=records, seed=27, kills=kills, limit_s=400)
     assert told["broker"] > 0
     assert told["application"] > 0

@@ -2,6 +2,7 @@
 //
 //	franz produce BOOTSTRAP TOPIC COUNT CODEC
 //	franz consume BOOTSTRAP TOPIC COUNT GROUP     prints one JSON object a record, commits and leaves
+//	franz copy BOOTSTRAP INPUT OUTPUT GROUP COUNT  read, process, write: COUNT records a transaction, until it is killed
 package main
 
 import (
@@ -23,6 +24,12 @@ func check(err error) {
 }
 
 func main() {
+	if os.Args[1] == "copy" {
+		perTransaction, err := strconv.Atoi(os.Args[6])
+		check(err)
+		transact(os.Args[2], os.Args[3], os.Args[4], os.Args[5], perTransaction)
+		return
+	}
 	mode, bootstrap, topic, last := os.Args[1], os.Args[2], os.Args[3], os.Args[5]
 	count, err := strconv.Atoi(os.Args[4])
 	check(err)
@@ -69,4 +76,46 @@ func consume(ctx context.Context, bootstrap, topic string, count int, group stri
 		})
 	}
 	check(client.CommitUncommittedOffsets(ctx))
+}
+
+// transact copies a topic exactly once, partition by partition. A GroupTransactSession commits the offsets of what was
+// polled with what was produced, and rewinds when it has to abort; what it does not survive ends the program.
+func transact(bootstrap, input, output, group string, perTransaction int) {
+	ctx := context.Background()
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(bootstrap),
+		kgo.TransactionalID("copier-"+group),
+		kgo.TransactionTimeout(10*time.Second),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+		kgo.ConsumerGroup(group),
+		kgo.InstanceID(group+"-1"),
+		kgo.SessionTimeout(6*time.Second),
+		kgo.HeartbeatInterval(500*time.Millisecond),
+		kgo.ConsumeTopics(input),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.FetchMaxWait(200*time.Millisecond),
+	)
+	check(err)
+	for {
+		fetches := session.PollRecords(ctx, perTransaction)
+		for _, failed := range fetches.Errors() {
+			fmt.Fprintln(os.Stderr, "fetching:", failed.Err)
+		}
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		check(session.Begin())
+		promise := kgo.AbortingFirstErrPromise(session.Client())
+		fetches.EachRecord(func(r *kgo.Record) {
+			copied := &kgo.Record{Topic: output, Partition: r.Partition, Key: r.Key, Value: r.Value}
+			session.Produce(ctx, copied, promise.Promise())
+		})
+		committed, err := session.End(ctx, promise.Err() == nil)
+		check(err)
+		if !committed {
+			fmt.Fprintln(os.Stderr, "aborted")
+		}
+	}
 }

@@ -6,8 +6,9 @@ knows: the checker draws conclusions from definite answers only.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import confluent_kafka as rdk
@@ -66,7 +67,7 @@ def partition_of(key: str) -> int:
     return int(key.rsplit("-", 1)[1])
 
 
-# --- librdkafka ---------------------------------------------------------------------------------------------------------
+# --- librdkafka --------------------------------------------------------------------------------------------------
 
 _RDK: dict[str, Any] = {
     "log_level": 0,
@@ -75,6 +76,16 @@ _RDK: dict[str, Any] = {
     "reconnect.backoff.max.ms": 200,
     "metadata.recovery.strategy": "none",
 }
+
+
+def polls_of(messages: Iterable[rdk.Message]) -> list[Poll]:
+    """Those that are records."""
+    polls = []
+    for message in messages:
+        value, offset = message.value(), message.offset()
+        if message.error() is None and value is not None and offset is not None:
+            polls.append(Poll(f"{TOPIC}-{message.partition()}", int(value), offset))
+    return polls
 
 
 class RdkWriter:
@@ -193,12 +204,7 @@ class RdkReader:
         self.consumer.subscribe([TOPIC], on_assign=changed, on_revoke=changed, on_lost=changed)
 
     def poll(self, seconds: float, count: int) -> list[Poll]:
-        found = self.consumer.consume(count, seconds)
-        return [
-            Poll(f"{TOPIC}-{message.partition()}", int(message.value()), message.offset())
-            for message in found
-            if message.error() is None
-        ]
+        return polls_of(self.consumer.consume(count, seconds))
 
     def to_committed(self) -> None:
         deadline = time.monotonic() + 3 * CALL_S
@@ -219,7 +225,7 @@ class RdkReader:
         self.consumer.close()
 
 
-# --- ours ---------------------------------------------------------------------------------------------------------------
+# --- ours --------------------------------------------------------------------------------------------------------
 
 _OURS: dict[str, Any] = {
     "request_timeout_ms": REQUEST_MS,
@@ -232,7 +238,11 @@ class OurWriter:
     """`transactional_id` None: only idempotent."""
 
     def __init__(self, servers: str, transactional_id: str | None) -> None:
-        settings: dict[str, Any] = {"max_block_ms": int(CALL_S * 1000), "delivery_timeout_ms": int(CALL_S * 1000), **_OURS}
+        settings: dict[str, Any] = {
+            "max_block_ms": int(CALL_S * 1000),
+            "delivery_timeout_ms": int(CALL_S * 1000),
+            **_OURS,
+        }
         if transactional_id is not None:
             settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": 10_000}
         self.finished = False
@@ -277,10 +287,8 @@ class OurWriter:
         return Outcome.OK
 
     def abort(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
-        try:
+        with contextlib.suppress(BarnabasError):  # nothing is lost: it is aborted anyway
             self._send_offsets(positions, reader)
-        except BarnabasError:
-            pass  # nothing is lost: it is aborted anyway
         return self._abort()
 
     def _abort(self) -> Outcome:
@@ -371,9 +379,3 @@ class OurReader:
 
     def close(self) -> None:
         self.consumer.close()
-
-
-KINDS: tuple[tuple[type[RdkWriter], type[RdkReader]] | tuple[type[OurWriter], type[OurReader]], ...] = (
-    (RdkWriter, RdkReader),
-    (OurWriter, OurReader),
-)

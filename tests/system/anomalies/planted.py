@@ -2,22 +2,24 @@
 
     python -m tests.system.anomalies.planted NAME serve --data-dir ...
 
-What the checker does not find in such a broker, it would not find in a broken one. `shows` is what each bug may look like to
-clients; several anomalies may stand for one bug, since it depends on who is hit.
+What the checker does not find in such a broker, it would not find in a broken one. `shows` is what each bug may look
+like to clients; several anomalies may stand for one bug, since it depends on who is hit.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from barnabas.broker.handlers.transactions import write_txn_markers
 from barnabas.coordination.group.offset_store import OffsetStore
 from barnabas.coordination.transaction import transitions
+from barnabas.coordination.transaction.state import PREPARED
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_ID
 from barnabas.records.batch import iter_batches
@@ -57,7 +59,7 @@ def swap(owner: Any, name: str, wrong: Any) -> None:
     setattr(owner, name, wrong)
 
 
-# --- what readers are given ---------------------------------------------------------------------------------------------
+# --- what readers are given --------------------------------------------------------------------------------------
 
 GIVEN_TOO_MUCH = (Anomaly.ABORTED_READ, Anomaly.PRECOMMITTED_READ, Anomaly.INFORMATION_CYCLE)
 
@@ -78,7 +80,7 @@ def aborted_transactions_not_listed() -> None:
     swap(Log, "aborted_transactions", lambda log, start, end: [])
 
 
-# --- what producers are held to -----------------------------------------------------------------------------------------
+# --- what producers are held to ----------------------------------------------------------------------------------
 
 
 @bug(Anomaly.DUPLICATE, Anomaly.NONMONOTONIC_SEND, Anomaly.INT_NONMONOTONIC_SEND)
@@ -89,10 +91,13 @@ def duplicate_window_ignored() -> None:
 
 @bug(*GIVEN_TOO_MUCH, Anomaly.DUPLICATE, Anomaly.LOST_WRITE, Anomaly.UNSEEN)
 def producers_forgotten_at_restart() -> None:
-    def forget(state: ProducerState, *_: object) -> None:
-        state.end_offset = _[-2]  # type: ignore[assignment]
+    right = recovery._Loader._load_producers
 
-    swap(recovery, "replay_producers", forget)
+    def forgetful(loader: Any, start: int, end: int) -> None:
+        right(loader, start, end)
+        loader._producers.reset(end)
+
+    swap(recovery._Loader, "_load_producers", forgetful)
 
 
 @bug(Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.ABORTED_READ)
@@ -103,7 +108,7 @@ def zombies_not_fenced() -> None:
         return right(txn, *(txn.identity if txn is not None else (producer_id, epoch)), **rest)
 
     def welcome(txn: Any, producer_id: int, epoch: int) -> Any:
-        if txn is not None and txn.state in transitions.PREPARED:
+        if txn is not None and txn.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return txn
 
@@ -112,7 +117,7 @@ def zombies_not_fenced() -> None:
     swap(ProducerState, "_check_epoch", lambda state, entry, header, origin: None)
 
 
-# --- markers ------------------------------------------------------------------------------------------------------------
+# --- markers -----------------------------------------------------------------------------------------------------
 
 
 @bug(*GIVEN_TOO_MUCH, Anomaly.LOST_WRITE, Anomaly.UNSEEN)
@@ -131,7 +136,8 @@ def every_fifth_marker_turned_round() -> None:
 
     def muddled(partition: Partition, marker: Any, now_ms: int) -> int:
         if next(numbers) % 5 == 0:
-            marker = replace(marker, transaction_result=not marker.transaction_result)
+            marker = copy.copy(marker)
+            marker.transaction_result = not marker.transaction_result
         return right(partition, marker, now_ms)
 
     swap(write_txn_markers, "_append", muddled)
@@ -147,7 +153,7 @@ def offsets_committed_before_the_marker() -> None:
     swap(OffsetStore, "apply", hasty)
 
 
-# --- what was acknowledged ----------------------------------------------------------------------------------------------
+# --- what was acknowledged ---------------------------------------------------------------------------------------
 
 NOT_KEPT = (Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE)
 
@@ -164,9 +170,7 @@ def acknowledged_before_the_append() -> None:
             except KafkaError:
                 continue
 
-    def hasty(
-        partition: Partition, records: Any, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
-    ) -> AppendInfo:
+    def hasty(partition: Partition, records: Any, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
         if origin is not Origin.CLIENT or partition.name.topic != TEST_TOPIC:
             catch_up(partition)
             return right(partition, records, acks, now_ms, origin)
@@ -192,7 +196,7 @@ def recovery_drops_the_last_batch() -> None:
 
     def short(segment: Any) -> Iterator[Any]:
         batches = right(segment)
-        if f"/{TEST_TOPIC}-" not in segment.log_path:
+        if f"/{TEST_TOPIC}-" not in segment.directory:
             yield from batches
             return
         held = None
@@ -209,4 +213,4 @@ if __name__ == "__main__":
     from barnabas.cli.app import main
 
     sys.argv = ["barnabas", *sys.argv[2:]]
-    sys.exit(main())
+    main()

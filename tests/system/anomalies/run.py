@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from barnabas.testing.histories import History, Report, Rules, check
 from barnabas.testing.process import BrokerProcess

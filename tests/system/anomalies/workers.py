@@ -12,8 +12,19 @@ from collections.abc import Sequence
 import confluent_kafka as rdk
 
 from barnabas.core.errors import BarnabasError
-from barnabas.testing.histories import Kind, Outcome, Poll, Recorder, Send
-from tests.system.anomalies.clients import KEYS, OurReader, OurWriter, RdkReader, RdkWriter, Reader, Writer, partition_of
+from barnabas.testing.histories import Action, Kind, Outcome, Recorder, Send
+from tests.system.anomalies.clients import (
+    KEYS,
+    TOPIC,
+    OurReader,
+    OurWriter,
+    RdkReader,
+    RdkWriter,
+    Reader,
+    Writer,
+    partition_of,
+    polls_of,
+)
 
 ABORTED_ON_PURPOSE = 0.25
 ZOMBIES = 0.08
@@ -158,7 +169,7 @@ class Transactor(Worker):
         second = writer.send(sends[cut:])
         positions = {partition_of(poll.key): poll.offset + 1 for poll in polls}
         outcome = (writer.commit if commit else writer.abort)(positions, reader)
-        actions = [*first, *polls, *second]
+        actions: list[Action] = [*first, *polls, *second]
         end = {Outcome.OK: self.recorder.ok, Outcome.FAIL: self.recorder.fail, Outcome.INFO: self.recorder.info}
         end[outcome](invoked, actions, now_ms())
         return outcome
@@ -219,20 +230,19 @@ def poll_to_the_end(bench: Bench, seconds: float) -> bool:
     )
     ends = {}
     for key in KEYS:
-        where = rdk.TopicPartition("log", partition_of(key), 0)
+        where = rdk.TopicPartition(TOPIC, partition_of(key), 0)
         ends[partition_of(key)] = reader.get_watermark_offsets(where, timeout=20)[1]
-    reader.assign([rdk.TopicPartition("log", partition, 0) for partition in ends])
+    reader.assign([rdk.TopicPartition(TOPIC, partition, 0) for partition in ends])
     bench.recorder.note("last", Kind.ASSIGN, KEYS, now_ms())
     reached: set[int] = set()
     deadline = time.monotonic() + seconds
     while len(reached) < len(ends) and time.monotonic() < deadline:
         invoked = bench.recorder.invoke("last", Kind.POLL, (), now_ms())
-        polls = []
-        for message in reader.consume(1000, timeout=0.5):
-            if message.error() is None:
-                polls.append(Poll(f"log-{message.partition()}", int(message.value()), message.offset()))
-            elif message.offset() >= ends[message.partition()]:
-                reached.add(message.partition())
-        bench.recorder.ok(invoked, polls, now_ms())
+        messages = reader.consume(1000, timeout=0.5)
+        bench.recorder.ok(invoked, polls_of(messages), now_ms())
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            if message.error() is not None and partition is not None and offset is not None:
+                reached |= {partition} if offset >= ends[partition] else set()
     reader.close()
     return len(reached) == len(ends)

@@ -57,6 +57,8 @@ def worst_realtime_lag(facts: Facts, catching_up: frozenset[str]) -> Lag:
             continue
         if operation.kind is not Kind.POLL:
             continue
+        if operation.rebalanced:
+            at.clear()  # some are another's now
         for poll in operation.polls:
             at[poll.key] = poll.offset + 1
         for key, position in at.items():
