@@ -96,8 +96,12 @@ def _against(results: Rounds, key: Key, peer: str, figure: str) -> str:
     theirs = results.get((key[0], key[1], peer))
     if theirs is None or key[2] == peer:
         return ""
-    pairs = zip(results[key], theirs, strict=True)
-    return f"{statistics.median(ours[figure] / other[figure] for ours, other in pairs):.2f}x"
+    pairs = list(zip(results[key], theirs, strict=True))
+    median = statistics.median(ours[figure] / other[figure] for ours, other in pairs)
+    if figure != "records":
+        return f"{median:.2f}x"
+    cheaper = statistics.median(other["cpu_us"] / ours["cpu_us"] for ours, other in pairs)
+    return f"{median:.1f}x, {cheaper:.1f}x"
 
 
 def sheets(results: Rounds, title: str) -> list[Sheet]:
@@ -114,7 +118,13 @@ def sheets(results: Rounds, title: str) -> list[Sheet]:
             rates.append((f"{load}, {size} B: {client}", f"{rate:,.0f}/s", f"{cpu:.2f} us", *ratios))
     heads = [f"/ {peer}" for peer in peers]
     return [
-        Sheet(f"Records per second and the client's CPU per record; {title}", ("", "records", "CPU", *heads), rates),
+        Sheet(
+            f"Records per second and the client's CPU per record; {title}. Beside a peer: how many times as many"
+            " records, and how many times less CPU (where client and broker share busy cores, only the second is the"
+            " client's own)",
+            ("", "records", "CPU", *heads),
+            rates,
+        ),
         Sheet(
             "Latency of one acknowledged record of 100 B (acks=all, no linger); ratios of p50, below 1 is faster",
             ("", "p50", "p99", *heads),
