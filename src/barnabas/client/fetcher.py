@@ -25,6 +25,7 @@ from barnabas.client.fetching import (
     note_leader_hints,
     partitions_of,
 )
+from barnabas.client.metadata import TopicView
 from barnabas.client.subscription import PartitionState, ResetPolicy, SubscriptionState
 from barnabas.client.values import FetchedBatches
 from barnabas.core.clock import Clock
@@ -108,7 +109,24 @@ class Fetcher:
             and state.retry_at <= now
             and buffered.get(partition, 0) < BUFFERS_PER_PARTITION_MAX
             and partition not in self._asked
+            and not self._must_wait(state, now)
         ]
+
+    def _must_wait(self, state: PartitionState, now: float) -> bool:
+        """Its leader, as far as we know it, has a fetch on its way or is left alone for a while: `send_fetches` would
+        do nothing for it, end at once, and be started again without end.
+        """
+        view = self._cluster.metadata.topics.get(state.partition.topic)
+        if view is None or state.partition.partition >= len(view.partitions):
+            return False
+        leader = self._leader(state, view, now)
+        return leader in self._in_flight or self._retry_at.get(leader, 0.0) > now
+
+    @staticmethod
+    def _leader(state: PartitionState, view: TopicView, now: float) -> int:
+        if state.preferred_replica >= 0 and now < state.preferred_until:
+            return state.preferred_replica
+        return view.partitions[state.partition.partition].leader
 
     async def send_fetches(self) -> None:
         """A fetch to every broker that leads partitions we could read and has none on its way."""
@@ -124,9 +142,7 @@ class Fetcher:
             if view.error is not ErrorCode.NONE or index >= len(view.partitions):
                 self._on_partition_error(state, view.error if view.error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
-            leader = view.partitions[index].leader
-            if state.preferred_replica >= 0 and now < state.preferred_until:
-                leader = state.preferred_replica
+            leader = self._leader(state, view, now)
             if leader not in self._cluster.metadata.brokers:
                 self._on_partition_error(state, ErrorCode.LEADER_NOT_AVAILABLE)
                 continue

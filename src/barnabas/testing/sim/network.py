@@ -428,7 +428,7 @@ class SimTransport(asyncio.Transport):
             self._stalled.append(data)
             return
         delay = self._network.delay(self.host, other.host, len(data or b""))
-        self._last_arrival = max(self._last_arrival, loop.time() + delay)
+        self._last_arrival = max(self._last_arrival + 1e-9, loop.time() + delay)  # timers of one time have no order
         loop.call_at(self._last_arrival, self._reach, data, context=_NOBODY)
 
     def _reach(self, data: bytes | None) -> None:

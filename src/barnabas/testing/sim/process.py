@@ -65,12 +65,17 @@ class Process:
         """
         tasks, self.tasks = list(self.tasks), {}
         for task in tasks:
-            if task.done():
-                continue
-            task._log_destroy_pending = False
-            coroutine: Any = task.get_coro()
-            with contextlib.suppress(BaseException):
-                self.run(coroutine.close)
+            self.run(bury, task)
+
+
+def bury(task: asyncio.Task[Any]) -> None:
+    """Close the coroutine of a task that will never run again, whatever it has to say to that."""
+    if task.done():
+        return
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine: Any = task.get_coro()
+    with contextlib.suppress(BaseException):
+        coroutine.close()
 
 
 CURRENT: ContextVar[Process | None] = ContextVar("barnabas_sim_process", default=None)

@@ -36,7 +36,7 @@ from barnabas.testing.sim.guard import no_real_world
 from barnabas.testing.sim.loop import SimLoop
 from barnabas.testing.sim.network import Network
 from barnabas.testing.sim.node import SimNode
-from barnabas.testing.sim.process import CURRENT, Life, Process
+from barnabas.testing.sim.process import CURRENT, Life, Process, bury
 from barnabas.testing.sim.trace import Trace
 
 T = TypeVar("T")
@@ -188,10 +188,9 @@ class World:
                 node.disk.crash()
             for process in self.processes:
                 process.bury()
-            for task in asyncio.all_tasks(self.loop):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
+            for task in sorted(asyncio.all_tasks(self.loop), key=hash):
+                bury(task)
             self.loop.close()
-            gc.collect()
         finally:
             sys.unraisablehook = told
 

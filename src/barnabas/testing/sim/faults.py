@@ -1,0 +1,220 @@
+"""Shell: what goes wrong, when and for how long, drawn from the seed: one fault after another, now and then two.
+
+Each fault is a coroutine that does its harm, waits, and undoes it. Which of them a run may draw is its `Menu`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from barnabas.testing.sim.disk import never
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.node import SimNode
+    from barnabas.testing.sim.workload import Workload
+    from barnabas.testing.sim.world import World
+
+
+class Menu(Enum):
+    """What a run is about, and therefore what may be promised in it."""
+
+    KILL = "kill"
+    """Processes are killed, paused and cut off; disks are slow. Everything that was acknowledged survives."""
+    POWER = "power"
+    """Also the power fails: what was acknowledged under flush.messages=1 survives."""
+    DISK = "disk"
+    """Also the disk fills up, and fsync fails: what was acknowledged under flush.messages=1 survives."""
+
+
+class Faults:
+    """`run` for a while; then `heal` undoes what is still wrong."""
+
+    def __init__(self, world: World, node: SimNode, workload: Workload, menu: Menu) -> None:
+        self._world = world
+        self._node = node
+        self._workload = workload
+        self._rng = world.chance("faults")
+        self._restarts = asyncio.Lock()
+        self.count = 0
+        self._choices: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (4, self.kill_node), (2, self.stop_node), (3, self.pause_node), (3, self.cut), (2, self.cut_one_way),
+            (2, self.reset), (2, self.bad_link), (2, self.slow_disk), (1, self.cold_cache), (1, self.wrong_clock),
+            (2, self.kill_client), (2, self.pause_client),
+        ]  # fmt: skip
+        if menu is not Menu.KILL:
+            self._choices.append((6, self.power_cut))
+        if menu is Menu.DISK:
+            self._choices += [(4, self.full_disk), (4, self.failing_fsync)]
+
+    async def run(self, seconds: float) -> None:
+        """Until that much simulated time has gone by."""
+        loop = self._world.loop
+        end = loop.time() + seconds
+        async with asyncio.TaskGroup() as group:
+            while loop.time() < end:
+                await asyncio.sleep(self._rng.expovariate(1 / 1.2))
+                weights = [weight for weight, _ in self._choices]
+                fault = self._rng.choices(self._choices, weights)[0][1]
+                self.count += 1
+                task = group.create_task(self._apply(fault))
+                if self._rng.random() < 0.75:
+                    await task
+
+    async def _apply(self, fault: Callable[[], Awaitable[None]]) -> None:
+        self._world.trace.event("fault", getattr(fault, "__name__", "?").replace("_", " "))
+        await fault()
+
+    async def heal(self) -> None:
+        """Everything is well again, and the node runs."""
+        node, world = self._node, self._world
+        world.network.heal()
+        world.trace.event("fault", "everything is healed")
+        node.disk.capacity = 1 << 40
+        node.disk.cold = False
+        node.disk.fail_syncs = never
+        node.job_s = (0.000_05, 0.002)
+        node.clock.skew_s = 0.0
+        node.resume()
+        if node.excused:
+            node.kill()
+        await self._up()
+
+    async def _up(self) -> None:
+        async with self._restarts:
+            if not self._node.alive:
+                await self._node.start()
+
+    def _some(self, low: float, high: float) -> float:
+        """Seconds, short ones more often."""
+        return low + self._rng.random() ** 2 * (high - low)
+
+    def _client(self) -> str:
+        return self._rng.choice(sorted(self._workload.hosts))
+
+    # ---- the node
+
+    async def kill_node(self) -> None:
+        self._node.kill()
+        await asyncio.sleep(self._some(0.01, 3.0))
+        await self._up()
+        if self._rng.random() < 0.3:  # again, in the middle of the recovery or soon after it
+            await asyncio.sleep(self._some(0.0, 0.3))
+            self._node.kill()
+            await asyncio.sleep(self._some(0.01, 1.0))
+            await self._up()
+
+    async def power_cut(self) -> None:
+        self._node.lose_power()
+        await asyncio.sleep(self._some(0.1, 4.0))
+        await self._up()
+
+    async def stop_node(self) -> None:
+        if self._node.alive and not self._node.paused:
+            stopping = asyncio.ensure_future(self._node.stop())
+            await asyncio.wait((stopping,), timeout=10)
+            if not stopping.done():
+                self._node.kill()
+                await stopping
+        await asyncio.sleep(self._some(0.0, 1.0))
+        await self._up()
+
+    async def pause_node(self) -> None:
+        self._node.pause()
+        await asyncio.sleep(self._some(0.1, 9.0))
+        self._node.resume()
+
+    async def wrong_clock(self) -> None:
+        """NTP has corrected it, in either direction."""
+        self._node.clock.skew_s = self._rng.uniform(-4, 4)
+
+    # ---- its disk
+
+    async def slow_disk(self) -> None:
+        self._node.job_s = (0.001, self._some(0.05, 2.0))
+        await asyncio.sleep(self._some(0.5, 6.0))
+        self._node.job_s = (0.000_05, 0.002)
+
+    async def cold_cache(self) -> None:
+        self._node.disk.cold = True
+        await asyncio.sleep(self._some(0.5, 4.0))
+        self._node.disk.cold = False
+
+    async def full_disk(self) -> None:
+        disk = self._node.disk
+        disk.capacity = disk.used + self._rng.randrange(2_000)
+        await asyncio.sleep(self._some(0.5, 4.0))
+        disk.capacity = 1 << 40
+
+    async def failing_fsync(self) -> None:
+        """One fsync fails; its directory goes offline, and an operator restarts the broker."""
+        disk, node = self._node.disk, self._node
+        left = [self._rng.randrange(3)]
+
+        def fails(path: str) -> bool:
+            left[0] -= 1
+            return left[0] == -1
+
+        node.excused = True
+        disk.fail_syncs = fails
+        await asyncio.sleep(self._some(0.5, 3.0))
+        disk.fail_syncs = never
+        if self._rng.random() < 0.5:
+            node.kill()
+        else:
+            node.lose_power()
+        await asyncio.sleep(self._some(0.01, 1.0))
+        await self._up()
+
+    # ---- the network
+
+    async def cut(self) -> None:
+        await self._cut(both=True)
+
+    async def cut_one_way(self) -> None:
+        await self._cut(both=False)
+
+    async def _cut(self, *, both: bool) -> None:
+        network, broker = self._world.network, self._node.name
+        hosts = sorted(self._workload.hosts)
+        chosen: Sequence[str] = hosts if self._rng.random() < 0.4 else [self._client()]
+        outwards = self._rng.random() < 0.5
+        pairs = [(host, broker) if outwards else (broker, host) for host in chosen]
+        for source, target in pairs:
+            network.cut(source, target, both=both)
+        await asyncio.sleep(self._some(0.2, 9.0))
+        network.heal()
+
+    async def reset(self) -> None:
+        self._world.network.reset_connections(self._client(), self._node.name)
+
+    async def bad_link(self) -> None:
+        network, rng = self._world.network, self._rng
+        host, broker = self._client(), self._node.name
+        for link in (network.link(host, broker), network.link(broker, host)):
+            link.delay_max = rng.choice([0.02, 0.2, 1.0])
+            link.loss = rng.choice([0.0, 0.05, 0.3])
+            link.bandwidth = rng.choice([20_000.0, 1_000_000.0])
+        await asyncio.sleep(self._some(0.5, 5.0))
+        network.heal()
+
+    # ---- the clients
+
+    async def kill_client(self) -> None:
+        host = self._client()
+        self._workload.kill(host)
+        await asyncio.sleep(self._some(0.1, 3.0))
+        self._workload.restart(host)
+
+    async def pause_client(self) -> None:
+        process = self._workload.hosts[self._client()]
+        self._world.pause(process)
+        await asyncio.sleep(self._some(0.1, 9.0))
+        self._world.resume(process)
+
+
+def random_menu(rng: random.Random) -> Menu:
+    return rng.choice([Menu.KILL, Menu.KILL, Menu.POWER, Menu.DISK])
