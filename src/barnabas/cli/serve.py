@@ -80,6 +80,11 @@ def build_parser() -> ArgumentParser:
         const="http://127.0.0.1:8081",
         help="run a schema registry in this process too [without a URL: http://127.0.0.1:8081]",
     )
+    parser.add_argument(
+        "--metrics",
+        metavar="URL",
+        help="show metrics for Prometheus there, and /healthz: http://127.0.0.1:9404/metrics [default: nowhere]",
+    )
     parser.add_argument("--cluster-id", metavar="ID", help="the id of a new cluster [default: a random one]")
     parser.add_argument(
         "--log-level", choices=_LOG_LEVELS, default="warning", metavar="LEVEL",
@@ -107,10 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(str(error), EXIT_USAGE)
     for name in unknown_names(given):
         note(f"note: {name} is not a setting this broker knows; it is ignored")
-    _run(node_config, options.cluster_id, options.registry)
+    _run(node_config, options.cluster_id, options.metrics, options.registry)
 
 
-def _run(config: NodeConfig, cluster_id: str | None, registry: str | None = None) -> None:
+def _run(config: NodeConfig, cluster_id: str | None, metrics_url: str | None, registry: str | None) -> None:
     import asyncio
     import signal
 
@@ -120,7 +125,7 @@ def _run(config: NodeConfig, cluster_id: str | None, registry: str | None = None
     from barnabas.node.server import Node
 
     async def main() -> None:
-        node = Node(config, cluster_id=cluster_id)
+        node = Node(config, cluster_id=cluster_id, metrics_url=metrics_url)
         if registry is not None:
             from barnabas.cli.serve_registry import serve_with_registry
 
@@ -160,7 +165,7 @@ def _announce(node: Node) -> None:
     directories = ",".join(os.path.normpath(path) for path in node.config.log_dirs)
     print(
         f"barnabas ready: {where}  cluster={node.identity.cluster_id} node={node.identity.node_id} "
-        f"data={directories} (started in {took_ms} ms)",
+        f"data={directories}{'' if node.pages is None else f' metrics={node.pages.url}'} (started in {took_ms} ms)",
         flush=True,
     )
 

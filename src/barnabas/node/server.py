@@ -11,7 +11,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
@@ -70,6 +70,9 @@ from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import Metrics, get_logger
 from barnabas.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from barnabas.node.metrics_pages import MetricsPages
+
 log = get_logger("barnabas.node")
 
 _HOT: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
@@ -91,11 +94,15 @@ class Node:
         rng: Rng | None = None,
         cluster_id: str | None = None,
         listen: Callable[[Endpoint], socket.socket] = listening_socket,
+        metrics_url: str | None = None,
     ) -> None:
         self.config = config
         self.metrics = Metrics()
         self.endpoints: tuple[Endpoint, ...] = ()
         """What clients are told, ports filled in; empty until the node is ready."""
+        self.pages: MetricsPages | None = None
+        """Where `metrics_url` says, the metrics and the health."""
+        self._metrics_url = metrics_url
         self._fs = fs or OsFileSystem()
         self._clock = clock or SystemClock()
         self._rng = rng or system_rng()
@@ -114,6 +121,11 @@ class Node:
         """`host:port` of every advertised listener."""
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints)
 
+    def trouble(self) -> list[str]:
+        """What keeps this node from serving all that it should, in sentences; empty when it is well."""
+        found = [] if self.endpoints else ["The node is starting."]
+        return found + [f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None]
+
     def stop(self) -> None:
         """Ask for a clean shutdown. Call it on the node's own loop."""
         self._stopping.set()
@@ -125,12 +137,15 @@ class Node:
         sockets = self._bind()
         clean = False
         try:
+            self._open_pages()
             self._open_dirs()
             await self._live(sockets, on_ready)
             clean = True
         finally:
             for _, sock in sockets:
                 sock.close()
+            if self.pages is not None:
+                self.pages.close()
             self._close(clean=clean)
             self._disk.shutdown(wait=True)
             self._cleaners.shutdown(wait=True)
@@ -149,6 +164,12 @@ class Node:
                 sock.close()
             raise
         return bound
+
+    def _open_pages(self) -> None:
+        if self._metrics_url is not None:
+            from barnabas.node.metrics_pages import MetricsPages
+
+            self.pages = MetricsPages(self._metrics_url, self)
 
     def _open_dirs(self) -> None:
         failures: list[str] = []
@@ -209,6 +230,7 @@ class Node:
             async with _running(
                 groups.run, transactions.markers.run, transactions.run, services.flusher.run, upkeep.run, compactor.run,
                 shares.coordinator.run, shares.partitions.run,
+                *(() if self.pages is None else (self.pages.run,)),
             ):  # fmt: skip
                 await asyncio.sleep(0)  # they own their tasks from their first step on
                 services.partitions.discover()

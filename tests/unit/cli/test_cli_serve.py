@@ -19,6 +19,7 @@ def test_options_and_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "listener": None,
         "config": None,
         "settings": [],
+        "metrics": None,
         "registry": None,
         "cluster_id": None,
         "log_level": "warning",
