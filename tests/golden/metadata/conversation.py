@@ -7,7 +7,8 @@ next step is what came out: the response, the records, and what the image says.
     CreateTopicsResponse(...)
       TopicRecord(...)
 
-Steps: `broker N [rack]` registers and unfences one; `<Api> <version> <json>` is any request of the controller;
+Steps: `broker N [rack]` registers and unfences one; `crashed N` registers it as a new process after an unclean end,
+`beat N` unfences that; `<Api> <version> <json>` is any request of the controller;
 `fence N`; `image` shows topics, brokers and configs; `lose <Api> ...` decides, applies and then fails to commit.
 """
 
@@ -30,7 +31,7 @@ from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.features import SUPPORTED_FEATURES, bootstrap_records
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterImage, PartitionImage, Provenance
 from barnabas.metadata.record_base import MetadataRecord
 from barnabas.metadata.records import decode_record, encode_record
 from barnabas.metadata.snapshot import image_records
@@ -46,12 +47,17 @@ class Conversation:
         self.controller = Controller(self.settings, ClusterImage(cluster_id="c"))
         self.rng = random.Random(0)
         self.names: dict[UUID, str] = {}
+        self.crashes = 0
         self.controller.apply(self.controller.image, bootstrap_records())
 
     def run(self, step: str) -> Iterator[str]:
         word, _, rest = step.partition(" ")
         if word == "broker":
             yield from self.broker(*rest.split())
+        elif word == "crashed":
+            yield from self.crashed(int(rest))
+        elif word == "beat":
+            yield from self.beat(int(rest))
         elif word == "fence":
             decision = decide_fence_broker(self.controller.image, int(rest), self.context(0))
             yield from self.take(decision)
@@ -84,10 +90,22 @@ class Conversation:
 
     def broker(self, broker_id: str, rack: str | None = None) -> Iterator[str]:
         number = int(broker_id)
+        registered = self.register(number, UUID(int=number), rack)
+        self.controller.apply(self.controller.image, registered.records)
+        yield from self.beat(number)
+
+    def crashed(self, number: int) -> Iterator[str]:
+        """A new process of a broker, which does not know under which epoch the last one shut down."""
+        self.crashes += 1
+        registered = self.register(number, UUID(int=1000 * self.crashes + number), None)
+        yield repr(registered.response)
+        yield from self.take(registered)
+
+    def register(self, number: int, incarnation_id: UUID, rack: str | None) -> Decision[MetadataRecord, Any]:
         registration = BrokerRegistrationRequest(
             broker_id=number,
             cluster_id="c",
-            incarnation_id=UUID(int=number),
+            incarnation_id=incarnation_id,
             listeners=[Listener(name="PLAINTEXT", host=f"host{number}", port=9092)],
             features=[
                 Feature(name=name, min_supported_version=levels.min_level, max_supported_version=levels.max_level)
@@ -96,9 +114,9 @@ class Conversation:
             rack=rack,
             log_dirs=[UUID(int=1000 + number)],
         )
-        image = self.controller.image
-        registered = self.controller.decide(image, registration, self.context(4))
-        self.controller.apply(image, registered.records)
+        return self.controller.decide(self.controller.image, registration, self.context(4))
+
+    def beat(self, number: int) -> Iterator[str]:
         epoch = self.controller.image.brokers.brokers[number].epoch
         beat = BrokerHeartbeatRequest(broker_id=number, broker_epoch=epoch, current_metadata_offset=epoch)
         decision = self.controller.decide(self.controller.image, beat, self.context(1))
@@ -129,7 +147,7 @@ class Conversation:
             for index, p in enumerate(topic.partitions):
                 yield (
                     f"{name}-{index} leader={p.leader} replicas={list(p.replicas)} isr={list(p.isr)} "
-                    f"leader_epoch={p.leader_epoch} partition_epoch={p.partition_epoch}"
+                    f"leader_epoch={p.leader_epoch} partition_epoch={p.partition_epoch}{eligible(p)}"
                 )
         for resource, configs in sorted(image.configs.by_resource.items()):
             yield f"configs of {resource.type} {resource.name!r}: {dict(sorted(configs.items()))}"
@@ -153,6 +171,13 @@ class Conversation:
             text,
         )
         return re.sub(r"<(\w+)\.(\w+): -?\d+>", r"\2", text)
+
+
+def eligible(partition: PartitionImage) -> str:
+    """What is seldom set."""
+    said = {"elr": partition.elr, "last_known_elr": partition.last_known_elr, "adding": partition.adding_replicas}
+    said["removing"] = partition.removing_replicas
+    return "".join(f" {name}={list(brokers)}" for name, brokers in said.items() if brokers)
 
 
 def build(kind: type[Struct], values: dict[str, Any]) -> Struct:

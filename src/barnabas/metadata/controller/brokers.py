@@ -142,10 +142,11 @@ def _registration_problem(
 
 
 def _shut_down(image: ClusterImage, broker: BrokerImage, ctx: DecideContext) -> tuple[bool, bool, list[MetadataRecord]]:
-    """(fenced, may stop, records): first hand over what it leads, then, when nothing is left, let it go fenced."""
+    """(fenced, may stop, records): first hand over what it leads, then, when nothing is left and everyone knows, let
+    it go fenced."""
     records = records_without_broker(image, broker.broker_id, ctx)
     others = any(other.is_active and other.broker_id != broker.broker_id for other in image.brokers)
-    if broker.fenced or not others or not records:
+    if broker.fenced or not others or (not records and ctx.may_stop(broker.broker_id)):
         if not broker.fenced:
             records.append(_registration_change(broker, fenced=YES))
         return True, True, records

@@ -23,6 +23,10 @@ from barnabas.metadata.controller.create_topics import decide_create_topics
 from barnabas.metadata.controller.delete_topics import decide_delete_topics
 from barnabas.metadata.controller.partitions import decide_elect_leaders
 from barnabas.metadata.controller.producer_ids import decide_allocate_producer_ids
+from barnabas.metadata.controller.reassignments import (
+    decide_alter_partition_reassignments,
+    decide_list_partition_reassignments,
+)
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.controller.update_features import decide_update_features
 from barnabas.metadata.delta import ClusterDelta
@@ -31,6 +35,7 @@ from barnabas.metadata.record_base import MetadataRecord
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest
+from barnabas.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest
@@ -38,6 +43,7 @@ from barnabas.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest
 from barnabas.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.wire.messages.update_features import UpdateFeaturesRequest
 from barnabas.wire.schema import Message
@@ -54,6 +60,8 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
     UpdateFeaturesRequest: decide_update_features,
     ElectLeadersRequest: decide_elect_leaders,
     AlterPartitionRequest: decide_alter_partition,
+    AlterPartitionReassignmentsRequest: decide_alter_partition_reassignments,
+    ListPartitionReassignmentsRequest: decide_list_partition_reassignments,
     BrokerRegistrationRequest: decide_register_broker,
     BrokerHeartbeatRequest: decide_heartbeat,
     UnregisterBrokerRequest: decide_unregister_broker,

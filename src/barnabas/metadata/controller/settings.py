@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.core.rng import Rng
@@ -33,3 +33,5 @@ class DecideContext:
     version: int = 0
     live_brokers: frozenset[int] = frozenset()
     """Brokers that have sent heartbeats within `session_timeout_ms`, to this controller."""
+    may_stop: Callable[[int], bool] = lambda _: True
+    """Whether every active broker knows that this one, shutting down, leads nothing any more (`BrokerSessions`)."""
