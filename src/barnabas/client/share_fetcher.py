@@ -7,11 +7,12 @@ none are waiting: their locks run from the moment they were acquired, so hoardin
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import AcknowledgementError, SerializationError
@@ -25,6 +26,11 @@ from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_cod
 from barnabas.core.ids import TopicIdPartition, TopicPartition
 from barnabas.wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from barnabas.wire.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+
+log = logging.getLogger("barnabas.client")
+
+METADATA_TIMEOUT_MS: Final = 1_000
+"""How long a poll may look for leaders beyond its own time."""
 
 Record = ConsumerRecord[Any, Any]
 Due = dict[TopicIdPartition, Acknowledgements]
@@ -96,6 +102,7 @@ class ShareFetcher:
         self._held: dict[tuple[TopicPartition, int], tuple[_Broker, TopicIdPartition, Record]] = {}
         """What the user has in hand: where it came from."""
         self._error: BarnabasError | None = None
+        self._look_at = 0.0
 
     # -- giving out ------------------------------------------------------------------------------------------------
 
@@ -138,7 +145,17 @@ class ShareFetcher:
     async def send_fetches(self) -> None:
         """A ShareFetch to every leader of assigned partitions that is idle; what is due goes with it."""
         now = self._cluster.now()
-        for leader, wanted in (await self._by_leader()).items():
+        if self._look_at > now:
+            return
+        try:
+            leaders = await self._by_leader()
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            log.info("the leaders of share partitions cannot be asked for now, and will be again: %s", error)
+            self._look_at = self._cluster.now() + self._pause_s()
+            return
+        for leader, wanted in leaders.items():
             broker = self._brokers.setdefault(leader, _Broker())
             if broker.fetching is None and broker.retry_at <= now:
                 task = asyncio.get_running_loop().create_task(
@@ -159,7 +176,8 @@ class ShareFetcher:
         metadata = self._cluster.metadata
         names = {p.topic_id: metadata.topic_name(p.topic_id) for p in self._member.assigned}
         known = sorted(name for name in names.values() if name is not None)
-        views = await self._cluster.topics(known) if known else {}
+        deadline = self._cluster.deadline(METADATA_TIMEOUT_MS)
+        views = await self._cluster.topics(known, deadline=deadline) if known else {}
         leaders: dict[int, list[TopicIdPartition]] = {}
         for partition in sorted(self._member.assigned):
             name = names[partition.topic_id]
@@ -171,6 +189,7 @@ class ShareFetcher:
                 leaders.setdefault(leader, []).append(partition)
             else:
                 metadata.mark_stale([view.name])
+                self._look_at = self._cluster.now() + self._pause_s()
         return leaders
 
     async def _fetch(self, leader: int, broker: _Broker, wanted: list[TopicIdPartition]) -> None:
@@ -359,12 +378,16 @@ class ShareFetcher:
         return None if topic is None else TopicPartition(topic, partition.partition)
 
     def _back_off(self, broker: _Broker) -> None:
-        delay = self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng)
-        broker.retry_at = self._cluster.now() + delay / 1000.0
+        broker.retry_at = self._cluster.now() + self._pause_s()
+
+    def _pause_s(self) -> float:
+        return self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng) / 1000.0
 
     def next_retry(self) -> float | None:
+        """The loop time at which something that failed may be tried again."""
         now = self._cluster.now()
-        return min((b.retry_at for b in self._brokers.values() if b.retry_at > now), default=None)
+        times = [self._look_at, *(broker.retry_at for broker in self._brokers.values())]
+        return min((at for at in times if at > now), default=None)
 
     async def close(self, deadline: float) -> None:
         """Send what is due with the end of each session; everything else acquired is free at once."""

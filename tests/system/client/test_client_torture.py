@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.values import NewTopic
+from barnabas.client.values import ConfigChange, ConfigResource, NewTopic
 from barnabas.testing.process import BrokerProcess
 from tests.system.client.torture import (
     PARTITIONS,
@@ -22,11 +22,12 @@ from tests.system.client.torture import (
     copy_until,
     produce_until,
     read_log,
+    share_until,
 )
 
 SETTINGS = ["group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=2"]
 SETTINGS += ["transaction.state.log.num.partitions=2", "group.consumer.min.heartbeat.interval.ms=100"]
-SETTINGS += ["group.consumer.heartbeat.interval.ms=500"]
+SETTINGS += ["group.consumer.heartbeat.interval.ms=500", "share.coordinator.state.topic.num.partitions=2"]
 
 
 async def torture(folder: Path, *, seed: int, acts: int, pause_s: float = 1.0, drain_s: float = 60.0) -> None:
@@ -35,14 +36,19 @@ async def torture(folder: Path, *, seed: int, acts: int, pause_s: float = 1.0, d
         servers = broker.bootstrap_servers
         async with AsyncAdmin(bootstrap_servers=servers) as admin:
             await admin.create_topics([NewTopic("in", PARTITIONS, 1), NewTopic("out", PARTITIONS, 1)])
+            earliest = [ConfigChange("share.auto.offset.reset", "earliest")]
+            await admin.incremental_alter_configs({ConfigResource.group("share"): earliest})
         chaos = Chaos(broker, seed, pause_s=pause_s)
         promises = Promises()
-        seen: dict[str, set[bytes]] = {"classic": set(), "consumer": set()}
+        seen: dict[str, set[bytes]] = {"classic": set(), "consumer": set(), "share": set()}
         produced, over = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             producer = tasks.create_task(produce_until(produced, servers, "in", promises))
             for protocol, values in seen.items():
                 for _ in range(2):
+                    if protocol == "share":
+                        tasks.create_task(share_until(over.is_set, servers, "in", protocol, values))
+                        continue
                     tasks.create_task(
                         consume_until(over.is_set, servers, "in", protocol, values, group_protocol=protocol)
                     )

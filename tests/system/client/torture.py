@@ -19,6 +19,7 @@ from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.coordinator import RebalanceListener
 from barnabas.client.errors import TransactionAbortedError
 from barnabas.client.producer import AsyncProducer
+from barnabas.client.share_consumer import AsyncShareConsumer
 from barnabas.client.values import LATEST
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
@@ -132,6 +133,15 @@ async def consume_until(
         while not stop():
             for record in await consumer.poll(200):
                 order.check(record.topic_partition, record.offset)
+                seen.add(record.value)
+
+
+async def share_until(stop: Callable[[], bool], servers: str, topic: str, group: str, seen: set[bytes]) -> None:
+    """One worker of a share group under default settings (implicit acknowledgements): at least once, in any order."""
+    async with AsyncShareConsumer(bootstrap_servers=servers, group_id=group) as consumer:
+        consumer.subscribe([topic])
+        while not stop():
+            for record in await consumer.poll(200):
                 seen.add(record.value)
 
 
