@@ -1,12 +1,12 @@
 """A world in one process: the production nodes and clients on a seeded loop, network and disk, in virtual time.
 
-    from barnabas.testing import sim
+from barnabas.testing import sim
 
-    async def scenario(world: sim.World) -> None:
-        broker = await world.start_broker({"log.retention.ms": "3600000"})
-        ...
+async def scenario(world: sim.World) -> None:
+    broker = await world.start_broker({"log.retention.ms": "3600000"})
+    ...
 
-    sim.run(scenario, seed=7)
+sim.run(scenario, seed=7)
 """
 
 from __future__ import annotations
