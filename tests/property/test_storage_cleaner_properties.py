@@ -28,7 +28,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import DiskIoError
 from barnabas.storage.fs import Access, File
 from tests.unit.storage.logs import PATH, LogHarness
-from tests.unit.storage.memory_disk import MemoryDisk, Inode, MemoryFile
+from tests.unit.storage.memory_disk import Inode, MemoryDisk, MemoryFile
 
 RETENTION_MS = 100
 CONFIG = LogConfig(
