@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+SECTION = "measured"
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,16 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def write(path: Path, sheets: Sequence[Sheet]) -> None:
-    """Replaces what stands between the markers and nothing else; a file without markers gets them at its end."""
+def write(path: Path, sheets: Sequence[Sheet], section: str = SECTION) -> None:
+    """Replaces what stands between the section's markers and nothing else; a file without them gets them at its end."""
+    begin, end = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
     text = path.read_text() if path.exists() else ""
-    tables = f"{BEGIN}\n\n" + "\n".join(sheet.markdown() for sheet in sheets) + f"\n{END}"
-    before, found, rest = text.partition(BEGIN)
+    tables = f"{begin}\n\n" + "\n".join(sheet.markdown() for sheet in sheets) + f"\n{end}"
+    before, found, rest = text.partition(begin)
     if not found:
         path.write_text(f"{text.rstrip()}\n\n{tables}\n".lstrip())
         return
-    _, closed, after = rest.partition(END)
+    _, closed, after = rest.partition(end)
     if not closed:
-        raise SystemExit(f"{path} has the marker {BEGIN} but not {END}; nothing was written")
+        raise SystemExit(f"{path} has the marker {begin} but not {end}; nothing was written")
     path.write_text(before + tables + after)

@@ -36,18 +36,19 @@ TEST_TOPIC = "log"
 
 @dataclass(frozen=True)
 class Bug:
-    """`plant` puts it into the running process."""
+    """`plant` puts it into the running process. `faults` are those that bring it out."""
 
     plant: Callable[[], None]
     shows: frozenset[Anomaly]
+    faults: tuple[str, ...]
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def bug(*shows: Anomaly) -> Callable[[Callable[[], None]], Callable[[], None]]:
+def bug(*shows: Anomaly, faults: tuple[str, ...] = ()) -> Callable[[Callable[[], None]], Callable[[], None]]:
     def register(plant: Callable[[], None]) -> Callable[[], None]:
-        BUGS[plant.__name__.replace("_", "-")] = Bug(plant, frozenset(shows))
+        BUGS[plant.__name__.replace("_", "-")] = Bug(plant, frozenset(shows), faults)
         return plant
 
     return register
@@ -83,13 +84,13 @@ def aborted_transactions_not_listed() -> None:
 # --- what producers are held to ----------------------------------------------------------------------------------
 
 
-@bug(Anomaly.DUPLICATE, Anomaly.NONMONOTONIC_SEND, Anomaly.INT_NONMONOTONIC_SEND)
+@bug(Anomaly.DUPLICATE, Anomaly.NONMONOTONIC_SEND, Anomaly.INT_NONMONOTONIC_SEND, faults=("stop",))
 def duplicate_window_ignored() -> None:
     swap(ProducerState, "duplicate_of", lambda state, header: None)
     swap(ProducerState, "_check_sequence", lambda state, entry, header: None)
 
 
-@bug(*GIVEN_TOO_MUCH, Anomaly.DUPLICATE, Anomaly.LOST_WRITE, Anomaly.UNSEEN)
+@bug(*GIVEN_TOO_MUCH, Anomaly.DUPLICATE, Anomaly.LOST_WRITE, Anomaly.UNSEEN, faults=("kill",))
 def producers_forgotten_at_restart() -> None:
     right = recovery._Loader._load_producers
 
@@ -158,7 +159,7 @@ def offsets_committed_before_the_marker() -> None:
 NOT_KEPT = (Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.INCONSISTENT_OFFSETS, Anomaly.DUPLICATE)
 
 
-@bug(*NOT_KEPT)
+@bug(*NOT_KEPT, faults=("kill",))
 def acknowledged_before_the_append() -> None:
     right = Partition.append
     late: dict[Partition, list[tuple[bytes, int, int]]] = {}
@@ -190,7 +191,7 @@ def _count(records: Any) -> int:
     return sum(header.last_offset_delta + 1 for _, header in iter_batches(memoryview(records)))
 
 
-@bug(*NOT_KEPT, Anomaly.NONMONOTONIC_POLL)
+@bug(*NOT_KEPT, Anomaly.NONMONOTONIC_POLL, faults=("kill",))
 def recovery_drops_the_last_batch() -> None:
     right = recovery.scan_batches
 

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,8 @@ SETTINGS = (
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
     "group.min.session.timeout.ms=1000",
 )
+FAULTS = ("kill", "stop")
+"""kill -9 and a start; SIGSTOP for longer than the clients wait for an answer, and SIGCONT."""
 STOPPED_S = 1.5
 CALM_S = (0.6, 2.0)
 JOIN_S = 60.0
@@ -49,7 +52,9 @@ class Result:
         return path
 
 
-def run(broker: BrokerProcess, *, seconds: float, seed: int, until_found: bool = False) -> Result:
+def run(
+    broker: BrokerProcess, *, seconds: float, seed: int, faults: Sequence[str] = FAULTS, until_found: bool = False
+) -> Result:
     """The broker must run; it will run at the end. With `until_found`, the first forbidden anomaly ends it early."""
     bench = Bench(broker.bootstrap_servers, seed)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -60,32 +65,33 @@ def run(broker: BrokerProcess, *, seconds: float, seed: int, until_found: bool =
         workers += [kind(bench, f"{kind.__name__.lower()}-{client}", ours) for kind in (Sender, Poller, Member)]
     for worker in workers:
         worker.start()
-    faults: Counter[str] = Counter()
+    done: Counter[str] = Counter()
     rng = random.Random(seed)
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(rng.uniform(*CALM_S), left))  # the clients work on real brokers, in real time
         if until_found and check(bench.recorder.history(), _SO_FAR).forbidden:
             break
-        if time.monotonic() < deadline:
-            faults[_hurt(broker, rng)] += 1
+        if faults and time.monotonic() < deadline:
+            fault = rng.choice(faults)
+            _hurt(broker, fault)
+            done[fault] += 1
     bench.stop.set()
     _join(workers, bench)
     ended = poll_to_the_end(bench, 20.0)
     history = bench.recorder.history()
-    return Result(check(history, RULES), history, ended, bench.broken, faults)
+    return Result(check(history, RULES), history, ended, bench.broken, done)
 
 
-def _hurt(broker: BrokerProcess, rng: random.Random) -> str:
-    if rng.random() < 0.5:
+def _hurt(broker: BrokerProcess, fault: str) -> None:
+    if fault == "kill":
         broker.kill()
         broker.start()
-        return "kill"
+        return
     assert broker.process is not None
     os.kill(broker.process.pid, signal.SIGSTOP)
     time.sleep(STOPPED_S)
     os.kill(broker.process.pid, signal.SIGCONT)
-    return "stop"
 
 
 def _join(workers: list[Worker], bench: Bench) -> None:

@@ -1,0 +1,74 @@
+"""Concurrent transactional clients, a broker that is killed and stopped: no forbidden anomaly in what the clients saw.
+
+And the proof that the checker would see one: brokers with a planted bug, each of which it must catch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.testing.process import BrokerProcess
+from tests.system.anomalies.planted import BUGS
+from tests.system.anomalies.run import SETTINGS, Result, run
+
+SEARCH_S = 40.0
+"""How long a planted bug may hide. Most are found within the first two seconds."""
+QUICK = {
+    "last-stable-offset-off-by-one",
+    "zombies-not-fenced",
+    "every-fifth-marker-lost",
+    "offsets-committed-before-the-marker",
+    "acknowledged-before-the-append",
+}
+"""Those that `make test` looks for, one of each family; `make soak` looks for all."""
+
+
+def hurt(folder: Path, seconds: float, seed: int) -> Result:
+    with BrokerProcess(folder / "data", settings=SETTINGS) as broker:
+        result = run(broker, seconds=seconds, seed=seed)
+    told = f"seed {seed}, {dict(result.faults)}, history in {result.keep(folder)}\n{result.report}"
+    assert not result.broken, f"{result.broken}\n{told}"
+    assert result.ended, f"a partition cannot be read to its end\n{told}"
+    assert not result.report.forbidden, told
+    assert result.report.acknowledged > 100, told
+    return result
+
+
+def test_no_anomaly_shows_on_a_broker_that_suffers(tmp_path: Path) -> None:
+    result = hurt(tmp_path, seconds=12.0, seed=1)
+    assert set(result.faults) == {"kill", "stop"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_no_anomaly_shows_for_minutes(tmp_path: Path, seed: int) -> None:
+    result = hurt(tmp_path, seconds=150.0, seed=seed)
+    print(f"seed {seed}: {dict(result.faults)}\n{result.report}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_anomaly_shows_in_good_health(tmp_path: Path) -> None:
+    """Others have lost data without any fault (Jepsen on Bufstream, 2024)."""
+    with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
+        result = run(broker, seconds=60.0, seed=5, faults=())
+    assert result.ended
+    assert not result.broken
+    assert not result.report.forbidden, result.report
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in BUGS])
+def test_a_planted_bug_is_caught(tmp_path: Path, name: str) -> None:
+    bug = BUGS[name]
+    module = ("tests.system.anomalies.planted", name)
+    broker = BrokerProcess(tmp_path / "data", settings=SETTINGS, module=module)
+    broker.start()
+    try:
+        result = run(broker, seconds=SEARCH_S, seed=1, faults=bug.faults, until_found=True)
+    finally:
+        broker.kill()
+    caught = {finding.anomaly for finding in result.report.forbidden}
+    assert caught & bug.shows, f"{name} was not caught\n{result.report}"
