@@ -35,12 +35,20 @@ class Plan:
     membership: int = 0
     crash_in_step: float = 0.002
     loss: float = 0.05
+    sync_ms: int = 25
+    store_ms: int = 200
+    election_timeout_ms: int = 500
+    fetch_timeout_ms: int = 1000
 
 
 def run_chaos(seed: int, plan: Plan) -> World:
     """Raises InvariantViolation or LivenessFailure; returns the world that survived."""
-    faults = Faults(loss=plan.loss, crash_in_step=plan.crash_in_step)
-    config = RaftConfig(snapshot_chunk_bytes=100, fetch_timeout_ms=1000, election_timeout_ms=500)
+    faults = Faults(loss=plan.loss, crash_in_step=plan.crash_in_step, sync=(0, plan.sync_ms), store=(0, plan.store_ms))
+    config = RaftConfig(
+        snapshot_chunk_bytes=100,
+        fetch_timeout_ms=plan.fetch_timeout_ms,
+        election_timeout_ms=plan.election_timeout_ms,
+    )
     world = World(
         seed,
         voters=plan.voters,
@@ -154,6 +162,7 @@ def mend(world: World) -> None:
     world.heal()
     world.faults.crash_in_step = 0.0
     world.faults.loss = 0.0
+    world.faults.store = (0, 20)
     for node in world.nodes.values():
         node.paused_until = 0
         if node.machine is None:

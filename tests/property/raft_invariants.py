@@ -1,7 +1,7 @@
 """What must always hold in a Raft cluster: those of Kafka's RaftEventSimulationTest and of the KRaft specification.
 
-An invariant looks at the node that has just moved, twice: `on_step` when the machine has decided, `on_done` when that is
-written and before anyone else hears of it. It keeps what it has seen, across crashes.
+An invariant looks at the node that has just moved, twice: `on_step` when the machine has decided, `on_done` when that
+is written and before anyone else hears of it. It keeps what it has seen, across crashes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.raft.machine.events import Append, Effects
 from barnabas.raft.machine.messages import VoteResponse
 from barnabas.raft.machine.states import Candidate, Leader, Prospective
-from barnabas.raft.machine.values import Batch
+from barnabas.raft.machine.values import Batch, Voters
 
 if TYPE_CHECKING:
     from tests.property.raft_world import Node, World
@@ -94,6 +94,51 @@ class MajorityReachedHighWatermark(Invariant):
             self.violated(world, f"{node.key} calls {last} committed, which {having} of {machine.voters} have")
 
 
+class LeaderCommitsOwnEpoch(Invariant):
+    """What a leader calls committed ends with a record of its own epoch; earlier ones are committed with it."""
+
+    def on_step(self, world: World, node: Node, effects: Effects) -> None:
+        machine = node.machine
+        assert machine is not None
+        if effects.high_watermark is not None and machine.is_leader:
+            epoch = machine.quorum.log.epoch_at(effects.high_watermark - 1)
+            if epoch != machine.epoch:
+                self.violated(world, f"{node.key} leads epoch {machine.epoch}, and commits up to one of epoch {epoch}")
+
+
+class OneChangeAtATime(Invariant):
+    """A leader changes the voters only when the change before is committed (KIP-853), so that majorities overlap."""
+
+    def on_done(self, world: World, node: Node, effects: Effects) -> None:
+        machine = node.machine
+        assert machine is not None
+        if not machine.is_leader or not any(isinstance(op, Append) and _voters_of(op.batch) for op in effects.log_ops):
+            return
+        changes = [batch for batch in node.disk.log if _voters_of(batch)]
+        if len(changes) > 1 and changes[-2].base_offset >= machine.high_watermark:
+            self.violated(world, f"{node.key} changes the voters, and {changes[-2]} is not committed")
+
+
+class VotersFollowTheLog(Invariant):
+    """The voters are those of the last record of voters in the log, committed or not; truncated ones do not count."""
+
+    def on_done(self, world: World, node: Node, effects: Effects) -> None:
+        assert node.machine is not None
+        if not effects.log_ops:
+            return
+        disk = node.disk
+        base = disk.snapshots.get(disk.start)
+        expected = base.voters if base is not None and base.voters is not None else node.config.voters
+        for batch in disk.log:
+            expected = _voters_of(batch) or expected
+        if node.machine.voters != expected:
+            self.violated(world, f"{node.key} counts {node.machine.voters}, its log says {expected}")
+
+
+def _voters_of(batch: Batch) -> Voters | None:
+    return next((control for control in reversed(batch.controls) if isinstance(control, Voters)), None)
+
+
 class MonotonicHighWatermark(Invariant):
     """What a process once called committed, it never doubts."""
 
@@ -117,7 +162,9 @@ class SnapshotAtLogStart(Invariant):
         disk = node.disk
         assert node.machine is not None
         if disk.start.offset > 0 and disk.start not in disk.snapshots:
-            self.violated(world, f"{node.key}: the log starts at {disk.start}, the snapshots are {list(disk.snapshots)}")
+            self.violated(
+                world, f"{node.key}: the log starts at {disk.start}, the snapshots are {list(disk.snapshots)}"
+            )
         if node.machine.quorum.log.start != disk.start or node.machine.quorum.log.end_offset != disk.end_offset:
             self.violated(world, f"{node.key}: the machine does not know where the log is")
 
@@ -225,6 +272,9 @@ ALL: tuple[type[Invariant], ...] = (
     SingleLeader,
     OneVotePerEpoch,
     MajorityReachedHighWatermark,
+    LeaderCommitsOwnEpoch,
+    OneChangeAtATime,
+    VotersFollowTheLog,
     MonotonicHighWatermark,
     SnapshotAtLogStart,
     LeaderNeverLoadSnapshot,

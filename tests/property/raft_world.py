@@ -192,6 +192,8 @@ class Faults:
     slow: float = 0.03
     latency: tuple[int, int] = (1, 30)
     sync: tuple[int, int] = (0, 15)
+    store: tuple[int, int] = (0, 30)
+    """How long it takes until a fetched snapshot is on the platter."""
     crash_in_step: float = 0.0
     """That the power goes in the middle of carrying out a step's effects."""
 
@@ -343,8 +345,7 @@ class World:
 
     def leader(self) -> Node | None:
         """The one of the latest epoch that anybody has heard of."""
-        best = max(self.leaders, key=lambda n: n.machine.epoch if n.machine else 0, default=None)
-        return best
+        return max(self.leaders, key=lambda n: n.machine.epoch if n.machine else 0, default=None)
 
     # ---- events and effects
 
@@ -432,7 +433,7 @@ class World:
                         disk.snapshots[snapshot_id] = Snapshot(data, version, voters)
                         self.deliver(node, life, SnapshotStored(snapshot_id, version, voters))
 
-                self.at(self.rng.randint(*self.faults.sync), stored)
+                self.at(self.rng.randint(*self.faults.store), stored)
             case _:
                 disk.apply(op)
 
@@ -462,9 +463,7 @@ class World:
 
     def _load(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
         data = node.disk.snapshots[snapshot_id].data
-        node.state = [
-            (int.from_bytes(data[i : i + 8], "big"), data[i + 8 : i + 16]) for i in range(0, len(data), 16)
-        ]
+        node.state = [(int.from_bytes(data[i : i + 8], "big"), data[i + 8 : i + 16]) for i in range(0, len(data), 16)]
         node.applied = snapshot_id.offset
 
     def take_snapshot(self, node: Node) -> None:
