@@ -58,7 +58,10 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
     code = "import sys, barnabas.cli.serve, barnabas.node.server, uvloop; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
-    assert imported & {"typer", "rich", "numpy", "numba", "pyarrow", "pydantic", "barnabas.client"} == set()
+    assert (
+        imported & {"typer", "rich", "numpy", "numba", "pyarrow", "pydantic", "barnabas.client", "barnabas.net.pages"}
+        == set()
+    )
     assert "importlib.metadata" not in imported
     assert {
         f"barnabas.coordination.group.{machine}" for machine in ("shard", "groups", "share_group")
