@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class Server:
 
     def finish(self) -> tuple[int, str]:
         """Exit code and stderr of a server that could not start."""
-        _, errors = self.process.communicate(timeout=20)
+        _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
 
 
@@ -60,13 +61,16 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 def read_all(address: str, topic: str, partitions: int, group: str = "reader") -> list[bytes]:
     """Every record of a topic, each partition up to the end it has now."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in range(partitions)}
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=60) for p in range(partitions)}
     left = {p: high for p, (low, high) in ends.items() if high > low}
     consumer.assign([TopicPartition(topic, p, ends[p][0]) for p in left])
     found: list[bytes] = []
+    heard_at = time.monotonic()
     while left:
-        messages = consumer.consume(1000, 10)
-        assert messages, f"nothing comes any more; still expected: {left}"
+        messages = consumer.consume(1000, 0.2)  # waits for all of the 1000, or for so long
+        if messages:
+            heard_at = time.monotonic()
+        assert time.monotonic() < heard_at + 60, f"nothing comes any more; still expected: {left}"
         for message in messages:
             assert message.error() is None
             found.append(message.value())
@@ -81,17 +85,17 @@ def test_everything_is_there_after_a_clean_restart(tmp_path: Path) -> None:
     with EmbeddedBroker({"num.partitions": "3"}, data_dir=directory) as broker:
         servers = {"bootstrap.servers": broker.bootstrap_servers}
         admin = AdminClient(servers)
-        admin.create_topics([NewTopic("kept", 3, config={"retention.ms": "12345678"})])["kept"].result(10)
-        admin.create_topics([NewTopic("gone", 1)])["gone"].result(10)
-        admin.delete_topics(["gone"])["gone"].result(10)
-        cluster_id = admin.list_topics(timeout=10).cluster_id
+        admin.create_topics([NewTopic("kept", 3, config={"retention.ms": "12345678"})])["kept"].result(60)
+        admin.create_topics([NewTopic("gone", 1)])["gone"].result(60)
+        admin.delete_topics(["gone"])["gone"].result(60)
+        cluster_id = admin.list_topics(timeout=60).cluster_id
         producer = Producer(servers)
         for i in range(1000):
             producer.produce("kept", b"%d" % i, key=b"%d" % i)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer({**servers, "group.id": "readers", "auto.offset.reset": "earliest"})
         consumer.subscribe(["kept"])
-        assert len(consumer.consume(500, 10)) == 500
+        assert len(consumer.consume(500, 60)) == 500
         consumer.commit(asynchronous=False)
         committed = sum(
             p.offset for p in consumer.committed([TopicPartition("kept", p) for p in range(3)]) if p.offset > 0
@@ -99,14 +103,14 @@ def test_everything_is_there_after_a_clean_restart(tmp_path: Path) -> None:
         consumer.close()
     with EmbeddedBroker(data_dir=directory) as broker:
         servers = {"bootstrap.servers": broker.bootstrap_servers}
-        metadata = AdminClient(servers).list_topics(timeout=10)
+        metadata = AdminClient(servers).list_topics(timeout=60)
         assert metadata.cluster_id == cluster_id
         assert set(metadata.topics) == {"kept", "__consumer_offsets"}
         assert len(metadata.topics["kept"].partitions) == 3
         assert len(set(read_all(broker.bootstrap_servers, "kept", 3))) == 1000
         consumer = Consumer({**servers, "group.id": "readers", "auto.offset.reset": "earliest"})
         after = sum(
-            p.offset for p in consumer.committed([TopicPartition("kept", p) for p in range(3)], 10) if p.offset > 0
+            p.offset for p in consumer.committed([TopicPartition("kept", p) for p in range(3)], 60) if p.offset > 0
         )
         assert after == committed > 0
         consumer.close()

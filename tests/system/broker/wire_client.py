@@ -13,7 +13,7 @@ from barnabas.wire.schema import Request
 class WireClient:
     """`call` sends one request and waits; `send` and `receive` pipeline; `raw` sends whatever bytes."""
 
-    def __init__(self, address: str, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: str, *, timeout_s: float = 60.0) -> None:
         host, _, port = address.partition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._wire = ClientConnection("wire-client")

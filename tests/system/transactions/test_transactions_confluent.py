@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.testing import EmbeddedBroker
 from tests.system.transactions.exactly_once import read_committed
 
-CALL_S = 20.0
+CALL_S = 60.0
 
 
 def producer(broker: EmbeddedBroker, name: str, **settings: object) -> Producer:
