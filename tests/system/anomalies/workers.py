@@ -7,6 +7,7 @@ import itertools
 import random
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 
 import confluent_kafka as rdk
@@ -66,8 +67,8 @@ class Worker(threading.Thread):
     def run(self) -> None:
         try:
             self.work()
-        except (BarnabasError, rdk.KafkaException, RuntimeError, TimeoutError) as error:
-            self.bench.broken.append(f"{self.process}: {error!r}")
+        except Exception as error:  # noqa: BLE001 - the root of a thread: the run must hear of it
+            self.bench.broken.append(f"{self.process}: {error!r} in {traceback.format_exc()}")
 
     def work(self) -> None:
         raise NotImplementedError
