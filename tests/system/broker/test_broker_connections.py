@@ -126,9 +126,9 @@ def test_a_client_that_does_not_read_blocks_only_itself(
     )
     for _ in range(30):
         greedy.send(request, 12)
-    started = time.monotonic()
-    assert client.call(HELLO, 3).error_code == 0
-    assert time.monotonic() - started < 2
+    assert client.call(HELLO, 3).error_code == 0, (
+        "the greedy client takes nothing: this would otherwise never be answered"
+    )
     node = broker.node
     assert node is not None
     sent = [
@@ -155,7 +155,7 @@ def test_connection_limits(barnabas_broker_factory: Callable[..., EmbeddedBroker
     with WireClient(broker.bootstrap_servers) as refused:
         assert refused.closed_by_peer()
     clients[0].socket.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with WireClient(broker.bootstrap_servers) as again:
             try:
