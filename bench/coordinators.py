@@ -72,8 +72,8 @@ def _create(address: str, topic: str, partitions: int) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    made = AdminClient({"bootstrap.servers": address}).create_topics([NewTopic(topic, partitions, 1)])
-    made[topic].result(60)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
 
 
 def _measure_transactions(address: str, load: Transactions, out: Measured) -> None:
