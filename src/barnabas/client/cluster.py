@@ -237,7 +237,7 @@ class Cluster:
         self, names: Iterable[str], *, deadline: float | None = None, allow_auto_create: bool = False
     ) -> dict[str, TopicView]:
         """Views of several topics, from the cache while it is fresh. A topic's own error is in its view."""
-        wanted = list(dict.fromkeys(names))
+        wanted = sorted(set(names))  # a set of names comes in any order; requests should not
         oldest = self.now() - self.options.metadata_max_age_ms / 1000.0
         missing = [name for name in wanted if not self._is_fresh(name, oldest)]
         for start in range(0, len(missing), TOPICS_PER_REQUEST_MAX):

@@ -56,7 +56,7 @@ class Faults:
         end = loop.time() + seconds
         async with asyncio.TaskGroup() as group:
             while loop.time() < end:
-                await asyncio.sleep(self._rng.expovariate(1 / 1.2))
+                await asyncio.sleep(self._rng.expovariate(1 / 0.6))
                 weights = [weight for weight, _ in self._choices]
                 fault = self._rng.choices(self._choices, weights)[0][1]
                 self.count += 1

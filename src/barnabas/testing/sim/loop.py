@@ -230,6 +230,9 @@ class SimLoop(BaseEventLoop):
     def _make_socket_transport(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RealWorldError("A simulation uses no real socket.")
 
+    def _check_closed(self) -> None:
+        """After the end of the world nothing complains: what is closed then only clears itself away."""
+
     def _process_events(self, event_list: Any) -> None:
         """There is no selector."""
 

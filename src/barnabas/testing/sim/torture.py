@@ -25,6 +25,8 @@ from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.workload import ATOMIC, GROUP, PLAIN, Workload, _decode
 from barnabas.testing.sim.world import World, run_world
 
+SECONDS = 8.0
+"""Simulated time with faults."""
 RECOVERY_S = 90.0
 """Simulated time in which a healthy cluster must have done what was asked of it."""
 
@@ -51,7 +53,7 @@ class Outcome:
         )
 
 
-def torture(seed: int, *, seconds: float = 20.0, menu: Menu | None = None, world: World | None = None) -> Outcome:
+def torture(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, world: World | None = None) -> Outcome:
     """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
     world = world or World(seed)
     scenario = Torture(world, seconds, menu)
@@ -99,7 +101,7 @@ class Torture:
         )
         self.faults = Faults(world, self.node, self.workload, self.menu)
         self.topic_config: Mapping[str, str | None] = {
-            "internal.segment.bytes": str(rng.choice([1_500, 6_000, 1 << 20])),
+            "internal.segment.bytes": str(rng.choice([6_000, 20_000, 1 << 20])),
             "segment.ms": str(rng.choice([1_500, 604_800_000])),
             "flush.messages": "1" if with_power else str(rng.choice([1, (1 << 63) - 1])),
             "index.interval.bytes": str(rng.choice([0, 100, 4096])),

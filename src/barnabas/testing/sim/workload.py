@@ -119,7 +119,7 @@ class Workload:
         async with self._world.producer(**settings) as producer:
             while not self._stopping:
                 await self._burst(who, producer, rng)
-                await asyncio.sleep(rng.random() * 0.2)
+                await asyncio.sleep(rng.random() * 0.5)
 
     async def _burst(self, who: str, producer: AsyncProducer, rng: random.Random) -> None:
         recorder = self.facts.recorder
@@ -161,7 +161,7 @@ class Workload:
             await producer.init_transactions()
             while not self._stopping:
                 await self._transaction(who, producer, rng)
-                await asyncio.sleep(rng.random() * 0.2)
+                await asyncio.sleep(rng.random() * 0.5)
 
     async def _transaction(self, who: str, producer: AsyncProducer, rng: random.Random) -> None:
         recorder = self.facts.recorder

@@ -191,6 +191,7 @@ class World:
             for task in sorted(asyncio.all_tasks(self.loop), key=hash):
                 bury(task)
             self.loop.close()
+            gc.collect()
         finally:
             sys.unraisablehook = told
 
