@@ -1,4 +1,4 @@
-"""The scenarios of Kafka's RaftEventSimulationTest, and those of KIP-853, each under several seeds and on a bad network."""
+"""The scenarios of Kafka's RaftEventSimulationTest and of KIP-853, each under several seeds, on a bad network."""
 
 from __future__ import annotations
 
