@@ -1,0 +1,21 @@
+"""Value: what column formats outside this room are built on: columns of byte strings, and how kernels are compiled."""
+
+from __future__ import annotations
+
+from barnabas.records.columnar._jit import BYTES, I32, I64, MUTABLE_BYTES, OUT_I64, copy_bytes, kernel, np, pa, scalar
+from barnabas.records.columnar.byte_column import ByteColumn, from_arrow
+
+__all__ = [
+    "BYTES",
+    "I32",
+    "I64",
+    "MUTABLE_BYTES",
+    "OUT_I64",
+    "ByteColumn",
+    "copy_bytes",
+    "from_arrow",
+    "kernel",
+    "np",
+    "pa",
+    "scalar",
+]

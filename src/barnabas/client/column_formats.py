@@ -1,0 +1,65 @@
+"""Port: what turns a column of keys or values as they are on the wire into typed Arrow columns, and back.
+
+    async for batch in consumer.arrow(value_format=AvroColumns(registry)):
+        batch["value"]["total"]
+
+The client knows no format: it takes any object that has these methods. `barnabas.registry.columns` has those for JSON,
+Avro and Protobuf with a schema registry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedColumn:
+    """As many rows as were given. `errors` is a string column, null where a row could be read; None without failures
+    or where a failure raises.
+    """
+
+    values: pa.Array
+    errors: pa.Array | None = None
+
+
+class ColumnDecoder(Protocol):
+    """Reads whole columns."""
+
+    def decode(self, column: pa.Array, topic: str) -> DecodedColumn:
+        """A binary column of one topic, typed; nulls stay nulls. Raises SerializationError."""
+        ...
+
+
+class ColumnEncoder(Protocol):
+    """Writes whole columns."""
+
+    def encode(self, column: pa.Array | pa.ChunkedArray, topic: str) -> pa.Array:
+        """A typed column as binary, for one topic; nulls stay nulls. Raises SerializationError."""
+        ...
+
+
+def decode_columns(
+    batch: pa.RecordBatch,
+    topic: str,
+    *,
+    key_format: ColumnDecoder | None = None,
+    value_format: ColumnDecoder | None = None,
+) -> pa.RecordBatch:
+    """The batch of one topic with its `key` and `value` decoded; columns that are not there are passed over.
+
+    Where a format notes failures instead of raising, `key_error` or `value_error` follows the last column.
+    """
+    import pyarrow as pa
+
+    columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name, column_format in (("key", key_format), ("value", value_format)):
+        if column_format is not None and name in columns:
+            decoded = column_format.decode(columns[name], topic)
+            columns[name] = decoded.values
+            if decoded.errors is not None:
+                columns[f"{name}_error"] = decoded.errors
+    return pa.RecordBatch.from_pydict(columns)

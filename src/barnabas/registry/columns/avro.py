@@ -1,0 +1,181 @@
+"""Codec: Avro values, whole batches at a time.
+
+Rows are grouped by the schema that they were written with; each group is read as the reader's schema has it: by a
+compiled program where there is one (records of primitives, nullable or nested), else record by record with fastavro.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import fastavro
+
+from barnabas.client.column_bytes import ByteColumn, np, pa
+from barnabas.client.errors import SerializationError
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.columns.avro_kernels import GOOD, PROBLEMS, run_program
+from barnabas.registry.columns.avro_program import Node, NoProgramError, Program, compile_avro
+from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, load_avro
+from barnabas.registry.columns.base import OnError, RegistryColumns, RowErrors, assemble, read_each, rows_of_ids
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.serde.avro import AvroSerializer
+from barnabas.registry.serde.base import topic_name
+from barnabas.registry.serde.wire_format import HEADER, MAGIC
+from barnabas.registry.values import Schema, SchemaType
+
+_PROGRAMS_MAX: Final = 1_000
+
+
+class AvroColumns(RegistryColumns):
+    """Avro in frames <-> typed columns (a struct for records).
+
+    Columns have the shape of the reader's schema: `schema`, or else the latest of the topic's subject when the first
+    batch is read, and that from then on; so a stream has one type, whatever versions its rows were written with.
+    Writing uses `schema` too, or the latest. Options are those of `SerializerOptions`.
+    """
+
+    def __init__(
+        self,
+        registry: RegistryClient,
+        schema: str | Schema | None = None,
+        *,
+        is_key: bool = False,
+        on_error: OnError = "raise",
+        **options: Any,
+    ) -> None:
+        super().__init__(registry, is_key=is_key, on_error=on_error)
+        given = Schema(schema) if isinstance(schema, str) else schema
+        self._given = None if given is None else load_avro(registry, given)
+        self._readers: dict[str, tuple[AvroSchema, Any]] = {}
+        self._programs: dict[tuple[int, int], tuple[Program, Node] | None] = {}
+        if given is None:
+            options.setdefault("use_latest_version", True)
+        self._writer = AvroSerializer(registry, given, is_key=is_key, **options)
+        self._writers: dict[int, AvroSchema] = {}
+
+    def _make(self, schema: Schema) -> AvroSchema:
+        if schema.type is not SchemaType.AVRO:
+            raise ValueError(f"the row was written with a {schema.type.value} schema: use the columns for that")
+        return load_avro(self._registry, schema)
+
+    def _decode(self, framed: ByteColumn, ids: Any, topic: str, errors: RowErrors) -> Any:
+        groups = rows_of_ids(ids)
+        found = self._reader(topic, groups[-1][0] if groups else None)
+        if found is None:
+            return pa.nulls(len(framed))
+        reader, kind = found
+        parts = []
+        for schema_id, rows in groups:
+            writer = self._try_for_id(schema_id, topic, rows, errors)
+            if writer is not None:
+                parts.append((rows, self._read(schema_id, writer, reader, kind, framed, rows, errors)))
+        return assemble(parts, len(framed), kind)
+
+    def _reader(self, topic: str, newest: int | None) -> tuple[AvroSchema, Any] | None:
+        """The reader's schema and its type; None if nothing says which, as when all rows are null."""
+        found = self._readers.get(topic)
+        if found is None:
+            reader = self._given or self._latest(topic, newest)
+            if reader is None:
+                return None
+            found = self._readers[topic] = reader, arrow_type(reader, reader.parsed)
+        return found
+
+    def _latest(self, topic: str, newest: int | None) -> AvroSchema | None:
+        try:
+            latest = self._registry.latest(topic_name(topic, self._is_key, None)).schema
+            if latest.type is SchemaType.AVRO:
+                return load_avro(self._registry, latest)
+        except RegistryError as error:
+            if error.code not in (Code.SUBJECT_NOT_FOUND, Code.VERSION_NOT_FOUND):
+                raise
+        if newest is None:
+            return None
+        made: AvroSchema = self._for_id(newest, topic)  # subjects of another strategy: the newest schema of the batch
+        return made
+
+    def _read(
+        self,
+        schema_id: int,
+        writer: AvroSchema,
+        reader: AvroSchema,
+        kind: Any,
+        framed: ByteColumn,
+        rows: Any,
+        errors: RowErrors,
+    ) -> Any:
+        program = self._program(schema_id, writer, reader)
+        if program is not None:
+            try:
+                column, status = run_program(*program, framed, rows)
+            except pa.ArrowInvalid:
+                pass  # a text is not UTF-8: the plain path finds which
+            else:
+                for index in np.flatnonzero(status != GOOD).tolist():
+                    errors.add(int(rows[index]), PROBLEMS[int(status[index])])
+                return column
+        same = writer.parsed == reader.parsed
+        target = None if same else reader.parsed
+
+        def read(payload: bytes) -> Any:
+            return fastavro.schemaless_reader(io.BytesIO(payload), writer.parsed, target)
+
+        return read_each(framed, rows, kind, errors, read)
+
+    def _program(self, schema_id: int, writer: AvroSchema, reader: AvroSchema) -> tuple[Program, Node] | None:
+        key = schema_id, id(reader)
+        if key not in self._programs:
+            if len(self._programs) >= _PROGRAMS_MAX:
+                self._programs.clear()
+            try:
+                self._programs[key] = compile_avro(writer, reader)
+            except NoProgramError:
+                self._programs[key] = None
+        return self._programs[key]
+
+    def encode(self, column: pa.Array | pa.ChunkedArray, topic: str) -> pa.Array:
+        """Each row in a frame. Raises SerializationError for a row that does not fit the schema."""
+        registered = self._writer.prepare(topic)
+        schema = self._writers.get(registered.id)
+        if schema is None:
+            made = self._given or load_avro(self._registry, registered.schema)
+            schema = self._writers[registered.id] = made
+        start, parsed, write = HEADER.pack(MAGIC, registered.id), schema.parsed, fastavro.schemaless_writer
+        encoded: list[bytes | None] = []
+        for row, value in enumerate(_numbers(column).to_pylist(maps_as_pydicts="strict")):
+            if value is None:
+                encoded.append(None)
+                continue
+            out = io.BytesIO()
+            out.write(start)
+            try:
+                write(out, parsed, value)
+            except Exception as error:  # fastavro raises whatever a value makes it come upon
+                raise SerializationError(f"Row {row} for {topic!r} does not fit its Avro schema: {error}") from error
+            encoded.append(out.getvalue())
+        return pa.array(encoded, pa.binary())
+
+
+def _numbers(column: Any) -> Any:
+    """The column with dates and times as the numbers that Avro writes."""
+    kind = _number_type(column.type)
+    return column if kind == column.type else _as(column, kind)
+
+
+def _as(column: Any, kind: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_as(chunk, kind) for chunk in column.chunks], kind)
+    return column.view(kind) if not pa.types.is_nested(column.type) else column.cast(kind)
+
+
+def _number_type(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _number_type(f.type), f.nullable) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_number_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _number_type(kind.item_type))
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind

@@ -1,0 +1,222 @@
+"""Codec: the kernel that runs a program of `avro_program` over the rows of a column, and the columns it leaves.
+
+One interpreter for all schemas, compiled once: a row is a straight line of a few steps, so finding the next step costs
+less than reading its bytes. Nothing is believed: each read is checked against the row's end, and a row that breaks off,
+or names a branch or symbol that does not exist, is marked and leaves nulls.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numba
+
+from barnabas.client.column_bytes import BYTES, I32, I64, MUTABLE_BYTES, OUT_I64, ByteColumn, copy_bytes, kernel, np, pa
+from barnabas.registry.columns.avro_program import Constant, Leaf, Node, Program, Step, Struct
+from barnabas.registry.serde.wire_format import HEADER
+
+STEPS: Final = numba.types.Array(numba.int64, 2, "C", readonly=True)
+NUMBERS: Final = numba.int64[:, ::1]
+VALID: Final = numba.uint8[:, ::1]
+
+GOOD: Final = 0
+CUT_OFF: Final = 1
+BAD_BRANCH: Final = 2
+BAD_NUMBER: Final = 3
+BAD_LENGTH: Final = 4
+PROBLEMS: Final = {
+    CUT_OFF: "the row ends before its last field",
+    BAD_BRANCH: "it names a branch of a union, or a symbol of an enum, that its schema does not have",
+    BAD_NUMBER: "a number is out of range",
+    BAD_LENGTH: "a field says that it is longer than the row",
+}
+_BOOLEAN: Final = int(Step.BOOLEAN)
+_INT: Final = int(Step.INT)
+_FLOAT: Final = int(Step.FLOAT)
+_DOUBLE: Final = int(Step.DOUBLE)
+_BYTES: Final = int(Step.BYTES)
+_FIXED: Final = int(Step.FIXED)
+_ENUM: Final = int(Step.ENUM)
+_NULL: Final = int(Step.NULL)
+_RECORD: Final = int(Step.RECORD)
+
+
+@kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64))
+def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
+    """(number, position after it); the position is -CUT_OFF or -BAD_NUMBER if there is none."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while position < end:
+        byte = np.uint64(data[position])
+        position += 1
+        if shift == 63 and byte > 1:
+            return 0, -BAD_NUMBER
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < 0x80:
+            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), position
+        shift += np.uint64(7)
+        if shift > 63:
+            return 0, -BAD_NUMBER
+    return 0, -CUT_OFF
+
+
+@kernel(numba.int64(BYTES, numba.int64, numba.int64, STEPS, NUMBERS, VALID, numba.int64))
+def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, valid: Any, row: int) -> int:
+    index = 0
+    while index < len(steps):
+        kind, slot, null_branch = steps[index, 0], steps[index, 1], steps[index, 2]
+        if null_branch >= 0:
+            branch, position = _varint(data, position, end)
+            if position < 0:
+                return -position
+            if branch == null_branch:
+                index = steps[index, 3]
+                continue
+            if branch != 1 - null_branch:
+                return BAD_BRANCH
+        index += 1
+        if kind == _NULL:
+            continue
+        value = 0
+        if kind == _RECORD:
+            value = 1
+        elif kind == _BOOLEAN:
+            if position >= end:
+                return CUT_OFF
+            value = 1 if data[position] else 0
+            position += 1
+        elif kind in (_FLOAT, _DOUBLE):
+            width = 4 if kind == _FLOAT else 8
+            if position + width > end:
+                return CUT_OFF
+            for at in range(width):
+                value |= np.int64(data[position + at]) << (8 * at)
+            position += width
+        elif kind in (_BYTES, _FIXED):
+            size = steps[index - 1, 4]
+            if kind == _BYTES:
+                size, position = _varint(data, position, end)
+                if position < 0:
+                    return -position
+            if size < 0 or size > end - position:
+                return BAD_LENGTH
+            if slot >= 0:
+                numbers[slot + 1, row] = size
+            value = position
+            position += size
+        else:
+            value, position = _varint(data, position, end)
+            if position < 0:
+                return -position
+            if kind == _INT and not -2147483648 <= value <= 2147483647:
+                return BAD_NUMBER
+            if kind == _ENUM and not 0 <= value < steps[index - 1, 4]:
+                return BAD_BRANCH
+        if slot >= 0:
+            numbers[slot, row] = value
+            valid[slot, row] = 1
+    return GOOD
+
+
+@kernel(numba.void(BYTES, I64, I32, I64, STEPS, NUMBERS, VALID, OUT_I64))
+def _read_rows(data: Any, at: Any, length: Any, rows: Any, steps: Any, numbers: Any, valid: Any, status: Any) -> None:
+    for row in range(len(rows)):
+        source = rows[row]
+        found = _read_row(data, at[source] + 5, at[source] + length[source], steps, numbers, valid, row)
+        if found != 0:
+            status[row] = found
+            for slot in range(len(numbers)):
+                numbers[slot, row] = 0
+                valid[slot, row] = 0
+
+
+@kernel(numba.void(BYTES, I64, I64, I64, MUTABLE_BYTES))
+def _gather(data: Any, at: Any, length: Any, offsets: Any, out: Any) -> None:
+    for row in range(len(at)):
+        if length[row]:
+            copy_bytes(out, offsets[row], data, at[row], length[row])
+
+
+def run_program(program: Program, node: Node, framed: ByteColumn, rows: Any) -> tuple[Any, Any]:
+    """(the column of these rows, which must have frames; a status for each row: GOOD or a key of PROBLEMS).
+
+    Raises ArrowInvalid if a text is not UTF-8.
+    """
+    assert HEADER.size == 5, "the kernel passes over frames of five bytes"
+    count = len(rows)
+    numbers = np.zeros((program.slots, count), np.int64)
+    valid = np.zeros((program.slots, count), np.uint8)
+    status = np.zeros(count, np.int64)
+    _read_rows(framed.data, framed.at, framed.length, rows, program.table(), numbers, valid, status)
+    return _Builder(framed.data, numbers, valid, count).build(node, status != GOOD), status
+
+
+class _Builder:
+    def __init__(self, data: Any, numbers: Any, valid: Any, count: int) -> None:
+        self.data = data
+        self.numbers = numbers
+        self.valid = valid
+        self.count = count
+
+    def build(self, node: Node, bad: Any = None) -> Any:
+        """A column; rows that are `bad` are null."""
+        if isinstance(node, Constant):
+            return pa.repeat(pa.scalar(node.value, node.kind), self.count)
+        if isinstance(node, Struct):
+            absent = bad
+            if node.slot >= 0:
+                absent = self.valid[node.slot] == 0
+            mask = pa.array(absent) if absent is not None and bool(absent.any()) else None
+            children = [self.build(child) for _, child in node.fields]
+            if not children:
+                return pa.array([{}] * self.count, node.kind) if mask is None else pa.nulls(self.count, node.kind)
+            return pa.StructArray.from_arrays(children, fields=list(node.kind), mask=mask)
+        return self._leaf(node)
+
+    def _leaf(self, node: Leaf) -> Any:
+        kind, step = node.kind, node.step
+        if step is Step.NULL:
+            return pa.nulls(self.count, kind)
+        values, absent = self.numbers[node.slot], self.valid[node.slot] == 0
+        mask = absent if bool(absent.any()) else None
+        if step in (Step.BYTES, Step.FIXED):
+            return self._bytes(values, self.numbers[node.slot + 1], mask, kind)
+        if step is Step.ENUM:
+            symbols = pa.array(node.symbols, pa.string())
+            return symbols.take(pa.array(values, mask=mask))
+        if step is Step.BOOLEAN:
+            return pa.array(values.astype(bool), mask=mask)
+        if step is Step.FLOAT:
+            values = values.astype(np.uint32).view(np.float32)
+        elif step is Step.DOUBLE:
+            values = values.view(np.float64)
+        if pa.types.is_floating(kind):
+            return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), kind, mask=mask)
+        if kind.bit_width == 32:
+            return pa.array(values.astype(np.int32), pa.int32(), mask=mask).view(kind)
+        return pa.array(values, pa.int64(), mask=mask).view(kind)
+
+    def _bytes(self, at: Any, length: Any, mask: Any, kind: Any) -> Any:
+        offsets = np.zeros(self.count + 1, np.int64)
+        np.cumsum(length, out=offsets[1:])
+        out = np.empty(int(offsets[-1]), np.uint8)
+        _gather(self.data, np.ascontiguousarray(at), np.ascontiguousarray(length), offsets, out)
+        bits = None if mask is None else pa.array(~mask).buffers()[1]
+        if pa.types.is_fixed_size_binary(kind):
+            return self._fixed(at, mask, kind, out, bits)
+        # A column is below 2 GiB, so what is cut from it is as well.
+        buffers = [bits, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
+        column = pa.Array.from_buffers(kind, self.count, buffers)
+        if pa.types.is_string(kind):
+            column.validate(full=True)
+        return column
+
+    def _fixed(self, at: Any, mask: Any, kind: Any, out: Any, bits: Any) -> Any:
+        if mask is not None:
+            spread = np.zeros((self.count, kind.byte_width), np.uint8)
+            spread[~mask] = out.reshape(-1, kind.byte_width)
+            out = spread.reshape(-1)
+        return pa.Array.from_buffers(kind, self.count, [bits, pa.py_buffer(out)])
+
+
+__all__ = ["GOOD", "PROBLEMS", "run_program"]

@@ -1,0 +1,203 @@
+"""Codec: how rows of one schema become columns of another: a list of steps for the kernel, and a tree that says which
+column becomes what.
+
+    record User {id: long, name: [null, string], at: {x: float, y: float}}      writer
+    LONG 0   STRING 1 (2: its length), null if branch 0   FLOAT 3   FLOAT 4     steps, with their slots
+    struct(id = slot 0, name = slot 1, at = struct(x = slot 3, y = slot 4))     tree
+
+Evolution is done here, once: a step whose field the reader does not have keeps nothing (slot -1), a field that the
+writer does not have is a constant. What needs more than a straight line (arrays, maps, wider unions, decimals, aliases) has no
+program, and is read record by record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+from barnabas.client.column_bytes import np
+from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, nullable, type_name
+
+
+class Step(IntEnum):
+    """What the kernel reads next."""
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    FIXED = 7
+    ENUM = 8
+    RECORD = 9  # nullable records only: its fields are steps of their own
+
+
+_STEPS: Final = {
+    "null": Step.NULL,
+    "boolean": Step.BOOLEAN,
+    "int": Step.INT,
+    "long": Step.LONG,
+    "float": Step.FLOAT,
+    "double": Step.DOUBLE,
+    "bytes": Step.BYTES,
+    "string": Step.BYTES,
+    "fixed": Step.FIXED,
+    "enum": Step.ENUM,
+}
+_PROMOTIONS: Final = {
+    ("int", "long"),
+    ("int", "float"),
+    ("int", "double"),
+    ("long", "float"),
+    ("long", "double"),
+    ("float", "double"),
+    ("bytes", "string"),
+    ("string", "bytes"),
+}
+
+
+class NoProgramError(Exception):
+    """These schemas are read record by record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    kind: Any
+    step: Step
+    slot: int
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    kind: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    kind: Any
+    slot: int  # of whether it is null; -1: never
+    fields: tuple[tuple[str, Node], ...]
+
+
+Node = Leaf | Constant | Struct
+
+
+@dataclass(slots=True)
+class Program:
+    """The steps as columns: kind, slot (-1: not kept), null branch (-1: none), step after a null, size."""
+
+    steps: list[list[int]] = field(default_factory=list)
+    slots: int = 0
+
+    def add(self, step: Step, slots: int, null_branch: int, size: int = 0) -> tuple[int, int]:
+        """(the step's place, its first slot)"""
+        slot = self.slots if slots else -1
+        self.slots += slots
+        self.steps.append([step, slot, null_branch, len(self.steps) + 1, size])
+        return len(self.steps) - 1, slot
+
+    def table(self) -> Any:
+        return np.array(self.steps, np.int64).reshape(-1, 5)
+
+
+def compile_avro(writer: AvroSchema, reader: AvroSchema) -> tuple[Program, Node]:
+    """What reads the writer's rows as the reader has them. Raises NoProgramError."""
+    program = Program()
+    node = _Compiler(writer, reader, program).read(writer.parsed, reader.parsed)
+    return program, node
+
+
+@dataclass(slots=True)
+class _Compiler:
+    writer: AvroSchema
+    reader: AvroSchema
+    program: Program
+
+    def read(self, written: Any, wanted: Any) -> Node:
+        null_branch, written = nullable(written)
+        wanted_null, wanted = nullable(wanted)
+        if null_branch >= 0 and wanted_null < 0:
+            raise NoProgramError("null for a reader that knows none")
+        written, wanted = self.writer.resolve(written), self.reader.resolve(wanted)
+        name, wanted_name = type_name(written), type_name(wanted)
+        if name == "record" and wanted_name == "record":
+            return self._record(written, wanted, null_branch)
+        if name not in _STEPS or not (name == wanted_name or (name, wanted_name) in _PROMOTIONS):
+            raise NoProgramError(f"{name} as {wanted_name}")
+        for part in (written, wanted):
+            if isinstance(part, dict) and part.get("logicalType") == "decimal":
+                raise NoProgramError("a decimal")
+        if name in ("fixed", "enum"):
+            self._same_name(written, wanted)
+        size, symbols = _size(written, name), ()
+        if name == "fixed" and size != wanted["size"]:
+            raise NoProgramError("another size")
+        if name == "enum":
+            symbols = tuple(written["symbols"])
+            if not set(symbols) <= set(wanted["symbols"]):
+                raise NoProgramError("symbols that the reader does not know")
+        step = _STEPS[name]
+        _, slot = self.program.add(step, 2 if step in (Step.BYTES, Step.FIXED) else 1, null_branch, size)
+        return Leaf(arrow_type(self.reader, wanted), step, slot, symbols)
+
+    def _record(self, written: Any, wanted: Any, null_branch: int) -> Struct:
+        self._same_name(written, wanted)
+        place, slot = -1, -1
+        if null_branch >= 0:
+            place, slot = self.program.add(Step.RECORD, 1, null_branch)
+        wanted_fields = {f["name"]: f for f in wanted["fields"]}
+        nodes: dict[str, Node] = {}
+        for one in written["fields"]:
+            match = wanted_fields.get(one["name"])
+            if match is None:
+                self._skip(one["type"])
+            else:
+                nodes[one["name"]] = self.read(one["type"], match["type"])
+        for name, one in wanted_fields.items():
+            if name not in nodes:
+                nodes[name] = self._default(one)
+        if place >= 0:
+            self.program.steps[place][3] = len(self.program.steps)
+        kind = arrow_type(self.reader, wanted)
+        return Struct(kind, slot, tuple((name, nodes[name]) for name in wanted_fields))
+
+    def _skip(self, written: Any) -> None:
+        null_branch, written = nullable(written)
+        written = self.writer.resolve(written)
+        name = type_name(written)
+        if name == "record":
+            place = self.program.add(Step.RECORD, 0, null_branch)[0] if null_branch >= 0 else -1
+            for one in written["fields"]:
+                self._skip(one["type"])
+            if place >= 0:
+                self.program.steps[place][3] = len(self.program.steps)
+        elif name in _STEPS:
+            self.program.add(_STEPS[name], 0, null_branch, _size(written, name))
+        else:
+            raise NoProgramError(f"{name} to pass over")
+
+    def _default(self, wanted: Any) -> Constant:
+        if "default" not in wanted or wanted.get("aliases"):
+            raise NoProgramError("no default, or an alias")
+        value = wanted["default"]
+        part = self.reader.resolve(nullable(wanted["type"])[1])
+        plain = type_name(part) in ("null", "boolean", "int", "long", "float", "double", "string", "enum")
+        if value is not None and (not plain or (isinstance(part, dict) and part.get("logicalType"))):
+            raise NoProgramError("a default that is not a plain value")
+        return Constant(arrow_type(self.reader, wanted["type"]), value)
+
+    @staticmethod
+    def _same_name(written: Any, wanted: Any) -> None:
+        if written["name"] != wanted["name"]:
+            raise NoProgramError("another name")
+
+
+def _size(part: Any, name: str) -> int:
+    if name == "fixed":
+        return int(part["size"])
+    return len(part["symbols"]) if name == "enum" else 0
