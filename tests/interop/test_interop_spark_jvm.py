@@ -107,7 +107,7 @@ def test_streams(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    assert query.awaitTermination(240)
     before = load(spark, "kafka", broker, topic).select("key", "value").collect()
     after = load(spark, "barnabas", broker, copy).select("key", "value").collect()
     assert sorted(after, key=repr) == sorted(before, key=repr)

@@ -100,7 +100,7 @@ def run_now(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> Cal
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(60)
+        assert query.awaitTermination(240), "the query does not end"
         return [progress if isinstance(progress, dict) else progress.jsonValue for progress in query.recentProgress]
 
     return run

@@ -119,7 +119,7 @@ def test_a_stream_from_topic_to_topic(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(60)
+        assert query.awaitTermination(240)
 
     def newest() -> dict[int, int]:
         found = read(spark, {**options, "subscribe": target}, "value")

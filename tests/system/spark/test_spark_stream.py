@@ -153,4 +153,4 @@ def test_a_topic_made_anew(spark: SparkSession, topics: Topics, topic: str, run_
 def test_options_are_refused_when_the_query_is_made(spark: SparkSession, options: Options) -> None:
     stream = spark.readStream.format("barnabas").options(**options, endingOffsets="latest")
     with pytest.raises(Exception, match="not valid in a streaming query"):
-        stream.load().writeStream.format("noop").start().awaitTermination(30)
+        stream.load().writeStream.format("noop").start().awaitTermination(240)
