@@ -5,8 +5,9 @@ have lingered, or somebody flushes. With idempotence a batch gets its sequence n
 it.
 
 When a batch fails and is to be tried again, the partition *recovers*: nothing more is taken until every batch in flight
-has been answered, then what must be sent again goes out in the old order, one at a time, until one succeeds. That is
-what keeps the order through retries, whatever the brokers do in between.
+has been answered, then what must be sent again goes out in the old order, one at a time, until all of it has succeeded.
+That is what keeps the order through retries, whatever the brokers do in between; and the last five batches, which a
+broker knows again, stay those that may come again.
 
     queued ──take──▶ in flight ──ack──▶ done
        ▲                │
@@ -125,7 +126,9 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         if batch.base_sequence != NO_SEQUENCE:
             self.last_acked_sequence = batch.last_sequence
-        self.recovering = False
+        # One of those behind may succeed while those before it are still to be sent again (their answers were errors,
+        # written or not). So not the first success ends it, but having nothing left that was sent before.
+        self.recovering = bool(self.queue) and self.queue[0].attempts > 0
 
     def on_retry(self, batch: ProducerBatch, retry_at: float) -> None:
         """Back to the front of the queue, in the order of first sending."""
