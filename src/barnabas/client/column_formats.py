@@ -63,3 +63,23 @@ def decode_columns(
             if decoded.errors is not None:
                 columns[f"{name}_error"] = decoded.errors
     return pa.RecordBatch.from_pydict(columns)
+
+
+def encode_formats(
+    table: pa.Table | pa.RecordBatch,
+    topic: str,
+    key: tuple[str | None, ColumnEncoder | None],
+    value: tuple[str | None, ColumnEncoder | None],
+) -> tuple[pa.Table, str | None, str | None]:
+    """The table with (column, format) of key and value encoded into columns of their own: (table, key, value)."""
+    import pyarrow as pa
+
+    encoded = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+    names: list[str | None] = []
+    for part, (name, column_format) in (("key", key), ("value", value)):
+        if name is not None and column_format is not None:
+            column = column_format.encode(table[name], topic)
+            name = f"{part} of {name}, encoded"  # the column itself may be both key and value
+            encoded = encoded.append_column(name, column)
+        names.append(name)
+    return encoded, names[0], names[1]

@@ -52,6 +52,8 @@ from barnabas.core.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from barnabas.client.column_formats import ColumnDecoder
+
 log = logging.getLogger("barnabas.client")
 
 Record = ConsumerRecord[Any, Any]
@@ -205,8 +207,14 @@ class AsyncConsumer:
         *,
         columns: Sequence[str] | None = None,
         include_headers: bool = False,
+        key_format: ColumnDecoder | None = None,
+        value_format: ColumnDecoder | None = None,
     ) -> pa.RecordBatch | None:
-        """What `poll` would bring of one partition, as Arrow: one fetch's worth, or None when the time is up."""
+        """What `poll` would bring of one partition, as Arrow: one fetch's worth, or None when the time is up.
+
+        Formats (`barnabas.registry.columns` has some) make typed columns of keys and values.
+        """
+        from barnabas.client.column_formats import decode_columns
         from barnabas.client.columns import decode_batches
 
         deadline = self.cluster.now() + timeout_ms / 1000.0
@@ -229,7 +237,11 @@ class AsyncConsumer:
                 self._handout.finish_buffer(batches)
                 self._start_fetches()
                 if decoded:
-                    return decoded[0] if len(decoded) == 1 else _concat(decoded)
+                    whole = decoded[0] if len(decoded) == 1 else _concat(decoded)
+                    if key_format is None and value_format is None:
+                        return whole
+                    topic = batches.partition.topic
+                    return decode_columns(whole, topic, key_format=key_format, value_format=value_format)
                 continue
             if not await self._wait(deadline):
                 return None
@@ -244,11 +256,22 @@ class AsyncConsumer:
                 yield record
 
     async def arrow(
-        self, *, columns: Sequence[str] | None = None, include_headers: bool = False
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = False,
+        key_format: ColumnDecoder | None = None,
+        value_format: ColumnDecoder | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """RecordBatches for ever."""
+        """RecordBatches for ever; the options of `poll_arrow`."""
         while not self._closed:
-            batch = await self.poll_arrow(1_000, columns=columns, include_headers=include_headers)
+            batch = await self.poll_arrow(
+                1_000,
+                columns=columns,
+                include_headers=include_headers,
+                key_format=key_format,
+                value_format=value_format,
+            )
             if batch is not None:
                 yield batch
 

@@ -41,6 +41,8 @@ from barnabas.records.compression import Codec
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from barnabas.client.column_formats import ColumnEncoder
+
 
 class _TopicState:
     """The queues of one topic's partitions, and where its keyless records go."""
@@ -254,18 +256,24 @@ class AsyncProducer(TransactionCalls):
         partition: str | None = None,
         timestamp: str | None = None,
         headers: str | None = None,
+        key_format: ColumnEncoder | None = None,
+        value_format: ColumnEncoder | None = None,
         deadline: float | None = None,
     ) -> list[RecordMetadata]:
         """Write whole columns: `value`, `key`, ... name the columns. Waits for the acknowledgement of all.
 
         Rows go to the partition of their `partition` column, else of the murmur2 of their key, else to one partition
-        per call. Gives the metadata of the first record of every batch written.
+        per call. Gives the metadata of the first record of every batch written. Formats (`barnabas.registry.columns`
+        has some) make keys and values of typed columns.
         """
+        from barnabas.client.column_formats import encode_formats
         from barnabas.client.columns import ColumnNames, Placement, encode_columns
 
         if self._transactions is not None:
             self._transactions.check_can_send()
         limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
+        if key_format is not None or value_format is not None:
+            table, key, value = encode_formats(table, topic, (key, key_format), (value, value_format))
         while not self._knows(topic):
             await self._learn(topic, limit)
         state = self._topic_state(topic)

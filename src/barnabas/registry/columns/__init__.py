@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from barnabas.registry.columns.avro import AvroColumns
 from barnabas.registry.columns.json import JsonColumns
+from barnabas.registry.columns.protobuf import ProtobufColumns
 
-__all__ = ["AvroColumns", "JsonColumns"]
+__all__ = ["AvroColumns", "JsonColumns", "ProtobufColumns"]

@@ -17,7 +17,15 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.columns.avro_kernels import GOOD, PROBLEMS, run_program
 from barnabas.registry.columns.avro_program import Node, NoProgramError, Program, compile_avro
 from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, load_avro
-from barnabas.registry.columns.base import OnError, RegistryColumns, RowErrors, assemble, read_each, rows_of_ids
+from barnabas.registry.columns.base import (
+    OnError,
+    RegistryColumns,
+    RowErrors,
+    assemble,
+    read_each,
+    rows_of_ids,
+    to_array,
+)
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.serde.avro import AvroSerializer
 from barnabas.registry.serde.base import topic_name
@@ -121,7 +129,7 @@ class AvroColumns(RegistryColumns):
         def read(payload: bytes) -> Any:
             return fastavro.schemaless_reader(io.BytesIO(payload), writer.parsed, target)
 
-        return read_each(framed, rows, kind, errors, read)
+        return to_array(read_each(framed, rows, errors, read), kind, rows, errors)
 
     def _program(self, schema_id: int, writer: AvroSchema, reader: AvroSchema) -> tuple[Program, Node] | None:
         key = schema_id, id(reader)

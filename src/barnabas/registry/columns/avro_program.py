@@ -6,8 +6,8 @@ column becomes what.
     struct(id = slot 0, name = slot 1, at = struct(x = slot 3, y = slot 4))     tree
 
 Evolution is done here, once: a step whose field the reader does not have keeps nothing (slot -1), a field that the
-writer does not have is a constant. What needs more than a straight line (arrays, maps, wider unions, decimals, aliases) has no
-program, and is read record by record.
+writer does not have is a constant. What needs more than a straight line (arrays, maps, wider unions, decimals, aliases)
+has no program, and is read record by record.
 """
 
 from __future__ import annotations

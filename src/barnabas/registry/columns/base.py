@@ -136,8 +136,8 @@ def payloads(framed: ByteColumn, rows: Any) -> list[bytes]:
     return [bytes(view[start + HEADER.size : start + size]) for start, size in zip(at, length, strict=True)]
 
 
-def read_each(framed: ByteColumn, rows: Any, kind: Any, errors: RowErrors, read: Callable[[bytes], Any]) -> Any:
-    """One payload after the other to values, and these to an array of `kind`: the plain path."""
+def read_each(framed: ByteColumn, rows: Any, errors: RowErrors, read: Callable[[bytes], Any]) -> list[Any]:
+    """One payload after the other to values, the plain path; None for those that cannot be read."""
     values: list[Any] = []
     for row, payload in zip(rows.tolist(), payloads(framed, rows), strict=True):
         try:
@@ -145,6 +145,11 @@ def read_each(framed: ByteColumn, rows: Any, kind: Any, errors: RowErrors, read:
         except Exception as error:  # noqa: BLE001 - foreign bytes: the libraries raise whatever they come upon
             errors.add(row, f"{type(error).__name__}: {error}")
             values.append(None)
+    return values
+
+
+def to_array(values: list[Any], kind: Any, rows: Any, errors: RowErrors) -> Any:
+    """Values as an array of `kind`; those that do not fit are null."""
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):

@@ -94,7 +94,7 @@ class JsonColumns(RegistryColumns):
                 good.append(part)
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:
                 if len(part) == 1:
-                    errors.add(int(part[0]), error)
+                    errors.add(int(part[0]), str(error).removesuffix(" in row 0"))
                 else:
                     middle = len(part) // 2
                     todo += [part[middle:], part[:middle]]

@@ -84,7 +84,7 @@ class ProtobufDeserializer(SchemaReader):
         if self._class is not None:
             message = self._class()
         else:
-            message = _class_at(self._for_id(schema_id, topic), indexes)()
+            message = class_at(self._for_id(schema_id, topic), indexes)()
         try:
             message.ParseFromString(bytes(payload))
         except DecodeError as error:
@@ -98,20 +98,25 @@ class ProtobufDeserializer(SchemaReader):
             raise ValueError(
                 f"The record was written with a {schema.type.value} schema; use the deserializer for that."
             )
-        others = {name: other.text for name, other in self._registry.dependencies(schema).items()}
-        parsed = parse_protobuf(schema.text, others)
-        pool = DescriptorPool()
-        added: set[str] = set()
+        return build_file(self._registry, schema)
 
-        def add(file: pb.FileDescriptorProto) -> None:
-            if file.name not in added:
-                added.add(file.name)
-                for name in file.dependency:
-                    add(parsed.dependencies[name])
-                pool.Add(file)
 
-        add(parsed.file)
-        return pool.FindFileByName(parsed.file.name)
+def build_file(registry: RegistryClient, schema: Schema) -> Any:
+    """The descriptor of a schema, in a pool of its own with what it imports."""
+    others = {name: other.text for name, other in registry.dependencies(schema).items()}
+    parsed = parse_protobuf(schema.text, others)
+    pool = DescriptorPool()
+    added: set[str] = set()
+
+    def add(file: pb.FileDescriptorProto) -> None:
+        if file.name not in added:
+            added.add(file.name)
+            for name in file.dependency:
+                add(parsed.dependencies[name])
+            pool.Add(file)
+
+    add(parsed.file)
+    return pool.FindFileByName(parsed.file.name)
 
 
 def indexes_of(descriptor: Any) -> list[int]:
@@ -150,7 +155,8 @@ def _proto_of(file: Any) -> pb.FileDescriptorProto:
     return proto
 
 
-def _class_at(file: Any, indexes: list[int]) -> type[Message]:
+def class_at(file: Any, indexes: list[int]) -> type[Message]:
+    """The class of the message that the indexes lead to. Raises SerializationError."""
     messages = list(file.message_types_by_name.values())
     descriptor = None
     for index in indexes:

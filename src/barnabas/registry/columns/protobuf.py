@@ -1,0 +1,126 @@
+"""Codec: Protobuf messages as columns: parsed one by one by protobuf's own parser, gathered into structs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from barnabas.client.column_bytes import ByteColumn, pa
+from barnabas.client.errors import SerializationError
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.columns.base import (
+    OnError,
+    RegistryColumns,
+    RowErrors,
+    assemble,
+    read_each,
+    rows_of_ids,
+    to_array,
+)
+from barnabas.registry.columns.protobuf_types import arrow_type, read_message
+from barnabas.registry.serde.protobuf import ProtobufSerializer, build_file, class_at
+from barnabas.registry.serde.wire_format import decode_indexes
+from barnabas.registry.values import Schema, SchemaType
+
+_TOPICS_MAX: Final = 10_000
+
+
+class ProtobufColumns(RegistryColumns):
+    """Messages in frames <-> columns of structs.
+
+    The struct is that of `message_class`; without one, that of the first row's message in the newest schema of the
+    first batch of a topic, and that from then on; other messages fail.
+    Writing needs the class. Options are those of `SerializerOptions`.
+    """
+
+    def __init__(
+        self,
+        registry: RegistryClient,
+        message_class: type[Message] | None = None,
+        *,
+        is_key: bool = False,
+        on_error: OnError = "raise",
+        **options: Any,
+    ) -> None:
+        super().__init__(registry, is_key=is_key, on_error=on_error)
+        self._class = message_class
+        self._writer = (
+            None if message_class is None else ProtobufSerializer(registry, message_class, is_key=is_key, **options)
+        )
+        self._readers: dict[str, tuple[str, Any, Any]] = {}
+
+    def _make(self, schema: Schema) -> Any:
+        if schema.type is not SchemaType.PROTOBUF:
+            raise ValueError(f"the row was written with a {schema.type.value} schema: use the columns for that")
+        return build_file(self._registry, schema)
+
+    def _decode(self, framed: ByteColumn, ids: Any, topic: str, errors: RowErrors) -> Any:
+        parsed: list[tuple[Any, list[Any]]] = []
+        for schema_id, rows in rows_of_ids(ids):
+            file = None if self._class is not None else self._try_for_id(schema_id, topic, rows, errors)
+            if file is not None or self._class is not None:
+                parsed.append((rows, read_each(framed, rows, errors, self._parser(file))))
+        found = self._reader(topic, [message for _, messages in reversed(parsed) for message in messages])
+        if found is None:
+            return pa.nulls(len(framed))
+        name, kind, to_dict = found
+        parts = []
+        for rows, messages in parsed:
+            values = []
+            for row, message in zip(rows.tolist(), messages, strict=True):
+                fits = message is not None and message.DESCRIPTOR.full_name == name
+                values.append(to_dict(message) if fits else None)
+                if message is not None and not fits:
+                    errors.add(row, f"it is a {message.DESCRIPTOR.full_name}, and the column of {name}")
+            parts.append((rows, to_array(values, kind, rows, errors)))
+        return assemble(parts, len(framed), kind)
+
+    def _parser(self, file: Any) -> Callable[[bytes], Message]:
+        """What parses a payload: as our class, or as the class that its indexes lead to."""
+        classes: dict[tuple[int, ...], type[Message]] = {}
+
+        def parse(data: bytes) -> Message:
+            indexes, payload = decode_indexes(memoryview(data))
+            found = self._class
+            if found is None:
+                found = classes.get(tuple(indexes))
+                if found is None:
+                    found = classes[tuple(indexes)] = class_at(file, indexes)
+            return found.FromString(bytes(payload))
+
+        return parse
+
+    def _reader(self, topic: str, messages: list[Any]) -> tuple[str, Any, Any] | None:
+        found = self._readers.get(topic)
+        if found is None:
+            first = self._class if self._class is not None else next((one for one in messages if one is not None), None)
+            if first is None:
+                return None
+            if len(self._readers) >= _TOPICS_MAX:
+                self._readers.clear()
+            descriptor = first.DESCRIPTOR
+            found = descriptor.full_name, arrow_type(descriptor), read_message(descriptor)
+            self._readers[topic] = found
+        return found
+
+    def encode(self, column: pa.Array | pa.ChunkedArray, topic: str) -> pa.Array:
+        """Each struct as a message; null fields are left out."""
+        if self._class is None or self._writer is None:
+            raise SerializationError("Writing Protobuf needs a class: ProtobufColumns(registry, Order)")
+        encoded: list[bytes | None] = []
+        for row, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
+            try:
+                message = None if value is None else self._class(**_without_nulls(value))
+            except (TypeError, ValueError) as error:
+                name = self._class.DESCRIPTOR.full_name
+                raise SerializationError(f"Row {row} for {topic!r} is not a {name}: {error}") from error
+            encoded.append(self._writer.serialize(topic, (), message))
+        return pa.array(encoded, pa.binary())
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
