@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from typing import Any, TypeVar
+from typing import Any
 
 from barnabas.core.errors import ErrorCode
 from barnabas.wire.client_conn import ClientConnection
@@ -27,7 +27,7 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, FIND_VERSION = 9, 5, 1, 4
 LIMIT_S = 120.0
 METADATA_BYTES, ASSIGNMENT_BYTES = 80, 60
 
-R = TypeVar("R")
+_NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class Member(asyncio.Protocol):
@@ -73,15 +73,18 @@ class Member(asyncio.Protocol):
                 session_timeout_ms=45_000,
                 rebalance_timeout_ms=300_000,
                 member_id=self.member_id,
-                protocol_type="consumer",
+                protocol_type="bench",
                 protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes([salt % 256]) * METADATA_BYTES)],
             )
             response: JoinGroupResponse = await self.ask(request, JOIN_VERSION)
-            self.member_id = response.member_id
+            self.member_id = response.member_id or self.member_id
             if response.error_code == ErrorCode.NONE:
                 self.generation = response.generation_id
                 return response
-            assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED, response
+            if response.error_code in _NOT_YET:
+                await asyncio.sleep(0.1)
+            else:
+                assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED, response
 
     async def sync(self, group: str, joined: JoinGroupResponse) -> None:
         assignments = []
@@ -92,7 +95,7 @@ class Member(asyncio.Protocol):
             group_id=group,
             generation_id=self.generation,
             member_id=self.member_id,
-            protocol_type="consumer",
+            protocol_type="bench",
             protocol_name="range",
             assignments=assignments,
         )
@@ -115,6 +118,9 @@ class Member(asyncio.Protocol):
             topic_partitions=owned,
         )
         response: ConsumerGroupHeartbeatResponse = await self.ask(request, HEARTBEAT_VERSION)
+        while response.error_code in _NOT_YET:
+            await asyncio.sleep(0.1)
+            response = await self.ask(request, HEARTBEAT_VERSION)
         assert response.error_code == ErrorCode.NONE, response
         self.epoch = response.member_epoch
         if response.assignment is not None:
