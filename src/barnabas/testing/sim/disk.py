@@ -2,7 +2,7 @@
 
 What is durable is what the port says: a file's bytes as of its last `sync`, a name as of the last `sync_dir` of its
 directory. `crash()` is kill -9 (the page cache survives); `lose_power()` keeps what is durable, and of the rest what the
-caller, or chance, lets a real disk have written by itself: a prefix, or pages here and there with zeros between them.
+caller, or chance, lets a real disk have written by itself: a prefix, or sectors here and there with zeros between them.
 
 Knobs: `capacity`, `cold` (nothing in the page cache) and the `fail_*` predicates over paths. A process works on a `mount`,
 which is dead after the next crash.
@@ -19,7 +19,7 @@ from barnabas.storage.errors import DiskFullError, DiskIoError, FileMissingError
 from barnabas.storage.fs import Access, DiskUsage, File, FileStat, FileSystem, Lock
 
 Predicate = Callable[[str], bool]
-_PAGE: Final = 4096
+_SECTOR: Final = 512
 
 
 def never(path: str) -> bool:
@@ -334,7 +334,7 @@ def _left_of(inode: Inode, extra: int) -> bytes:
 
 
 def _left_by_chance(inode: Inode, rng: Rng) -> bytes:
-    """Nothing of what was not synced, a prefix of it (torn anywhere), all of it, or some of its pages."""
+    """Nothing of what was not synced, a prefix of it (torn anywhere), all of it, or some of its sectors."""
     durable = inode.durable
     if inode.shadow is None and len(inode.data) == inode.synced:
         return durable
@@ -344,14 +344,14 @@ def _left_by_chance(inode: Inode, rng: Rng) -> bytes:
     length = len(inode.data) - len(durable)
     if chance < 0.3:
         return durable
-    if chance < 0.75:
+    if chance < 0.6:
         return bytes(inode.data[: len(durable) + rng.randrange(length + 1)])
-    if chance < 0.9:
+    if chance < 0.75:
         return bytes(inode.data)
     kept = bytearray(inode.data)
-    for start in range(len(durable) // _PAGE * _PAGE, len(kept), _PAGE):
+    for start in range(len(durable) // _SECTOR * _SECTOR, len(kept), _SECTOR):
         if rng.random() < 0.5:
-            begin, end = max(start, len(durable)), min(start + _PAGE, len(kept))
+            begin, end = max(start, len(durable)), min(start + _SECTOR, len(kept))
             kept[begin:end] = bytes(end - begin)
     return bytes(kept)
 

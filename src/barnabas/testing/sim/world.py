@@ -30,6 +30,7 @@ from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.options import ClusterOptions
 from barnabas.client.producer import AsyncProducer
 from barnabas.core.config import ConfigDef
+from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.errors import CrashError, LivenessError
 from barnabas.testing.sim.guard import no_real_world
@@ -245,6 +246,10 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
         except TimeoutError:
             if limit.expired():
                 raise LivenessError(f"The scenario did not end within {within_s:g} s of simulated time.") from None
+            raise
+        except KafkaError as error:
+            if world.crashes:  # what the scenario saw is the consequence
+                raise CrashError("\n".join(world.crashes[:3])) from error
             raise
         world.check_crashes()
         return result

@@ -1,0 +1,204 @@
+"""Bugs to be found: each makes the production code wrong in one place, as somebody might have written it.
+
+A simulation that does not see them proves nothing. `SEEDS` is how many runs may pass before it must have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from barnabas.node.adapters import LocalTransactions, ReplicatedWriter
+from barnabas.replication import partition as partition_module
+from barnabas.replication.partition import Partition
+from barnabas.storage import recovery
+from barnabas.storage.flushing import FlushJob
+from barnabas.storage.log import Log
+from barnabas.storage.producer_state import ProducerState
+from barnabas.storage.values import AppendInfo
+from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
+from barnabas.testing.sim.faults import Menu
+from barnabas.wire.messages.write_txn_markers import WriteTxnMarkersResponse
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A bug, the menu of faults that brings it out, and the kinds of failure that are right for it."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    menu: Menu
+    seeds: int
+    caught_by: tuple[type[Exception], ...] = (CorrectnessError,)
+
+
+def _no_fsync(patch: Patch) -> None:
+    """flush.messages promises an fsync; the job says that it was done."""
+    patch.setattr(FlushJob, "run", lambda self: None)
+
+
+def _ack_before_fsync(patch: Patch) -> None:
+    """The answer does not wait for the flush."""
+    patch.setattr(Partition, "must_flush", property(lambda self: False))
+
+
+def _names_not_synced(patch: Patch) -> None:
+    """The bytes of files are synced, the directory that names them is not."""
+
+    def run(self: Any) -> None:
+        for file in self._files:
+            file.sync()
+
+    patch.setattr(FlushJob, "run", run)
+
+
+def _ack_before_append(patch: Patch) -> None:
+    """The batch is written a moment after it was acknowledged."""
+    real = Log.append_as_leader
+
+    def append(self: Log, buf: Any, **kwargs: Any) -> AppendInfo:
+        if self.topic_partition.topic.startswith("_"):
+            return real(self, buf, **kwargs)
+        late: list[Any] = self.__dict__.setdefault("late", [])
+        if late:
+            data, options = late.pop()
+            real(self, data, **options)
+        end = self.log_end_offset
+        late.append((bytes(buf), kwargs))
+
+        def write() -> None:
+            if late:
+                data, options = late.pop()
+                real(self, data, **options)
+
+        asyncio.get_running_loop().call_later(0.05, write)
+        count = int.from_bytes(bytes(buf[57:61]), "big")
+        return AppendInfo(end, end + count - 1, -1, self.log_start_offset, len(buf))
+
+    patch.setattr(Log, "append_as_leader", append)
+
+
+def _torn_tail_kept(patch: Patch) -> None:
+    """Recovery trusts lengths and does not look at the CRC."""
+    patch.setattr(recovery, "check_crc", lambda buf, at, header: None)
+
+
+def _recovery_skipped(patch: Patch) -> None:
+    """Every shutdown is taken for a clean one."""
+    real = Log.open.__func__  # type: ignore[attr-defined]
+
+    def opened(cls: type[Log], *args: Any, **kwargs: Any) -> Log:
+        kwargs["clean_shutdown"] = True
+        log: Log = real(cls, *args, **kwargs)
+        return log
+
+    patch.setattr(Log, "open", classmethod(opened))
+
+
+def _producers_forgotten(patch: Patch) -> None:
+    """What is known of idempotent producers is lost in a crash."""
+
+    def replay(state: ProducerState, snapshots: Any, segments: Any, start: int, up_to: int, now_ms: int) -> None:
+        state.reset(up_to)
+
+    patch.setattr(recovery, "replay_producers", replay)
+    patch.setattr(recovery, "apply_batch", lambda state, buf, at, header: [])
+
+
+def _duplicates_not_known(patch: Patch) -> None:
+    """A batch that is sent again is written again."""
+    patch.setattr(ProducerState, "duplicate_of", lambda self, header: None)
+    real = ProducerState.prepare
+
+    def prepare(self: ProducerState, batches: Any, markers: Any, origin: Any) -> Any:
+        return real(self, batches, markers, None)
+
+    patch.setattr(ProducerState, "prepare", prepare)
+
+
+def _watermark_behind(patch: Patch) -> None:
+    """The high watermark is off by one: the last record is never committed."""
+    real = partition_module.high_watermark
+
+    def behind(state: Any, end: int, current: int, **options: Any) -> int:
+        return max(current, real(state, end, current, **options) - 1)
+
+    patch.setattr(partition_module, "high_watermark", behind)
+
+
+def _stable_offset_ahead(patch: Patch) -> None:
+    """read_committed readers read as far as the high watermark."""
+    patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
+
+
+def _aborts_not_told(patch: Patch) -> None:
+    """A Fetch answer does not name the aborted transactions."""
+    patch.setattr(Log, "aborted_transactions", lambda self, start, end: [])
+
+
+def _markers_not_written(patch: Patch) -> None:
+    """A transaction ends in the coordinator only."""
+
+    async def write(self: Any, broker_id: int, request: Any) -> WriteTxnMarkersResponse:
+        from barnabas.wire.messages.write_txn_markers import (
+            WritableTxnMarkerPartitionResult,
+            WritableTxnMarkerResult,
+            WritableTxnMarkerTopicResult,
+        )
+
+        return WriteTxnMarkersResponse(
+            markers=[
+                WritableTxnMarkerResult(
+                    producer_id=marker.producer_id,
+                    topics=[
+                        WritableTxnMarkerTopicResult(
+                            name=topic.name,
+                            partitions=[
+                                WritableTxnMarkerPartitionResult(partition_index=index)
+                                for index in topic.partition_indexes
+                            ],
+                        )
+                        for topic in marker.topics
+                    ],
+                )
+                for marker in request.markers
+            ]
+        )
+
+    patch.setattr(LocalTransactions, "write", write)
+
+
+def _commits_in_memory(patch: Patch) -> None:
+    """The coordinator applies a commit of offsets and forgets to write it."""
+    real = ReplicatedWriter.append
+
+    def append(self: Any, tp: Any, records: Any, now_ms: int, producer: Any = None) -> int:
+        kept = [r for r in records if not r.key.startswith(b"\x00\x01")]  # OffsetCommitKey
+        if not kept:
+            return int(self._leader(tp).log.log_end_offset)
+        return real(self, tp, kept, now_ms, producer)
+
+    patch.setattr(ReplicatedWriter, "append", append)
+
+
+PLANTED = [
+    Planted("no fsync where flush is promised", _no_fsync, Menu.POWER, 10),
+    Planted("acknowledged before the fsync", _ack_before_fsync, Menu.POWER, 10),
+    Planted("names of files not synced", _names_not_synced, Menu.POWER, 10),
+    Planted("acknowledged before the append", _ack_before_append, Menu.KILL, 10),
+    Planted("recovery without checksums", _torn_tail_kept, Menu.POWER, 40, (CorrectnessError, CrashError, LivenessError)),
+    Planted("no recovery after a crash", _recovery_skipped, Menu.POWER, 20, (CorrectnessError, CrashError, LivenessError)),
+    Planted("producers forgotten in a crash", _producers_forgotten, Menu.KILL, 40),
+    Planted("duplicates not known", _duplicates_not_known, Menu.KILL, 10),
+    Planted("high watermark off by one", _watermark_behind, Menu.KILL, 5, (CorrectnessError, LivenessError)),
+    Planted("last stable offset ahead", _stable_offset_ahead, Menu.KILL, 10),
+    Planted("aborted transactions not told", _aborts_not_told, Menu.KILL, 10),
+    Planted("markers not written", _markers_not_written, Menu.KILL, 10, (LivenessError, CorrectnessError)),
+    Planted("commits kept in memory", _commits_in_memory, Menu.KILL, 10),
+]

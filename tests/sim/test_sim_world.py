@@ -1,0 +1,226 @@
+"""The parts of the simulated world: loop, network, disk, guard, processes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.errors import KafkaError
+from barnabas.storage.fs import Access
+from barnabas.testing import sim
+from barnabas.testing.sim.disk import MemoryDisk
+
+
+def test_time_jumps() -> None:
+    async def scenario(world: sim.World) -> float:
+        await asyncio.gather(asyncio.sleep(3_600), asyncio.sleep(10 * 86_400))
+        return world.elapsed_s
+
+    began = time.perf_counter()
+    assert sim.run(scenario) == 10 * 86_400
+    assert time.perf_counter() - began < 5
+
+
+def test_what_waits_for_ever_is_a_liveness_failure() -> None:
+    async def scenario(world: sim.World) -> None:
+        async with world.admin(bootstrap_servers="b1:9092"):
+            await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(sim.LivenessError):
+        sim.run(scenario, within_s=100)
+
+
+def test_an_endless_loop_is_a_liveness_failure() -> None:
+    async def scenario(world: sim.World) -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(sim.LivenessError, match="endless"):
+        sim.run(scenario)
+
+
+def test_an_exception_nobody_handles_is_a_crash() -> None:
+    async def scenario(world: sim.World) -> None:
+        def broken() -> None:
+            raise ZeroDivisionError
+
+        asyncio.get_running_loop().call_soon(broken)
+        await asyncio.sleep(1)
+
+    with pytest.raises(sim.CrashError, match="ZeroDivisionError"):
+        sim.run(scenario)
+
+
+def test_a_failure_says_which_seed_and_what_happened() -> None:
+    async def scenario(world: sim.World) -> None:
+        await world.start_broker()
+        raise sim.CorrectnessError("wrong")
+
+    with pytest.raises(sim.CorrectnessError) as caught:
+        sim.run(scenario, seed=77)
+    notes = "\n".join(caught.value.__notes__)
+    assert "seed 77" in notes
+    assert "b1" in notes
+    assert "is ready" in notes
+
+
+class TestTheRealWorldIsOutOfReach:
+    def test_files(self, tmp_path: Path) -> None:
+        async def scenario(world: sim.World) -> None:
+            (tmp_path / "file").write_text("x")
+
+        with pytest.raises(sim.RealWorldError):
+            sim.run(scenario)
+        (tmp_path / "file").write_text("afterwards it is allowed again")
+
+    def test_sockets(self) -> None:
+        async def scenario(world: sim.World) -> None:
+            socket.socket()
+
+        with pytest.raises(sim.RealWorldError):
+            sim.run(scenario)
+
+    def test_threads(self) -> None:
+        async def scenario(world: sim.World) -> None:
+            threading.Thread(target=print).start()
+
+        with pytest.raises(sim.RealWorldError):
+            sim.run(scenario)
+
+
+class TestTheNetwork:
+    def test_a_cut_is_silence_until_it_is_healed(self) -> None:
+        async def scenario(world: sim.World) -> None:
+            await world.start_broker()
+            async with world.producer(request_timeout_ms=60_000) as producer:
+                await producer.send_and_wait("t", b"1")
+                world.network.cut("outside", "b1", both=False)
+                sending = asyncio.ensure_future(producer.send_and_wait("t", b"2"))
+                await asyncio.sleep(20)
+                assert not sending.done()
+                world.network.heal()
+                assert (await sending).offset == 1
+
+        sim.run(scenario)
+
+    def test_answers_cut_off_do_not_undo_what_was_asked(self) -> None:
+        """A one-way partition: the request arrives, its answer does not; the producer asks again, and nothing doubles."""
+
+        async def scenario(world: sim.World) -> None:
+            await world.start_broker()
+            async with world.producer(request_timeout_ms=5_000) as producer:
+                await producer.send_and_wait("t", b"1")
+                world.network.cut("b1", "outside", both=False)
+                sending = asyncio.ensure_future(producer.send_and_wait("t", b"2"))
+                await asyncio.sleep(12)
+                world.network.heal()
+                metadata = await sending
+                assert metadata.offset == 1
+            async with world.consumer() as consumer:
+                tp = metadata.topic_partition
+                assert await consumer.end_offsets([tp]) == {tp: 2}
+
+        sim.run(scenario)
+
+    def test_a_paused_broker_answers_when_it_goes_on(self) -> None:
+        async def scenario(world: sim.World) -> float:
+            broker = await world.start_broker()
+            async with world.producer() as producer:
+                await producer.send_and_wait("t", b"1")
+                broker.pause()
+                asyncio.get_running_loop().call_later(7, broker.resume)
+                began = world.loop.time()
+                await producer.send_and_wait("t", b"2")
+                return world.loop.time() - began
+
+        assert 7.0 <= sim.run(scenario) < 7.5
+
+    def test_without_power_connections_are_silent_and_reset_later(self) -> None:
+        async def scenario(world: sim.World) -> None:
+            broker = await world.start_broker({"log.flush.interval.messages": "1"})
+            async with world.producer(request_timeout_ms=60_000) as producer:
+                await producer.send_and_wait("t", b"1")
+                broker.lose_power()
+                sending = asyncio.ensure_future(producer.send_and_wait("t", b"2"))
+                await asyncio.sleep(10)
+                assert not sending.done()
+                await broker.start()
+                began = world.loop.time()
+                await sending
+                assert world.loop.time() - began < 5
+
+        sim.run(scenario)
+
+
+class TestTheDisk:
+    def test_what_was_not_synced_may_be_gone_after_a_power_cut(self) -> None:
+        async def ends(world: sim.World) -> int:
+            broker = await world.start_broker()
+            async with world.producer() as producer:
+                for i in range(50):
+                    metadata = await producer.send_and_wait("t", b"%d" % i)
+            broker.lose_power()
+            await broker.start()
+            async with world.consumer() as consumer:
+                tp = metadata.topic_partition
+                try:
+                    return (await consumer.end_offsets([tp]))[tp]
+                except KafkaError:
+                    return 0
+
+        found = {sim.run(ends, seed=seed) for seed in range(8)}
+        assert len(found) > 1
+        assert min(found) < 50
+
+    def test_a_flipped_bit_is_never_served_as_a_record(self) -> None:
+        async def scenario(world: sim.World) -> list[bytes]:
+            broker = await world.start_broker()
+            async with world.producer(linger_ms=0) as producer:
+                for i in range(10):
+                    await producer.send_and_wait("t", b"value-%d" % i, partition=0)
+            log = next(path for path in broker.disk.paths() if "/t-0/" in path and path.endswith(".log"))
+            broker.disk.flip_bit(log, len(broker.disk.data(log)) - 3)
+            broker.kill()
+            await broker.start()
+            seen: list[bytes] = []
+            async with world.consumer(auto_offset_reset="earliest") as consumer:
+                consumer.assign(await consumer.partitions_for("t"))
+                for _ in range(5):
+                    seen += [record.value for record in await consumer.poll(1_000)]
+            return seen
+
+        assert sim.run(scenario) == [b"value-%d" % i for i in range(9)]
+
+    def test_a_dead_process_writes_nothing_any_more(self) -> None:
+        disk = MemoryDisk()
+        disk.mkdir("/d")
+        mount = disk.mount()
+        disk.crash()
+        with pytest.raises(KafkaError):
+            mount.open("/d/f", Access.WRITE)
+
+    def test_sectors_may_survive_in_any_combination(self) -> None:
+        import random
+
+        kept = set()
+        for seed in range(40):
+            disk = MemoryDisk()
+            disk.mkdir("/d")
+            file = disk.open("/d/f", Access.WRITE)
+            file.write_at(0, [b"a" * 4096])
+            file.sync()
+            disk.sync_dir("/d")
+            disk.sync_dir("/")
+            file.write_at(4096, [b"b" * 1024])
+            disk.lose_power(rng=random.Random(seed))
+            data = bytes(disk.data("/d/f"))
+            assert data.startswith(b"a" * 4096)
+            kept.add((len(data), data.count(b"b")))
+        assert (4096, 0) in kept
+        assert (5120, 1024) in kept
+        assert (5120, 512) in kept
