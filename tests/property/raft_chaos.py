@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.core.errors import ErrorCode
-from barnabas.raft.machine.events import Resign
+from barnabas.raft.errors import NotRaftLeaderError
+from barnabas.raft.machine.events import Resign, UpgradeKRaftVersion
 from barnabas.raft.machine.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from barnabas.raft.machine.values import RaftConfig
 from tests.property.raft_invariants import all_invariants
@@ -33,6 +35,7 @@ class Plan:
     snapshot: int = 5
     resign: int = 1
     membership: int = 0
+    upgrade: int = 0
     crash_in_step: float = 0.002
     loss: float = 0.05
     sync_ms: int = 25
@@ -83,6 +86,7 @@ class Chaos:
             (plan.snapshot, self._snapshot),
             (plan.resign, self._resign),
             (plan.membership, self._change_voters),
+            (plan.upgrade, self._upgrade),
         ]
 
     @property
@@ -140,6 +144,13 @@ class Chaos:
         node = self.world.leader()
         if node is not None and node.machine is not None:
             self.world.deliver(node, node.life, Resign(node.machine.epoch))
+
+    def _upgrade(self) -> None:
+        """kraft.version 0 -> 1, which may not be possible yet."""
+        for node in self.world.leaders:
+            with contextlib.suppress(NotRaftLeaderError):
+                if node.paused_until <= self.world.now:
+                    self.world.deliver(node, node.life, UpgradeKRaftVersion())
 
     def _change_voters(self) -> None:
         leader = self.world.leader()

@@ -20,6 +20,7 @@ PLANS: dict[str, tuple[Plan, int]] = {
     "changing": (CHANGING, 80),
     "crowded": (CROWDED, 20),
     "snapshots": (SNAPPY, 20),
+    "upgrading": (replace(STORMY, kraft_version=0, observers=1, fault_rate=0.06, membership=6, upgrade=12), 20),
     "calm": (Plan(fault_rate=0.0, crash_in_step=0.0, loss=0.0, duration_ms=5_000), 5),
 }
 _CHUNK = 20

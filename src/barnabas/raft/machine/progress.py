@@ -49,11 +49,13 @@ class Progress:
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
 
     def set_voters(self, voters: Voters) -> None:
-        """The voters changed: progress stays with its replica, whichever it is now."""
+        """The voters changed: progress stays with its replica, also when the voters now say on which disk it is."""
         known = {progress.key: progress for progress in self.voters.values()} | self.observers
         self.voters = {}
         for key in voters.keys:
-            progress = next((known.pop(other) for other in sorted(known) if key.covers(other)), None)
+            progress = next(
+                (known.pop(other) for other in sorted(known) if key.covers(other) or other.covers(key)), None
+            )
             self.voters[key.id] = progress or ReplicaProgress(key)
             self.voters[key.id].key = key
         self.observers = known

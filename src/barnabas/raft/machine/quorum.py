@@ -221,7 +221,7 @@ class Quorum:
 
     def _follower(self) -> Follower:
         timeout = self.config.fetch_timeout_ms
-        return Follower(self.now_ms + timeout, self.now_ms + timeout)
+        return Follower(self.now_ms + timeout, membership_check_ms=self.now_ms)
 
     def resign(self, *, for_good: bool = False) -> None:
         state = self.state
