@@ -170,7 +170,7 @@ def test_the_cluster(java: Run, ours: Run, topic: str) -> None:
     same(java, ours, "kafka-cluster", "list-endpoints")
     same(java, ours, "kafka-features", "describe")
     same(java, ours, "kafka-metadata-quorum", "describe", "--status")
-    served = re.compile(r"\t\w+\((\d+)\): (\d+(?: to \d+)?) ")
+    served = re.compile(r"\t\w+\((\d+)\): (\d+(?: to \d+)?)")
     apis = [{m[1]: m[2] for m in served.finditer(run("kafka-broker-api-versions"))} for run in (java, ours)]
     assert apis[1] == apis[0]
     described = [run("kafka-log-dirs", "--describe", "--topic-list", topic).splitlines() for run in (java, ours)]
