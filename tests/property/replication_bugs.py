@@ -5,7 +5,8 @@ A simulation that does not notice them proves nothing. `seeds` is within how man
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -14,36 +15,25 @@ from barnabas.core.errors import ErrorCode
 from barnabas.metadata.controller import alter_partition, brokers, partition_change
 from barnabas.metadata.controller.partition_change import Elected
 from barnabas.replication.rules import follower, isr, leader, watermark
+from tests.property.replication_world import World
 
 
 @dataclass(frozen=True)
 class Bug:
-    """What is replaced by what, and what must notice it."""
+    """What is replaced by what, and within how many seeds the simulation must notice."""
 
     name: str
-    module: Any
-    function: str
-    wrong: Callable[..., Any]
     seeds: int
+    patches: tuple[tuple[Any, str, Callable[..., Any]], ...]
 
 
-def _cut_at_the_watermark(state: Any, leader_id: int, leader_epoch: int) -> Any:
-    """KIP-101's reason: on becoming a follower, cut at the high watermark (here: by a divergence that never was)."""
-    return _follow(state, leader_id, leader_epoch)
-
-
-_follow = follower.follow
+_follow = World._follow
 _on_answer = follower.on_answer
-_divergence_point = follower.divergence_point
 _high_watermark = watermark.high_watermark
-_acknowledge = leader.acknowledge
-_is_in_sync = isr.is_in_sync
-_is_eligible = isr.is_eligible
 _on_outcome = isr.on_outcome
 _problem = alter_partition._problem
 _elect = partition_change.elect
 _records_without = brokers.records_without_broker
-_check_epoch = leader.check_leader_epoch
 _seat = partition_change._seat
 _propose = isr._propose
 
@@ -52,20 +42,17 @@ def acknowledge_at_the_leader(state: Any, required: int, high: int, least: int) 
     return ErrorCode.NONE
 
 
-def cut_to_what_the_leader_has_committed(end: Any, log: Any) -> int:
-    """Kafka before KIP-101, nearly: too far, and by offsets instead of epochs."""
-    return max(log.log_start_offset, log.log_end_offset - 3)
+def cut_at_the_watermark(self: World, broker: Any, state: Any) -> None:
+    """Kafka before KIP-101."""
+    if broker.follower is None or broker.follower.leader_epoch < state.leader_epoch:
+        broker.log.truncate(max(broker.high_watermark, broker.log.log_start_offset))
+    _follow(self, broker, state)
 
 
 def ignore_divergence(state: Any, asked: Any, answer: Any, log: Any) -> Any:
     if answer.diverging is not None:
         return state, None
     return _on_answer(state, asked, answer, log)
-
-
-def cut_to_the_leaders_epoch_end_only(end: Any, log: Any) -> int:
-    """KIP-101 before KIP-279: does not ask whether this log knows the epoch."""
-    return int(min(end.end_offset, log.log_end_offset))
 
 
 def elect_whoever_is_there(partition: Any, target: Any, rules: Any, election: Any) -> Any:
@@ -103,9 +90,15 @@ def any_epoch_will_do(image: Any, partition: Any, wanted: Any, sender: int, memb
     return _problem(image, partition, wanted, sender, dict.fromkeys(members, -1))
 
 
-def old_partition_epoch_will_do(image: Any, partition: Any, wanted: Any, sender: int, members: Any) -> Any:
-    fresh = replace_message(wanted, partition_epoch=partition.partition_epoch)
-    return _problem(image, partition, fresh, sender, members)
+def fenced_by_its_lifetime_only(state: Any, broker: int, active: Any) -> bool:
+    return broker in active
+
+
+def any_leader_will_do(image: Any, partition: Any, wanted: Any, sender: int, members: Any) -> Any:
+    """Neither leader epoch nor partition epoch are looked at."""
+    current = replace_message(wanted, leader_epoch=partition.leader_epoch, partition_epoch=partition.partition_epoch)
+    alive = {partition.leader: -1, **members}
+    return _problem(image, partition, current, partition.leader, alive if partition.leader >= 0 else members)
 
 
 def replace_message(message: Any, **changes: Any) -> Any:
@@ -129,14 +122,6 @@ def shrink_before_it_is_committed(state: Any, members: Any, active: Any) -> Any:
     return replace(after, isr=state.isr & members), proposal
 
 
-def no_fencing(local: int, requested: int) -> Any:
-    return ErrorCode.NONE
-
-
-def answers_of_any_time(state: Any, asked: Any, log: Any) -> bool:
-    return bool(asked.fetch_offset == log.log_end_offset)
-
-
 def eligible_stay_in_sync(partition: Any, target: Any, elected: Any, rules: Any) -> Any:
     """From the ELR into the lead, with everyone eligible in sync at once."""
     after, seat = _seat(partition, target, elected, rules)
@@ -144,28 +129,33 @@ def eligible_stay_in_sync(partition: Any, target: Any, elected: Any, rules: Any)
 
 
 BUGS = (
-    Bug("acknowledge before the ISR has it", leader, "acknowledge", acknowledge_at_the_leader, 5),
-    Bug("cut the log by offsets, not by epochs", follower, "divergence_point", cut_to_what_the_leader_has_committed, 40),
-    Bug("ignore divergence", follower, "on_answer", ignore_divergence, 40),
-    Bug("KIP-101 without KIP-279", follower, "divergence_point", cut_to_the_leaders_epoch_end_only, 40),
-    Bug("elect outside ISR and ELR", partition_change, "elect", elect_whoever_is_there, 40),
-    Bug("watermark on the committed ISR only", watermark, "high_watermark", committed_isr_only, 40),
-    Bug("watermark moves below min.insync.replicas", watermark, "high_watermark", ignore_min_insync, 40),
-    Bug("watermark of the fastest follower", watermark, "high_watermark", watermark_of_the_fastest, 5),
-    Bug("watermark goes back", watermark, "high_watermark", watermark_goes_back, 20),
-    Bug("expand below the watermark", isr, "is_in_sync", in_sync_below_the_watermark, 40),
-    Bug("expand before the epoch start", isr, "is_in_sync", in_sync_before_the_epoch_start, 40),
-    Bug("skip the broker epoch check", alter_partition, "_problem", any_epoch_will_do, 40),
-    Bug("skip the partition epoch check", alter_partition, "_problem", old_partition_epoch_will_do, 40),
-    Bug("eligible after an unclean shutdown", brokers, "records_without_broker", crash_is_no_reason, 40),
-    Bug("forget a proposal that was not answered", isr, "on_outcome", forget_the_unanswered, 40),
-    Bug("shrink before it is committed", isr, "_propose", shrink_before_it_is_committed, 40),
-    Bug("no leader epoch fence", leader, "check_leader_epoch", no_fencing, 40),
-    Bug("apply answers of an earlier role", follower, "_is_current", answers_of_any_time, 40),
-    Bug("everyone in sync after an election", partition_change, "_seat", eligible_stay_in_sync, 40),
+    Bug("cut at the high watermark", 10, ((World, "_follow", cut_at_the_watermark),)),
+    Bug("ignore divergence", 20, ((follower, "on_answer", ignore_divergence),)),
+    Bug("acknowledge before the ISR has it", 5, ((leader, "acknowledge", acknowledge_at_the_leader),)),
+    Bug("elect outside ISR and ELR", 20, ((partition_change, "elect", elect_whoever_is_there),)),
+    Bug("eligible after an unclean shutdown", 20, ((brokers, "records_without_broker", crash_is_no_reason),)),
+    Bug("everyone in sync after an election", 20, ((partition_change, "_seat", eligible_stay_in_sync),)),
+    Bug("watermark on the committed ISR only", 10, ((watermark, "high_watermark", committed_isr_only),)),
+    Bug("watermark moves below min.insync.replicas", 20, ((watermark, "high_watermark", ignore_min_insync),)),
+    Bug("watermark of the fastest follower", 5, ((watermark, "high_watermark", watermark_of_the_fastest),)),
+    Bug("watermark goes back", 5, ((watermark, "high_watermark", watermark_goes_back),)),
+    Bug("expand below the watermark", 10, ((isr, "is_in_sync", in_sync_below_the_watermark),)),
+    Bug("expand before the epoch start", 20, ((isr, "is_in_sync", in_sync_before_the_epoch_start),)),
+    Bug("shrink before it is committed", 10, ((isr, "_propose", shrink_before_it_is_committed),)),
+    Bug("forget a proposal that was not answered", 80, ((isr, "on_outcome", forget_the_unanswered),)),
+    Bug(
+        "skip the broker epoch check",
+        80,
+        ((alter_partition, "_problem", any_epoch_will_do), (isr, "is_eligible", fenced_by_its_lifetime_only)),
+    ),
+    Bug("skip leader and partition epochs at the controller", 20, ((alter_partition, "_problem", any_leader_will_do),)),
 )
 
 
-def planted(bug: Bug) -> Any:
-    """A context in which the bug is there."""
-    return patch.object(bug.module, bug.function, bug.wrong)
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """The bug is there."""
+    with ExitStack() as stack:
+        for module, function, wrong in bug.patches:
+            stack.enter_context(patch.object(module, function, wrong))
+        yield

@@ -1,4 +1,4 @@
-"""What must always be true of a replicated partition: the invariants of the KIP-966 specification, by their names there.
+"""What must always be true of a replicated partition: the invariants of KIP-966's specification, by their names there.
 
 `Oracle` sees everything at once, as no broker can: what was committed, acknowledged and read.
 """
@@ -68,11 +68,9 @@ class Oracle:
 
     def has_all(self, broker: ModelBroker) -> bool:
         """Its log holds every committed record that was not deleted on purpose."""
-        first = max(self.deleted_before, broker.log.log_start_offset)
-        end = len(self.committed)
-        return (
-            broker.log.log_start_offset <= max(self.deleted_before, 0) or broker.log.log_start_offset <= end
-        ) and broker.log.between(first, end) == self.committed[first:end]
+        start, end = broker.log.log_start_offset, len(self.committed)
+        first = max(self.deleted_before, start)
+        return start <= end and broker.log.between(first, end) == self.committed[first:end]
 
 
 class Invariant(Protocol):
@@ -107,9 +105,9 @@ class LeaderCandidateCompleteness:
     def check(world: World) -> None:
         state = world.partition
         for broker in _running(world):
-            if broker.id in (*state.isr, *state.elr) and broker.registered(world.image):
-                if not world.oracle.has_all(broker):
-                    raise Violation(f"LeaderCandidateCompleteness: {broker.id} ({broker.log}) lacks committed records")
+            candidate = broker.id in (*state.isr, *state.elr) and broker.registered(world.image)
+            if candidate and not world.oracle.has_all(broker):
+                raise Violation(f"LeaderCandidateCompleteness: {broker.id} ({broker.log}) lacks committed records")
 
 
 class LeaderCompleteness:
@@ -147,7 +145,9 @@ class NoCommittedRecordLostGlobally:
     def check(world: World) -> None:
         oracle, logs = world.oracle, [broker.log for broker in world.brokers.values()]
         first, end = oracle.deleted_before, len(oracle.committed)
-        if not any(log.log_start_offset <= first and log.between(first, end) == oracle.committed[first:] for log in logs):
+        if not any(
+            log.log_start_offset <= first and log.between(first, end) == oracle.committed[first:] for log in logs
+        ):
             for offset in range(first, end):
                 if all(log.at(offset) != oracle.committed[offset] for log in logs):
                     raise Violation(f"NoCommittedRecordLostGlobally: committed {oracle.committed[offset]} at {offset}")
@@ -169,7 +169,7 @@ class ConsistentRead:
 
 
 class MinIsrRecoveryQuorum:
-    """With eligible leader replicas: min.insync.replicas brokers can be elected, less those that shut down uncleanly."""
+    """With eligible leader replicas, min.insync.replicas brokers can be elected, less those that ended uncleanly."""
 
     @staticmethod
     def check(world: World) -> None:

@@ -1,8 +1,8 @@
-"""A cluster of the production machines: leaders, followers and the controller, in a world that breaks them from one seed.
+"""A cluster of the production machines (leaders, followers, controller) in a world that breaks them from one seed.
 
-What is real: `replication.rules`, the controller's decisions and sessions, images, `storage.epochs`. What is modelled: logs
-are lists, the network is a heap of calls that may be lost, doubled, delayed and overtaken, the metadata log commits at
-once, and brokers learn of images late. Four brokers, one partition of three replicas, min.insync.replicas 2.
+What is real: `replication.rules`, the controller's decisions and sessions, images, `storage.epochs`. What is modelled:
+logs are lists, the network is a heap of calls that may be lost, doubled, delayed and overtaken, the metadata log
+commits at once, and brokers learn of images late. Four brokers, one partition of three replicas, min.insync.replicas 2.
 
 Functions of the rules are called through their modules, so that a test can put a planted bug in their place.
 """
@@ -41,7 +41,7 @@ from tests.property.replication_model import ModelBroker, Record
 BROKERS = (1, 2, 3, 4)
 MIN_INSYNC = 2
 LAG_MAX_MS = 60
-SESSION_TIMEOUT_MS = 70
+SESSION_TIMEOUT_MS = 45
 TICK_MS = 9
 REQUEST_TIMEOUT_MS = 40
 CHAOS_MS = 1_100
@@ -104,7 +104,7 @@ class World:
             self._run_until(CHAOS_MS)
             self._heal()
             self._run_until(CHAOS_MS + CALM_MS)
-            self._check(everything=True)
+            self._check()
             self._check_converged()
         except Violation as violation:
             mode = "elr" + (" lossy" if self.lossy else "") if self.elr else "plain"
@@ -119,7 +119,7 @@ class World:
                 self._check()
                 self.dirty = False
 
-    def _check(self, *, everything: bool = False) -> None:
+    def _check(self) -> None:
         for invariant in INVARIANTS:
             invariant.check(self)
 
@@ -233,9 +233,7 @@ class World:
         registered = self.image.brokers.get(request.broker_id)
         if registered is None or registered.epoch != request.broker_epoch:
             return
-        self.sessions.on_heartbeat(
-            request.broker_id, request.broker_epoch, request.current_metadata_offset, self.now
-        )
+        self.sessions.on_heartbeat(request.broker_id, request.broker_epoch, request.current_metadata_offset, self.now)
         decision = self.controller.decide(self.image, request, self.context())
         self.commit(decision)
         if request.want_shut_down and decision.records:
@@ -266,9 +264,7 @@ class World:
         if self.rng.random() < 0.1:
             broker.checkpoint = broker.high_watermark
         if broker.leader is not None:
-            shrunk = isr.try_shrink(
-                broker.leader, broker.log.log_end_offset, broker.active(), LAG_MAX_MS, self.now
-            )
+            shrunk = isr.try_shrink(broker.leader, broker.log.log_end_offset, broker.active(), LAG_MAX_MS, self.now)
             if shrunk is not None:
                 broker.leader = shrunk[0]
                 self._propose(broker, shrunk[1])
@@ -298,7 +294,7 @@ class World:
             broker.drop()
         elif state.leader != broker.id:
             broker.resign()
-            broker.follower = follower.follow(broker.follower, state.leader, state.leader_epoch)
+            self._follow(broker, state)
         elif broker.leader is None or state.leader_epoch > broker.leader.leader_epoch:
             broker.resign()
             broker.follower = None
@@ -312,6 +308,9 @@ class World:
         else:
             broker.leader = broker.leader.on_image(state.partition_epoch, state.replicas, state.isr)
             self._advance(broker)
+
+    def _follow(self, broker: ModelBroker, state: PartitionImage) -> None:
+        broker.follower = follower.follow(broker.follower, state.leader, state.leader_epoch)
 
     # -- a leader ----------------------------------------------------------------------------------------------------
 
@@ -339,7 +338,8 @@ class World:
         broker.waiting = waiting
 
     def _produce(self) -> None:
-        self.after(self.rng.randrange(2, 14), self._produce)
+        idle = self.rng.random() < 0.03
+        self.after(self.rng.randrange(100, 200) if idle else self.rng.randrange(2, 14), self._produce)
         for broker in self.brokers.values():
             state = broker.leader
             if not broker.up or state is None or broker.paused_until > self.now:
@@ -514,10 +514,27 @@ class World:
         self.after(self.rng.randrange(10, 60), self._chaos)
         broker = self.rng.choice(list(self.brokers.values()))
         what = self.rng.choice(
-            ["crash", "crash", "stop", "start", "start", "pause", "cut", "cut", "mend", "fence", "move", "delete"]
+            [
+                "crash",
+                "bounce",
+                "bounce",
+                "stop",
+                "start",
+                "start",
+                "pause",
+                "cut",
+                "cut",
+                "mend",
+                "fence",
+                "move",
+                "delete",
+            ]
         )
         if what == "crash" and broker.up and self._may_crash(broker):
             self.crash(broker)
+        elif what == "bounce" and broker.up and self._may_crash(broker):
+            self.crash(broker)
+            broker.start()
         elif what == "stop" and broker.up and broker.epoch >= 0:
             broker.stopping = True
         elif what == "start" and not broker.up:
@@ -527,7 +544,9 @@ class World:
             broker.paused_until = self.now + self.rng.randrange(10, 150)
         elif what == "cut":
             for other in self.rng.sample((0, *BROKERS), 2):
-                self.cut |= {(broker.id, other)} if self.rng.random() < 0.5 else {(broker.id, other), (other, broker.id)}
+                self.cut |= (
+                    {(broker.id, other)} if self.rng.random() < 0.5 else {(broker.id, other), (other, broker.id)}
+                )
         elif what == "mend":
             self.cut.clear()
         elif what == "fence":
@@ -547,13 +566,9 @@ class World:
         self.oracle.crashed -= {
             n
             for n in self.oracle.crashed
-            if n in self.partition.isr and self.brokers[n].epoch == self._registered_epoch(n)
+            if n in self.partition.isr and self.brokers[n].up and self.brokers[n].registered(self.image)
         }
         return len(self.oracle.crashed - {broker.id}) < MIN_INSYNC - 1
-
-    def _registered_epoch(self, broker_id: int) -> int:
-        registered = self.image.brokers.get(broker_id)
-        return -2 if registered is None else registered.epoch
 
     def crash(self, broker: ModelBroker) -> None:
         kept = broker.log.log_end_offset
@@ -568,13 +583,13 @@ class World:
         if broker.up and broker.life == life:
             self.log(f"{broker.id} stops")
             broker.stop()
+            if self.calm:
+                self.after(TICK_MS, broker.start)  # it had been asked to before
 
     def _move(self) -> None:
         target: list[int] | None = self.rng.sample(BROKERS, 3) if self.rng.random() < 0.8 else None
         wanted = apr.ReassignablePartition(partition_index=0, replicas=target)
-        request = apr.AlterPartitionReassignmentsRequest(
-            topics=[apr.ReassignableTopic(name="t", partitions=[wanted])]
-        )
+        request = apr.AlterPartitionReassignmentsRequest(topics=[apr.ReassignableTopic(name="t", partitions=[wanted])])
         self.commit(self.controller.decide(self.image, request, self.context()))
 
     def _heal(self) -> None:
@@ -582,7 +597,6 @@ class World:
         self.calm = True
         self.cut.clear()
         for broker in self.brokers.values():
-            broker.stopping = False
             broker.paused_until = 0
             if not broker.up:
                 broker.start()
