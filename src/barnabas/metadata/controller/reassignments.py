@@ -15,7 +15,7 @@ from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.controller.answers import RefusedError, message_of
 from barnabas.metadata.controller.assignments import check_manual_replicas
-from barnabas.metadata.controller.partition_change import Election, Target, change_partition
+from barnabas.metadata.controller.partition_change import Election, Rules, Target, change_partition
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_rules import TopicRules
 from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -134,15 +134,22 @@ def _reassign(
             )
         target = _towards(partition, tuple(wanted.replicas))
     election = topic_rules.election(topic)
-    nobody_complete = not target.isr and not target.elr and bool(partition.isr or partition.elr)
-    if nobody_complete and election is not Election.UNCLEAN:
+    rules = topic_rules.rules(topic, partition, image.brokers.is_active)
+    if election is not Election.UNCLEAN and _loses_too_many(partition, target, rules):
         raise RefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"The replicas of {topic.name}-{index} cannot be changed so: only replicas that would go have all "
-            "records, and the topic does not allow an unclean leader election.",
+            f"The replicas of {topic.name}-{index} cannot be changed so now: too few of those that would stay have all "
+            "records. Wait until more of them are in sync, or allow unclean leader elections.",
         )
-    rules = topic_rules.rules(topic, partition, image.brokers.is_active)
     return change_partition(topic.topic_id, index, partition, target, rules, election)
+
+
+def _loses_too_many(partition: PartitionImage, target: Target, rules: Rules) -> bool:
+    """Replicas that go at once may be the only ones that have every record. With eligible leader replicas, as many must
+    stay as promise to survive min.insync.replicas - 1 crashes (Kafka asks for one, as without)."""
+    complete = len({*partition.isr, *partition.elr})
+    needed = min(rules.min_insync_replicas if rules.elr_enabled else 1, complete)
+    return len({*target.isr, *target.elr}) < needed
 
 
 def _towards(partition: PartitionImage, wanted: tuple[int, ...]) -> Target:
