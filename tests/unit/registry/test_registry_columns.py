@@ -242,3 +242,33 @@ def test_protobuf_with_and_without_a_class() -> None:
     assert problems[:2] == [None, "it is a shop.Order.Line, and the column of shop.Order"]
     assert problems[2].startswith("DecodeError")
     assert decoded.values.to_pylist() == [expected[0], None, None]
+
+
+def test_avro_times_are_written_in_the_units_of_the_schema() -> None:
+    registry = memory_registry()
+    at = {"type": "long", "logicalType": "timestamp-millis"}
+    flat = record({"name": "at", "type": at})
+    listed = record({"name": "at", "type": at}, {"name": "all", "type": {"type": "array", "items": at}})
+    moment = pa.scalar(NOW_MS * 1000, pa.timestamp("us", "UTC"))
+    for schema, row in ((flat, {"at": moment.as_py()}), (listed, {"at": moment.as_py(), "all": [moment.as_py()]})):
+        kind = pa.struct({"at": moment.type} | ({"all": pa.list_(moment.type)} if "all" in row else {}))
+        columns = AvroColumns(registry, schema)
+        encoded = columns.encode(pa.chunked_array([pa.array([row, None], kind), pa.array([row], kind)]), "t")
+        assert columns.decode(encoded, "t").values.to_pylist() == [row, None, row]
+        finer = pa.array([{**row, "at": NOW_MS * 1000 + 1}], kind)
+        with pytest.raises(SerializationError, match="would lose data"):
+            columns.encode(finer, "t")
+
+
+def test_avro_columns_that_do_not_fit_their_schema() -> None:
+    registry = memory_registry()
+    columns = AvroColumns(registry, record({"name": "id", "type": "int"}, {"name": "n", "type": "int", "default": 3}))
+    with pytest.raises(SerializationError, match="Row 1 for 't' does not fit its Avro schema"):
+        columns.encode(pa.array([{"id": 1, "n": 1}, {"id": None, "n": 1}]), "t")
+    with pytest.raises(SerializationError, match="The column for 't' does not fit its Avro schema"):
+        columns.encode(pa.array([{"id": 2**40, "n": 1}]), "t")
+    defaulted = columns.encode(pa.array([{"id": 1, "beside": "x"}]), "t")
+    assert columns.decode(defaulted, "t").values.to_pylist() == [{"id": 1, "n": 3}]
+    kinds = AvroColumns(registry, record({"name": "k", "type": {"type": "enum", "name": "K", "symbols": ["A"]}}))
+    with pytest.raises(SerializationError, match="Row 0"):
+        kinds.encode(pa.array([{"k": "B"}]), "t")

@@ -6,6 +6,7 @@ compiled program where there is one (records of primitives, nullable or nested),
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.columns.avro_kernels import GOOD, PROBLEMS, run_program
 from barnabas.registry.columns.avro_program import Node, NoProgramError, Program, compile_avro
 from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, load_avro
+from barnabas.registry.columns.avro_write import write_program
 from barnabas.registry.columns.base import (
     OnError,
     RegistryColumns,
@@ -149,32 +151,63 @@ class AvroColumns(RegistryColumns):
         if schema is None:
             made = self._given or load_avro(self._registry, registered.schema)
             schema = self._writers[registered.id] = made
-        start, parsed, write = HEADER.pack(MAGIC, registered.id), schema.parsed, fastavro.schemaless_writer
-        encoded: list[bytes | None] = []
-        for row, value in enumerate(_numbers(column).to_pylist(maps_as_pydicts="strict")):
-            if value is None:
-                encoded.append(None)
-                continue
-            out = io.BytesIO()
-            out.write(start)
-            try:
-                write(out, parsed, value)
-            except Exception as error:  # fastavro raises whatever a value makes it come upon
-                raise SerializationError(f"Row {row} for {topic!r} does not fit its Avro schema: {error}") from error
-            encoded.append(out.getvalue())
-        return pa.array(encoded, pa.binary())
+        start = HEADER.pack(MAGIC, registered.id)
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if isinstance(whole, pa.ChunkedArray):
+            whole = pa.concat_arrays(whole.chunks)
+        program = self._program(registered.id, schema, schema)
+        if program is not None:
+            with contextlib.suppress(NoProgramError):
+                return write_program(*program, whole, start)
+        return _write_each(schema, whole, start, topic)
 
 
-def _numbers(column: Any) -> Any:
-    """The column with dates and times as the numbers that Avro writes."""
-    kind = _number_type(column.type)
-    return column if kind == column.type else _as(column, kind)
+def _write_each(schema: AvroSchema, column: Any, start: bytes, topic: str) -> Any:
+    """Row by row with fastavro, which also says what does not fit."""
+    try:
+        kind = arrow_type(schema, schema.parsed)
+    except ValueError:
+        kind = column.type  # wider unions: fastavro chooses the branches
+    try:
+        column = _numbers(column, kind)
+    except pa.ArrowException as error:
+        raise SerializationError(f"The column for {topic!r} does not fit its Avro schema: {error}") from error
+    encoded: list[bytes | None] = []
+    for row, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
+        if value is None:
+            encoded.append(None)
+            continue
+        out = io.BytesIO()
+        out.write(start)
+        try:
+            fastavro.schemaless_writer(out, schema.parsed, value)
+        except Exception as error:  # fastavro raises whatever a value makes it come upon
+            raise SerializationError(f"Row {row} for {topic!r} does not fit its Avro schema: {error}") from error
+        encoded.append(out.getvalue())
+    return pa.array(encoded, pa.binary())
 
 
-def _as(column: Any, kind: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([_as(chunk, kind) for chunk in column.chunks], kind)
-    return column.view(kind) if not pa.types.is_nested(column.type) else column.cast(kind)
+def _numbers(column: Any, kind: Any) -> Any:
+    """The column with dates and times as the numbers that Avro writes, in the units of the schema."""
+    own = column.type
+    if pa.types.is_struct(own) and pa.types.is_struct(kind):
+        fields = [field for field in own if kind.get_field_index(field.name) >= 0]
+        if not fields:
+            return column
+        children = [_numbers(column.field(field.name), kind.field(field.name).type) for field in fields]
+        names = [field.name for field in fields]
+        return pa.StructArray.from_arrays(children, names=names, mask=column.is_null())
+    return _fit(column, kind)
+
+
+def _fit(column: Any, kind: Any) -> Any:
+    plain = _number_type(kind)
+    if pa.types.is_integer(kind) and pa.types.is_integer(column.type):
+        return column.cast(kind)  # fastavro would write an int that is too large
+    if plain == kind:
+        return column
+    column = column.cast(kind)
+    return column.cast(plain) if pa.types.is_nested(kind) else column.view(plain)
 
 
 def _number_type(kind: Any) -> Any:
