@@ -134,7 +134,11 @@ def close(self: Log, *, clean: bool = True) -> None:
             self.flushing = None
             active = self.segments.active
             written = active.seal() if active.ready else []
-            snapshot = self.snapshots.take(self.producers)
+            snapshot = None
+            if active.size == 0:
+                written = []  # indexes of nothing: a thousand unused partitions must not mean thousands of syncs
+            if active.size or len(self.producers) or self.snapshots.offsets:
+                snapshot = self.snapshots.take(self.producers)
             job = self.flush_job()
             if job is None and (written or snapshot):
                 job = FlushJob(self, self.fs, self.recovery_point, [], [])
