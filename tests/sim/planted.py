@@ -89,18 +89,6 @@ def _torn_tail_kept(patch: Patch) -> None:
     patch.setattr(recovery, "check_crc", lambda buf, at, header: None)
 
 
-def _recovery_skipped(patch: Patch) -> None:
-    """Every shutdown is taken for a clean one."""
-    real = Log.open.__func__  # type: ignore[attr-defined]
-
-    def opened(cls: type[Log], *args: Any, **kwargs: Any) -> Log:
-        kwargs["clean_shutdown"] = True
-        log: Log = real(cls, *args, **kwargs)
-        return log
-
-    patch.setattr(Log, "open", classmethod(opened))
-
-
 def _producers_forgotten(patch: Patch) -> None:
     """What is known of idempotent producers is lost in a crash."""
 
@@ -188,12 +176,19 @@ def _commits_in_memory(patch: Patch) -> None:
 
 
 PLANTED = [
-    Planted("no fsync where flush is promised", _no_fsync, Menu.POWER, 10),
+    Planted("no fsync where flush is promised", _no_fsync, Menu.POWER, 10, (CorrectnessError, LivenessError)),
     Planted("acknowledged before the fsync", _ack_before_fsync, Menu.POWER, 10),
-    Planted("names of files not synced", _names_not_synced, Menu.POWER, 10),
-    Planted("acknowledged before the append", _ack_before_append, Menu.KILL, 10),
-    Planted("recovery without checksums", _torn_tail_kept, Menu.POWER, 40, (CorrectnessError, CrashError, LivenessError)),
-    Planted("no recovery after a crash", _recovery_skipped, Menu.POWER, 20, (CorrectnessError, CrashError, LivenessError)),
+    Planted("names of files not synced", _names_not_synced, Menu.POWER, 10, (CorrectnessError, LivenessError)),
+    Planted(
+        "acknowledged before the append",
+        _ack_before_append,
+        Menu.KILL,
+        10,
+        (CorrectnessError, CrashError, LivenessError),
+    ),
+    Planted(
+        "recovery without checksums", _torn_tail_kept, Menu.POWER, 40, (CorrectnessError, CrashError, LivenessError)
+    ),
     Planted("producers forgotten in a crash", _producers_forgotten, Menu.KILL, 40),
     Planted("duplicates not known", _duplicates_not_known, Menu.KILL, 10),
     Planted("high watermark off by one", _watermark_behind, Menu.KILL, 5, (CorrectnessError, LivenessError)),

@@ -109,7 +109,7 @@ class TestTheNetwork:
         sim.run(scenario)
 
     def test_answers_cut_off_do_not_undo_what_was_asked(self) -> None:
-        """A one-way partition: the request arrives, its answer does not; the producer asks again, and nothing doubles."""
+        """A one-way partition: the request arrives, its answer does not; it is asked again, and nothing doubles."""
 
         async def scenario(world: sim.World) -> None:
             await world.start_broker()

@@ -1,11 +1,11 @@
-"""Shell: a disk in memory that forgets what was not synced, fills up, and fails on demand. Fills `storage.fs.FileSystem`.
+"""Shell: a disk in memory that forgets what was not synced, fills up, and fails on demand: `storage.fs.FileSystem`.
 
 What is durable is what the port says: a file's bytes as of its last `sync`, a name as of the last `sync_dir` of its
-directory. `crash()` is kill -9 (the page cache survives); `lose_power()` keeps what is durable, and of the rest what the
-caller, or chance, lets a real disk have written by itself: a prefix, or sectors here and there with zeros between them.
+directory. `crash()` is kill -9 (the page cache survives); `lose_power()` keeps what is durable, and of the rest what
+the caller, or chance, lets a real disk have written by itself: a prefix, or sectors here and there with zeros between.
 
-Knobs: `capacity`, `cold` (nothing in the page cache) and the `fail_*` predicates over paths. A process works on a `mount`,
-which is dead after the next crash.
+Knobs: `capacity`, `cold` (nothing in the page cache) and the `fail_*` predicates over paths. A process works on a
+`mount`, which is dead after the next crash.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.histories import History, Report, Rules, check
@@ -82,7 +83,9 @@ class ConsistentRead(Invariant):
             after = evidence.after_restart.get(tp, ())
             if before != after:
                 different = next((pair for pair in zip(before, after, strict=False) if pair[0] != pair[1]), None)
-                raise self.broken(f"{tp}: {len(before)} records before, {len(after)} after; first different: {different}")
+                raise self.broken(
+                    f"{tp}: {len(before)} records before, {len(after)} after; first different: {different}"
+                )
 
 
 class OffsetsAscend(Invariant):
@@ -90,7 +93,7 @@ class OffsetsAscend(Invariant):
 
     def check(self, evidence: Evidence) -> None:
         for tp, rows in evidence.after_restart.items():
-            for (one, _), (two, _) in zip(rows, rows[1:], strict=False):
+            for (one, _), (two, _) in pairwise(rows):
                 if two <= one:
                     raise self.broken(f"{tp}: offset {two} after {one}")
 

@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import random
 from asyncio.base_events import BaseEventLoop
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, Final, NoReturn, TypeVar
@@ -49,6 +50,11 @@ class SimTask(asyncio.Task[T]):
 
 class SimLoop(BaseEventLoop):
     """The loop of one world. `network` is where connections and servers go."""
+
+    # BaseEventLoop's own, and part of it since Python 3.4; the type stubs leave them out.
+    _ready: deque[Any]
+    _scheduled: list[Any]
+    _stopping: bool
 
     def __init__(self, rng: random.Random, *, start: float = 1_000.0) -> None:
         super().__init__()
@@ -123,7 +129,7 @@ class SimLoop(BaseEventLoop):
         heapq.heapify(scheduled)
         self._timer_cancelled_count = 0
 
-    def _order(self, count: int) -> list[asyncio.Handle]:
+    def _order(self, count: int) -> list[Any]:
         """The next `count` handles: in order within a process, processes in an order drawn from the seed."""
         popleft = self._ready.popleft
         batch = [popleft() for _ in range(count)]
@@ -133,7 +139,7 @@ class SimLoop(BaseEventLoop):
         first = owners[0]
         if all(owner is first for owner in owners):
             return batch
-        by_owner: dict[Process | None, list[asyncio.Handle]] = {}
+        by_owner: dict[Process | None, list[Any]] = {}
         for owner, handle in zip(owners, batch, strict=True):
             by_owner.setdefault(owner, []).append(handle)
         groups = list(by_owner.values())
@@ -167,7 +173,9 @@ class SimLoop(BaseEventLoop):
                 process.tasks = {t: None for t in tasks if not t.done()}
         return task
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
         """On the loop, at a moment within the time that the host says a job takes; the result at the end of it."""
         process = CURRENT.get()
         delay = 0.0 if process is None else process.executor_delay()
@@ -194,10 +202,10 @@ class SimLoop(BaseEventLoop):
         self.call_later(acts_after, act)
         return future
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)  # type: ignore[arg-type]
+        return self.call_soon(callback, *args, context=context)
 
     # ---- the network
 
@@ -206,7 +214,8 @@ class SimLoop(BaseEventLoop):
     ) -> tuple[Any, Any]:
         if ssl is not None:
             raise RealWorldError("TLS is not simulated: use a PLAINTEXT listener.")
-        return await self.network.connect(protocol_factory, host, port)  # type: ignore[no-any-return]
+        connected: tuple[Any, Any] = await self.network.connect(protocol_factory, host, port)
+        return connected
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], *, sock: Any = None, start_serving: bool = True, **options: Any
@@ -219,10 +228,11 @@ class SimLoop(BaseEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:  # type: ignore[override]
         raise RealWorldError(f"There is no name service in a simulation; {host}:{port} was looked up.")
 
-    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         raise RealWorldError("A simulation watches no real file descriptor.")
 
-    add_writer = add_reader
+    def add_writer(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+        raise RealWorldError("A simulation watches no real file descriptor.")
 
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RealWorldError("A simulation starts no real process.")

@@ -224,9 +224,7 @@ class SimSocket:
 class SimServer(asyncio.AbstractServer):
     """Accepts connections for one port."""
 
-    def __init__(
-        self, network: Network, factory: Callable[[], Any], sock: SimSocket, process: Process | None
-    ) -> None:
+    def __init__(self, network: Network, factory: Callable[[], Any], sock: SimSocket, process: Process | None) -> None:
         self.factory = factory
         self.socket = sock
         self.process = process
@@ -242,6 +240,12 @@ class SimServer(asyncio.AbstractServer):
     def close(self) -> None:
         self.serving = False
         self._network.forget(self)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._network.loop
+
+    async def serve_forever(self) -> None:
+        raise NotImplementedError
 
     async def wait_closed(self) -> None:
         """Closing takes no time."""

@@ -1,9 +1,9 @@
 """Shell: a host with a disk, and the production `Node` that runs there, one process after another.
 
-    start ── kill ──────── start     kill -9: the page cache stays, sockets are closed by the kernel
-          ├─ lose_power ── start     unsynced data may be gone, connections are silent
-          ├─ pause ─────── resume    SIGSTOP, SIGCONT
-          └─ stop ──────── start     a clean shutdown
+start ── kill ──────── start     kill -9: the page cache stays, sockets are closed by the kernel
+      ├─ lose_power ── start     unsynced data may be gone, connections are silent
+      ├─ pause ─────── resume    SIGSTOP, SIGCONT
+      └─ stop ──────── start     a clean shutdown
 """
 
 from __future__ import annotations

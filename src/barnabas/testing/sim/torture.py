@@ -18,7 +18,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.histories import History, Kind, Poll
 from barnabas.testing.sim import invariants
-from barnabas.testing.sim.errors import CorrectnessError, LivenessError
+from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
 from barnabas.testing.sim.faults import Faults, Menu, random_menu
 from barnabas.testing.sim.invariants import Evidence, Rows
 from barnabas.testing.sim.node import SimNode
@@ -109,6 +109,22 @@ class Torture:
         }
 
     async def run(self) -> None:
+        """Raises what `torture` raises."""
+        try:
+            await self._run()
+        except ExceptionGroup as group:  # of the task group that applies faults
+            error = _first(group)
+            if isinstance(error, SimulationError):
+                raise error from group
+            raise CrashError(f"A broker could not be started again: {error!r}") from error
+        except KafkaError as error:
+            if self.world.crashes:
+                raise
+            if not error.retriable:
+                raise CorrectnessError(f"A healthy cluster answered with {error!r}.") from error
+            raise LivenessError(f"A healthy cluster did not answer in time: {error}") from error
+
+    async def _run(self) -> None:
         world, workload = self.world, self.workload
         world.trace.event("scenario", f"menu {self.menu.value}, topics {dict(self.topic_config)}")
         await self.node.start()
@@ -121,12 +137,7 @@ class Torture:
         await asyncio.sleep(2.0)
         await workload.stop(RECOVERY_S)
         world.check_crashes()
-        try:
-            evidence = await self._gather()
-        except KafkaError as error:
-            if not error.retriable:
-                raise CorrectnessError(f"A healthy cluster answered a reader with {error!r}.") from error
-            raise LivenessError(f"A healthy cluster did not answer in time: {error}") from error
+        evidence = await self._gather()
         world.check_crashes()
         for invariant in invariants.ALL:
             invariant.check(evidence)
@@ -217,3 +228,10 @@ class Torture:
         async with self.world.consumer(group_id=GROUP, default_api_timeout_ms=60_000) as consumer:
             found = await consumer.committed(tps)
         return {tp: answer.offset for tp, answer in found.items() if answer is not None}
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    found: Exception = group
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found

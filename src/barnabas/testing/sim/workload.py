@@ -1,4 +1,4 @@
-"""Shell: what clients do while the world goes wrong, written down as a history that `barnabas.testing.histories` judges.
+"""Shell: what clients do while the world goes wrong, as a history that `barnabas.testing.histories` judges.
 
 Three kinds of program, each on a host of its own, each of production clients: idempotent producers, members of a group
 that commit, and transactional producers. A program that fails starts anew, as its supervisor would have it.
@@ -175,7 +175,7 @@ class Workload:
             producer.begin_transaction()
             futures = []
             for target, send in zip(targets, wanted, strict=True):
-                futures.append(await producer.send(ATOMIC, _encode(send.value, rng), partition=target))  # noqa: PERF401
+                futures.append(await producer.send(ATOMIC, _encode(send.value, rng), partition=target))
             for i, future in enumerate(futures):
                 known[i] = Send(wanted[i].key, wanted[i].value, (await future).offset)
             ending = commit
@@ -252,7 +252,6 @@ class Workload:
         committed = self.facts.committed
         for tp, offset in positions.items():
             committed[tp] = max(committed.get(tp, 0), offset)
-
 
 
 def _encode(value: int | str, rng: random.Random) -> bytes:

@@ -95,15 +95,19 @@ class World:
     @asynccontextmanager
     async def producer(self, **settings: Any) -> AsyncIterator[AsyncProducer]:
         """A producer of the process that asks; settings as for `AsyncProducer`."""
-        async with self._cluster(PRODUCER_CONFIGS, settings) as cluster:
-            async with AsyncProducer(cluster=cluster, clock=self.clock, **settings) as producer:
-                yield producer
+        async with (
+            self._cluster(PRODUCER_CONFIGS, settings) as cluster,
+            AsyncProducer(cluster=cluster, clock=self.clock, **settings) as producer,
+        ):
+            yield producer
 
     @asynccontextmanager
     async def consumer(self, **settings: Any) -> AsyncIterator[AsyncConsumer]:
-        async with self._cluster(CONSUMER_CONFIGS, settings) as cluster:
-            async with AsyncConsumer(cluster=cluster, clock=self.clock, **settings) as consumer:
-                yield consumer
+        async with (
+            self._cluster(CONSUMER_CONFIGS, settings) as cluster,
+            AsyncConsumer(cluster=cluster, clock=self.clock, **settings) as consumer,
+        ):
+            yield consumer
 
     @asynccontextmanager
     async def admin(self, **settings: Any) -> AsyncIterator[AsyncAdmin]:
@@ -216,9 +220,7 @@ class _LogToTrace(logging.Handler):
             self._world.on_crash(f"{who} logged an exception: {record.getMessage()}", record.exc_info[1])
 
 
-def run(
-    main: Callable[[World], Coroutine[Any, Any, T]], *, seed: int = 0, within_s: float = 10 * 365 * 86_400.0
-) -> T:
+def run(main: Callable[[World], Coroutine[Any, Any, T]], *, seed: int = 0, within_s: float = 10 * 365 * 86_400.0) -> T:
     """Let `main` live in the world of `seed`, and give what it returns.
 
     Raises what it raises, CrashError if something crashed on the way, and LivenessError if it does not end in so
