@@ -331,6 +331,15 @@ class TestTruncate:
         assert not logs.log.truncate_to(3)
         assert logs.log.log_end_offset == 3
 
+    def test_at_the_end_an_epoch_without_records_goes(self) -> None:
+        logs = LogHarness()
+        logs.fill(3)
+        latest = logs.log.latest_epoch
+        logs.log.assign_epoch(9, 3)
+        assert logs.log.latest_epoch == 9
+        assert not logs.log.truncate_to(3)
+        assert logs.log.latest_epoch == latest
+
     def test_below_the_first_segment(self) -> None:
         logs = LogHarness(config=SMALL)
         logs.fill(7)
