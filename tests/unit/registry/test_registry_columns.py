@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +60,7 @@ def one(**other: Any) -> dict[str, Any]:
     return {"id": 5, "name": None, "kind": "B", "code": b"abc", "x": 1.5, "y": 0.25, "at": NOW_MS} | other
 
 
-def binary(rows: list[bytes | None]) -> pa.Array:
+def binary(rows: Sequence[bytes | None]) -> pa.Array:
     return pa.array(rows, pa.binary())
 
 
@@ -215,7 +216,7 @@ def test_protobuf_with_and_without_a_class() -> None:
     order.at.seconds = 5
     write = ProtobufSerializer(registry, classes["shop.Order"])
     rows = binary([write.serialize("t", (), order), None, write.serialize("t", (), classes["shop.Order"](note=""))])
-    expected = [
+    expected: list[Any] = [
         {
             "id": 7,
             "lines": [{"sku": "x", "price": {"cents": 995}}],
