@@ -1,7 +1,7 @@
 """Machine: how stale consumers were: the age of the oldest acknowledged record that a poll did not give.
 
-For each poll and each partition that the consumer stands in: the time since the first acknowledgement of a record that it
-has still to come to when it asks. Transactions are left out, since they take as much as they can process; so are
+For each poll and each partition that the consumer stands in: the time since the first acknowledgement of a record that
+it has still to come to when it asks. Transactions are left out, since they take as much as they can process; so are
 processes that began in the past on purpose. A figure to publish, not an anomaly.
 """
 

@@ -225,13 +225,13 @@ class SimLoop(BaseEventLoop):
             await server.start_serving()
         return server
 
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:
         raise RealWorldError(f"There is no name service in a simulation; {host}:{port} was looked up.")
 
-    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:
         raise RealWorldError("A simulation watches no real file descriptor.")
 
-    def add_writer(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+    def add_writer(self, fd: Any, callback: Any, *args: Any) -> NoReturn:
         raise RealWorldError("A simulation watches no real file descriptor.")
 
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> NoReturn:
