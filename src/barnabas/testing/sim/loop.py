@@ -228,10 +228,10 @@ class SimLoop(BaseEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:
         raise RealWorldError(f"There is no name service in a simulation; {host}:{port} was looked up.")
 
-    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         raise RealWorldError("A simulation watches no real file descriptor.")
 
-    def add_writer(self, fd: Any, callback: Any, *args: Any) -> NoReturn:
+    def add_writer(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         raise RealWorldError("A simulation watches no real file descriptor.")
 
     async def _make_subprocess_transport(self, *args: Any, **kwargs: Any) -> NoReturn:
