@@ -9,7 +9,7 @@ RUN := env PYTHONWARNINGS=ignore $(BIN)/python
 PYTEST := $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test soak check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve test sim soak check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
 
 test: $(VENV)/.ready-dev ## every test that needs only Python, Java and pip
 	$(PYTEST) -n 2 --dist loadfile -m 'not slow'
+
+sim: $(VENV)/.ready-dev ## the broker and its clients in a simulated world: SEEDS=200 runs, or SEED=7 to replay one
+	$(BIN)/python -m barnabas.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(ARGS)
 
 soak: $(VENV)/.ready-dev ## the long runs: random kills, big copies, many seeds (half an hour)
 	$(PYTEST) -m slow --timeout 1800

@@ -1,6 +1,6 @@
 """Bugs to be found: each makes the production code wrong in one place, as somebody might have written it.
 
-A simulation that does not see them proves nothing. `SEEDS` is how many runs may pass before it must have.
+A simulation that does not see them proves nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Planted:
     menu: Menu
     seeds: int
     caught_by: tuple[type[Exception], ...] = (CorrectnessError,)
+    first: int = 0
+    """The seed to begin with."""
 
 
 def _no_fsync(patch: Patch) -> None:
@@ -185,6 +187,7 @@ PLANTED = [
         Menu.KILL,
         10,
         (CorrectnessError, CrashError, LivenessError),
+        2,
     ),
     Planted(
         "recovery without checksums", _torn_tail_kept, Menu.POWER, 40, (CorrectnessError, CrashError, LivenessError)

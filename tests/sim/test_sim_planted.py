@@ -12,7 +12,7 @@ from tests.sim.planted import PLANTED, Planted
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name.replace(" ", "-"))
 def test_it_is_found(bug: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
-    for seed in range(bug.seeds):
+    for seed in range(bug.first, bug.first + bug.seeds):
         try:
             torture(seed, menu=bug.menu)
         except SimulationError as failure:

@@ -21,7 +21,7 @@ from barnabas.testing.sim.process import CURRENT, Life, Process
 
 T = TypeVar("T")
 
-_STEPS_AT_ONE_INSTANT: Final = 1_000_000
+_STEPS_AT_ONE_INSTANT: Final = 200_000
 """Callbacks without time going by, after which the code is taken to be in an endless loop."""
 _CANCELLED_TIMERS_KEPT: Final = 200
 
