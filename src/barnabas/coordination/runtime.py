@@ -185,8 +185,12 @@ class CoordinatorRuntime(Generic[S]):
             if future.done() or parks:
                 response = await future
                 return response
-            async with asyncio.timeout(self._config.write_timeout_ms / 1000):
+            # No asyncio.timeout: the connection runs a request up to its first wait without a task (net.eager).
+            timer = asyncio.get_running_loop().call_later(self._config.write_timeout_ms / 1000, _give_up, future)
+            try:
                 response = await future
+            finally:
+                timer.cancel()
             return response
         except TimeoutError:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the write was not committed in time") from None
@@ -246,3 +250,8 @@ def replay(host: ShardHost[S], chunk: Buffer, high_watermark: int) -> None:
                 shard.apply(decoded, record.offset, header.producer_id if header.is_transactional else -1)
         host.end_offset = header.next_offset
         timeline.seal(header.next_offset)
+
+
+def _give_up(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
