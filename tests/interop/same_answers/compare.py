@@ -53,8 +53,8 @@ def _by_label(answers: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _walk(a: Any, b: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(a, dict) and isinstance(b, dict):
-        for name in a:
-            yield from _walk(a[name], b[name], f"{path}.{name}" if path else str(name))
+        for name in {**a, **b}:
+            yield from _walk(a.get(name, MISSING), b.get(name, MISSING), f"{path}.{name}" if path else str(name))
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for index, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _walk(x, y, f"{path}[{index}]")

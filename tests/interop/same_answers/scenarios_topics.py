@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from uuid import UUID
 
+from barnabas.wire.apis import PRIVATE_FROM
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -41,7 +42,8 @@ def api_versions(talk: Talk) -> None:
     talk.note(
         "finalized", sorted((f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features)
     )
-    talk.note("versions", {k.api_key: (k.min_version, k.max_version) for k in response.api_keys})
+    served = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys if k.api_key < PRIVATE_FROM}
+    talk.note("versions", served)
     unknown_version = bytes.fromhex("0012 7fff 00000001 0001 61".replace(" ", ""))
     talk.raw("ApiVersions of an unknown version", unknown_version)
     talk.raw("ApiVersions of an unknown version, flexible header", unknown_version + b"\x00\x02a\x02b\x00")
