@@ -9,9 +9,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.disk import never
+
+_ROOM: Final = 1 << 40
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.node import SimNode
@@ -40,6 +43,7 @@ class Faults:
         self._rng = world.chance("faults")
         self._restarts = asyncio.Lock()
         self.count = 0
+        self._disk_suffered = False
         self._choices: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (4, self.kill_node), (2, self.stop_node), (3, self.pause_node), (3, self.cut), (2, self.cut_one_way),
             (2, self.reset), (2, self.bad_link), (2, self.slow_disk), (1, self.cold_cache), (1, self.wrong_clock),
@@ -73,20 +77,33 @@ class Faults:
         node, world = self._node, self._world
         world.network.heal()
         world.trace.event("fault", "everything is healed")
-        node.disk.capacity = 1 << 40
+        node.disk.capacity = _ROOM
         node.disk.cold = False
         node.disk.fail_syncs = never
         node.job_s = (0.000_05, 0.002)
         node.clock.skew_s = 0.0
         node.resume()
-        if node.excused:
+        if node.excused or self._disk_suffered:  # the metadata log gives up for good when its disk refuses
             node.kill()
         await self._up()
 
     async def _up(self) -> None:
+        """An operator starts it again; while its disk refuses, again and again."""
         async with self._restarts:
-            if not self._node.alive:
-                await self._node.start()
+            while not self._node.alive:
+                well_before = self._disk_is_well
+                try:
+                    await self._node.start()
+                except (KafkaError, ExceptionGroup) as error:
+                    if well_before and self._disk_is_well:
+                        raise
+                    self._world.trace.event(self._node.name, f"does not start: {error}")
+                    await asyncio.sleep(0.5)
+
+    @property
+    def _disk_is_well(self) -> bool:
+        disk = self._node.disk
+        return disk.fail_syncs is never and disk.capacity == _ROOM
 
     def _some(self, low: float, high: float) -> float:
         """Seconds, short ones more often."""
@@ -145,9 +162,10 @@ class Faults:
 
     async def full_disk(self) -> None:
         disk = self._node.disk
+        self._disk_suffered = True
         disk.capacity = disk.used + self._rng.randrange(2_000)
         await asyncio.sleep(self._some(0.5, 4.0))
-        disk.capacity = 1 << 40
+        disk.capacity = _ROOM
 
     async def failing_fsync(self) -> None:
         """One fsync fails; its directory goes offline, and an operator restarts the broker."""

@@ -18,7 +18,7 @@ from barnabas.node.config import build_config
 from barnabas.node.server import Node
 from barnabas.testing.embedded import SETTINGS
 from barnabas.testing.sim.clock import SimClock
-from barnabas.testing.sim.disk import MemoryDisk
+from barnabas.testing.sim.disk import MemoryDisk, never
 from barnabas.testing.sim.errors import SimulationError
 from barnabas.testing.sim.process import Life, Process
 
@@ -69,7 +69,7 @@ class SimNode:
             raise SimulationError(f"{self.name} is running already.")
         world, loop = self._world, self._world.loop
         self._lives += 1
-        self.excused = False
+        self.excused = self.disk.fail_syncs is not never
         world.network.host_up(self.name)
         process = self.process = Process(f"{self.name}.{self._lives}", self.name, self._job_time)
         world.processes.append(process)
