@@ -72,6 +72,8 @@ interop: interop-setup ## foreign clients and Kafka's own tools against our brok
 
 bench: $(VENV)/.ready-dev ## measure; PEER=kafka runs the newest Apache Kafka beside it and prints ratios
 	$(RUN) -m bench $(if $(PEER),--peer $(PEER)) $(ARGS)
+	$(RUN) -m bench.coordinators $(if $(PEER),--peer $(PEER))
+	$(RUN) -m bench.clients
 
 fuzz: $(VENV)/.ready-dev ## coverage-guided fuzzing of every request decoder and the batch parser (SECONDS=60 each)
 	-@$(BIN)/pip install --disable-pip-version-check -q -e '.[fuzz]'
