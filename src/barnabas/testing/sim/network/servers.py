@@ -1,0 +1,56 @@
+"""Shell: listening sockets and what accepts on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.testing.sim.process import Process
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.network.network import Network
+
+
+class SimSocket:
+    """What a listener needs of a listening socket."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.host, self.port
+
+    def close(self) -> None:
+        """The server it was given to holds the port."""
+
+
+class SimServer(asyncio.AbstractServer):
+    """Accepts connections for one port."""
+
+    def __init__(self, network: Network, factory: Callable[[], Any], sock: SimSocket, process: Process | None) -> None:
+        self.factory = factory
+        self.socket = sock
+        self.process = process
+        self.serving = False
+        self._network = network
+
+    async def start_serving(self) -> None:
+        self.serving = True
+
+    def is_serving(self) -> bool:
+        return self.serving
+
+    def close(self) -> None:
+        self.serving = False
+        self._network.forget(self)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._network.loop
+
+    async def serve_forever(self) -> None:
+        raise NotImplementedError
+
+    async def wait_closed(self) -> None:
+        """Closing takes no time."""
