@@ -7,7 +7,7 @@ replicas of the internal topics), `development_defaults` stands in for it; anyth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,16 +15,18 @@ from barnabas.core.config import ConfigError
 from barnabas.core.properties import parse_properties
 from barnabas.metadata.config_view import development_defaults
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
-from barnabas.net.endpoint import Endpoint, EndpointError, parse_endpoints, parse_protocol_map
+from barnabas.net.endpoint import Endpoint
+from barnabas.node.listeners import inter_broker_listener, read_listeners
+from barnabas.node.topology import Topology, read_topology
 
 DEFAULT_NODE_ID: Final = 1
 DEFAULT_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"
-SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
 _COMBINED_ROLES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
 }
-_META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
+_MANY: Final = 3
+"""Brokers that a cluster is taken to have when its configuration does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,14 @@ class NodeConfig:
     given: Mapping[str, str]
     values: Mapping[str, Any]
     listeners: tuple[Endpoint, ...]
+    """Where clients and other brokers connect; empty without the role broker."""
     advertised: tuple[Endpoint, ...]
     log_dirs: tuple[str, ...]
+    controller_listeners: tuple[Endpoint, ...] = ()
+    """Where controllers and brokers reach this controller; a cluster of one node needs none."""
+    controller_advertised: tuple[Endpoint, ...] = ()
+    inter_broker_listener: str = "PLAINTEXT"
+    topology: Topology = field(default_factory=Topology)
     node_id: int | None = None
     """None: not said; take it from meta.properties, or the default."""
     metadata_fsync: bool = True
@@ -74,51 +82,50 @@ def build_config(
     metadata_fsync: bool = True,
 ) -> NodeConfig:
     """Check everything and make the typed config. Raises ConfigError (with what to do) for whatever cannot work."""
-    texts = {**_COMBINED_ROLES, **development_defaults(given, 1)}
+    texts = {**_COMBINED_ROLES, **given}
     if data_dir is not None:
         texts["log.dirs"] = data_dir
     if listener is not None:
         texts["listeners"] = listener
-    texts.setdefault("listeners", DEFAULT_LISTENER)
     if "node.id" in texts or "broker.id" in texts:  # two names of one setting, in Kafka too
         texts.setdefault("broker.id", texts.get("node.id", ""))
         texts.setdefault("node.id", texts["broker.id"])
-    _check_roles(texts)
+    node_id = _node_id(texts)
+    topology = read_topology(texts, node_id)
+    texts.setdefault("listeners", DEFAULT_LISTENER)
+    texts = development_defaults(texts, 1 if topology.decides_alone else len(topology.voters) or _MANY)
     parsed_from = {name: text for name, text in texts.items() if name in BROKER_CONFIGS}
     parsed_from.setdefault("node.id", texts.get("broker.id", str(DEFAULT_NODE_ID)))
     values = BROKER_CONFIGS.parse_all(parsed_from)
     log_dirs = _log_dirs(texts)
-    listeners, advertised = _listeners(texts)
-    node_id = texts.get("node.id", texts.get("broker.id"))
+    clients, controllers = read_listeners(texts, topology)
     return NodeConfig(
         given=texts,
         values=values,
-        listeners=listeners,
-        advertised=advertised,
+        listeners=clients.bound,
+        advertised=clients.advertised,
         log_dirs=log_dirs,
-        node_id=int(node_id) if node_id is not None and int(node_id) >= 0 else None,
+        controller_listeners=controllers.bound,
+        controller_advertised=controllers.advertised,
+        inter_broker_listener=inter_broker_listener(texts, clients) if topology.is_broker else "",
+        topology=topology,
+        node_id=node_id,
         metadata_fsync=metadata_fsync,
     )
+
+
+def _node_id(texts: Mapping[str, str]) -> int | None:
+    """None where it is not said: -1 means that, too."""
+    text = texts.get("node.id", "").strip()
+    try:
+        return int(text) if text and int(text) >= 0 else None
+    except ValueError:
+        raise ConfigError(f"node.id={text}: write a whole number, 0 or more.") from None
 
 
 def unknown_names(given: Mapping[str, str]) -> list[str]:
     """Settings that no table knows: perhaps misspelt, perhaps a plug-in's. Kafka ignores them; we say so."""
     return sorted(name for name in given if name not in BROKER_CONFIGS and name not in TOPIC_CONFIGS)
-
-
-def _check_roles(texts: Mapping[str, str]) -> None:
-    roles = {role.strip() for role in texts["process.roles"].split(",") if role.strip()}
-    if roles != {"broker", "controller"}:
-        raise ConfigError(
-            f"process.roles={texts['process.roles']}: this version runs broker and controller in one process; "
-            "set process.roles=broker,controller or leave it out."
-        )
-    voters = [voter for voter in texts.get("controller.quorum.voters", "").split(",") if voter.strip()]
-    if len(voters) > 1:
-        raise ConfigError(
-            f"controller.quorum.voters names {len(voters)} voters: this version runs a quorum of one. "
-            "Name only this node, or leave the setting out."
-        )
 
 
 def _log_dirs(texts: Mapping[str, str]) -> tuple[str, ...]:
@@ -127,36 +134,3 @@ def _log_dirs(texts: Mapping[str, str]) -> tuple[str, ...]:
     if not paths:
         raise ConfigError("No data directory: give --data-dir DIR, or set log.dirs in server.properties.")
     return paths
-
-
-def _listeners(texts: Mapping[str, str]) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-    """The listeners clients use, and what they are told. Controller listeners are left out: a quorum of one needs
-    none.
-    """
-    controllers = {
-        name.strip().upper() for name in texts.get("controller.listener.names", "").split(",") if name.strip()
-    }
-    try:
-        protocols = {
-            **dict.fromkeys(controllers, "PLAINTEXT"),
-            **parse_protocol_map(texts.get("listener.security.protocol.map", "")),
-        }
-        listeners = tuple(e for e in parse_endpoints(texts["listeners"], protocols) if e.name not in controllers)
-        advertised = parse_endpoints(texts.get("advertised.listeners") or "", protocols)
-    except EndpointError as error:
-        raise ConfigError(str(error)) from error
-    if not listeners:
-        raise ConfigError("listeners names no listener for clients: add one, for example PLAINTEXT://127.0.0.1:9092")
-    for endpoint in listeners:
-        if endpoint.security_protocol not in SERVED_PROTOCOLS:
-            raise ConfigError(f"{endpoint}: {endpoint.security_protocol} is not served yet; use PLAINTEXT.")
-    told = {endpoint.name: endpoint for endpoint in advertised}
-    for name in told.keys() - {endpoint.name for endpoint in listeners}:
-        raise ConfigError(f"advertised.listeners names {name}, which is not one of the listeners.")
-    for endpoint in advertised:
-        if endpoint.host in _META_ADDRESSES:
-            raise ConfigError(
-                f"advertised.listeners cannot use {endpoint.host}: clients are told to connect there. "
-                "Write the name or address by which clients reach this host."
-            )
-    return listeners, tuple(told.get(endpoint.name, endpoint) for endpoint in listeners)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def test_listeners_and_what_is_advertised() -> None:
     )
     assert [str(e) for e in config.listeners] == ["INSIDE://:9092", "OUTSIDE://0.0.0.0:9094"]
     assert [str(e) for e in config.advertised] == ["INSIDE://broker:9092", "OUTSIDE://example.com:19094"]
+    assert [str(e) for e in config.controller_listeners] == ["CONTROLLER://:9093"]
+    assert config.inter_broker_listener == "INSIDE"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,18 @@ def test_listeners_and_what_is_advertised() -> None:
     [
         ({}, "--data-dir"),
         ({"log.dirs": "/d", "process.roles": "broker"}, "process.roles"),
-        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "quorum of one"),
+        ({"log.dirs": "/d", "process.roles": "manager"}, "broker and controller"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "set node.id"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1", "node.id": "7"}, "names [1, 2], not this"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1", "node.id": "1", "process.roles": "broker"},
+         "as a controller, but"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1", "node.id": "1"}, "CONTROLLER://:9093"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,1@b:1", "node.id": "1"}, "names node 1 twice"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "a:1"}, "is not id@host:port"),
+        ({"log.dirs": "/d", "controller.quorum.bootstrap.servers": "a"}, "is not host:port"),
+        ({"log.dirs": "/d", "zookeeper.connect": "z:1", "controller.quorum.bootstrap.servers": "a:1"}, "Remove one"),
+        ({"log.dirs": "/d", "node.id": "one"}, "node.id=one"),
+        ({"log.dirs": "/d", "inter.broker.listener.name": "INSIDE"}, "inter.broker.listener.name"),
         ({"log.dirs": "/d", "listeners": "SSL://h:1"}, "not served yet"),
         ({"log.dirs": "/d", "listeners": "nonsense"}, "PLAINTEXT://127.0.0.1:9092"),
         ({"log.dirs": "/d", "advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "0.0.0.0"),
@@ -53,7 +67,7 @@ def test_listeners_and_what_is_advertised() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_explained(given: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said.replace(".", r"\.")):
+    with pytest.raises(ConfigError, match=re.escape(said)):
         build_config(given)
 
 
@@ -105,3 +119,21 @@ def test_quorum_state_as_kafka_writes_it() -> None:
     for damaged in ("", "{}", '{"data_version":9,"leaderId":1,"leaderEpoch":1,"votedId":1}'):
         with pytest.raises(QuorumStateError):
             parse_quorum_state(damaged)
+
+
+QUORUM = {"node.id": "2", "controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093"}
+
+
+def test_a_place_in_a_cluster() -> None:
+    combined = build_config({**QUORUM, "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}, data_dir="/d")
+    assert combined.topology.controllers == (("a", 9093), ("b", 9093), ("c", 9093))
+    assert (combined.topology.decides_alone, combined.topology.is_broker) == (False, True)
+    assert combined["offsets.topic.replication.factor"] == 3, "three nodes can keep three replicas"
+    controller = build_config(
+        {**QUORUM, "process.roles": "controller", "listeners": "CONTROLLER://:9093"}, data_dir="/d"
+    )
+    assert (controller.listeners, controller.inter_broker_listener) == ((), "")
+    broker = build_config({**QUORUM, "node.id": "4", "process.roles": "broker"}, data_dir="/d")
+    assert broker.controller_listeners == ()
+    alone = build_config({}, data_dir="/d").topology
+    assert (alone.decides_alone, alone.controllers) == (True, ())
