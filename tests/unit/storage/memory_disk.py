@@ -1,5 +1,6 @@
 """The simulated disk, under the name that the tests of storage use."""
 
-from barnabas.testing.sim.disk import Inode, MemoryDisk, MemoryFile
+from barnabas.testing.sim.disk import MemoryDisk, MemoryFile
+from barnabas.testing.sim.platter import Inode
 
 __all__ = ["Inode", "MemoryDisk", "MemoryFile"]

@@ -11,46 +11,19 @@ Knobs: `capacity`, `cold` (nothing in the page cache) and the `fail_*` predicate
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.rng import Rng
 from barnabas.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError
 from barnabas.storage.fs import Access, DiskUsage, File, FileStat, FileSystem, Lock
+from barnabas.testing.sim.platter import Inode, left_by_chance, left_of
 
 Predicate = Callable[[str], bool]
-_SECTOR: Final = 512
 
 
 def never(path: str) -> bool:
     """No path fails."""
     return False
-
-
-class Inode:
-    """`data` is the page cache. Durable is `shadow`, or while that is None the first `synced` bytes of `data`: so
-    files that only grow cost no copy."""
-
-    __slots__ = ("data", "mtime_ms", "shadow", "synced")
-
-    def __init__(self, data: bytes = b"") -> None:
-        self.data = bytearray(data)
-        self.synced = len(data)
-        self.shadow: bytes | None = None
-        self.mtime_ms = 0
-
-    @property
-    def durable(self) -> bytes:
-        return bytes(self.data[: self.synced]) if self.shadow is None else self.shadow
-
-    def before_change(self, position: int) -> None:
-        """Bytes from `position` on are about to change."""
-        if self.shadow is None and position < self.synced:
-            self.shadow = bytes(self.data[: self.synced])
-
-    def sync(self) -> None:
-        self.shadow = None
-        self.synced = len(self.data)
 
 
 class MemoryFile:
@@ -183,7 +156,7 @@ class MemoryDisk:
                 names[path] = None
                 continue
             if id(inode) not in kept_inodes:
-                kept = _left_of(inode, unsynced_bytes_kept) if rng is None else _left_by_chance(inode, rng)
+                kept = left_of(inode, unsynced_bytes_kept) if rng is None else left_by_chance(inode, rng)
                 kept_inodes[id(inode)] = Inode(kept)
             names[path] = kept_inodes[id(inode)]
         self._names = names
@@ -324,36 +297,6 @@ class MemoryDisk:
 
     def disk_usage(self, path: str) -> DiskUsage:
         return DiskUsage(self.capacity, self.free)
-
-
-def _left_of(inode: Inode, extra: int) -> bytes:
-    kept = inode.durable
-    if inode.shadow is None or inode.data[: len(kept)] == kept:
-        return bytes(inode.data[: len(kept) + extra])
-    return kept
-
-
-def _left_by_chance(inode: Inode, rng: Rng) -> bytes:
-    """Nothing of what was not synced, a prefix of it (torn anywhere), all of it, or some of its sectors."""
-    durable = inode.durable
-    if inode.shadow is None and len(inode.data) == inode.synced:
-        return durable
-    if inode.shadow is not None and not inode.data.startswith(durable):  # rewritten: the old or the new
-        return durable if rng.random() < 0.5 else bytes(inode.data)
-    chance = rng.random()
-    length = len(inode.data) - len(durable)
-    if chance < 0.3:
-        return durable
-    if chance < 0.6:
-        return bytes(inode.data[: len(durable) + rng.randrange(length + 1)])
-    if chance < 0.75:
-        return bytes(inode.data)
-    kept = bytearray(inode.data)
-    for start in range(len(durable) // _SECTOR * _SECTOR, len(kept), _SECTOR):
-        if rng.random() < 0.5:
-            begin, end = max(start, len(durable)), min(start + _SECTOR, len(kept))
-            kept[begin:end] = bytes(end - begin)
-    return bytes(kept)
 
 
 class Mount:

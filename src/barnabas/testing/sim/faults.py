@@ -80,7 +80,7 @@ class Faults:
         node.disk.capacity = _ROOM
         node.disk.cold = False
         node.disk.fail_syncs = never
-        node.job_s = (0.000_05, 0.002)
+        node.job_s = node.usual_job_s
         node.clock.skew_s = 0.0
         node.resume()
         if node.excused or self._disk_suffered:  # the metadata log gives up for good when its disk refuses
@@ -153,7 +153,7 @@ class Faults:
     async def slow_disk(self) -> None:
         self._node.job_s = (0.001, self._some(0.05, 2.0))
         await asyncio.sleep(self._some(0.5, 6.0))
-        self._node.job_s = (0.000_05, 0.002)
+        self._node.job_s = self._node.usual_job_s
 
     async def cold_cache(self) -> None:
         self._node.disk.cold = True

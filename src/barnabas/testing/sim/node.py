@@ -40,8 +40,10 @@ class SimNode:
         self.disk = MemoryDisk()
         self.clock = SimClock(world.loop)
         self.disk.wall = self.clock.now_ms
-        self.job_s = (0.000_05, 0.002)
+        self.usual_job_s = (0.000_05, 0.002)
         """How long an fsync or a read from the device takes, in seconds: between these."""
+        self.job_s = self.usual_job_s
+        """The same, now."""
         self.excused = False
         """A fault was injected after which this life may end by itself."""
         self.process: Process | None = None

@@ -93,6 +93,8 @@ class Torture:
             },
         )
         self.node.clock.skew_s = rng.uniform(-30, 30)
+        if with_power and rng.random() < 0.5:  # much is written, and not synced yet, when the power fails
+            self.node.usual_job_s = self.node.job_s = (0.005, 0.1)
         self.workload = Workload(
             world,
             partitions=rng.randint(1, 2),

@@ -1,0 +1,70 @@
+"""Value: a file of the simulated disk, in the page cache and on the platter, and what of it a power cut leaves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.rng import Rng
+
+SECTOR: Final = 512
+"""Bytes that are written wholly or not at all."""
+
+
+class Inode:
+    """`data` is the page cache. Durable is `shadow`, or while that is None the first `synced` bytes of `data`: so
+    files that only grow cost no copy."""
+
+    __slots__ = ("data", "mtime_ms", "shadow", "synced")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.synced = len(data)
+        self.shadow: bytes | None = None
+        self.mtime_ms = 0
+
+    @property
+    def durable(self) -> bytes:
+        return bytes(self.data[: self.synced]) if self.shadow is None else self.shadow
+
+    def before_change(self, position: int) -> None:
+        """Bytes from `position` on are about to change."""
+        if self.shadow is None and position < self.synced:
+            self.shadow = bytes(self.data[: self.synced])
+
+    def sync(self) -> None:
+        self.shadow = None
+        self.synced = len(self.data)
+
+
+def left_of(inode: Inode, extra: int) -> bytes:
+    """What was synced and, of a file that only grew, `extra` bytes more."""
+    kept = inode.durable
+    if inode.shadow is None or inode.data[: len(kept)] == kept:
+        return bytes(inode.data[: len(kept) + extra])
+    return kept
+
+
+def left_by_chance(inode: Inode, rng: Rng) -> bytes:
+    """What a disk may have written unasked: nothing of what was not synced, a prefix of it (torn anywhere), all of it,
+    or its sectors with holes of zeros between them: few or many, so that often only the middle is missing."""
+    durable = inode.durable
+    if inode.shadow is None and len(inode.data) == inode.synced:
+        return durable
+    if inode.shadow is not None and not inode.data.startswith(durable):  # rewritten: the old or the new
+        return durable if rng.random() < 0.5 else bytes(inode.data)
+    chance = rng.random()
+    length = len(inode.data) - len(durable)
+    if chance < 0.2:
+        return durable
+    if chance < 0.45:
+        return bytes(inode.data[: len(durable) + rng.randrange(length + 1)])
+    if chance < 0.6:
+        return bytes(inode.data)
+    kept = bytearray(inode.data)
+    starts = range(len(durable) // SECTOR * SECTOR, len(kept), SECTOR)
+    holes = rng.random() ** 2 * 0.6
+    lost = [start for start in starts if rng.random() < holes] or [starts[rng.randrange(len(starts))]]
+    for start in lost:
+        begin, end = max(start, len(durable)), min(start + SECTOR, len(kept))
+        kept[begin:end] = bytes(end - begin)
+    return bytes(kept)
