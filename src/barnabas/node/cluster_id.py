@@ -1,0 +1,126 @@
+"""Shell: which cluster a new node belongs to: it asks the controllers that its configuration names.
+
+    somebody has an id            that is ours
+    nobody has one, all answered  the first controller of the configuration makes one; the others ask on
+    nobody has one, some missing  wait: one that is missing may know
+
+So the first start of a cluster needs all its controllers once, and an emptied disk can never begin a second cluster
+beside the first. While a controller waits, `NewcomerHandler` answers the others on its listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+from barnabas.core.errors import BarnabasError, KafkaError
+from barnabas.net.outgoing import Outgoing
+from barnabas.net.ports import Answer, CloseConnectionError, Pace, Peer
+from barnabas.node.topology import Address
+from barnabas.telemetry import get_logger
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.wire.server_conn import Request
+
+log = get_logger("barnabas.node")
+
+CONTROLLER_ENDPOINTS: Final = 2
+"""DescribeCluster's endpoint_type of controllers (KIP-919)."""
+_ASK_TIMEOUT_MS: Final = 2_000
+_PAUSE_S: Final = 0.2
+_PAUSE_MAX_S: Final = 2.0
+_REPEAT_S: Final = 10.0
+"""A wait is told again after so long."""
+
+Ask = Callable[[Address], Awaitable[str]]
+"""The cluster id that the controller at an address knows, "" if it is new. Raises KafkaError."""
+
+
+class ClusterIdError(BarnabasError):
+    """The controllers of the configuration belong to different clusters."""
+
+
+async def agree_on_cluster_id(others: Sequence[Address], *, founder: bool, new_id: Callable[[], str], ask: Ask) -> str:
+    """The id of the cluster that `others` belong to, or a new one. Waits for them as long as it takes.
+
+    Raises ClusterIdError when they contradict each other.
+    """
+    loop = asyncio.get_running_loop()
+    pause, told_at = _PAUSE_S, loop.time() - _REPEAT_S + 1.0
+    while True:
+        known, missing = await _ask_all(others, ask)
+        if len(set(known.values())) > 1:
+            said = ", ".join(f"{_name(address)} belongs to {cluster_id}" for address, cluster_id in known.items())
+            raise ClusterIdError(f"The controllers in the configuration are not of one cluster: {said}.")
+        if known:
+            return next(iter(known.values()))
+        if founder and not missing:
+            return new_id()
+        if loop.time() - told_at >= _REPEAT_S:
+            told_at = loop.time()
+            log.warning(
+                "waiting for the cluster: its first start needs every controller once",
+                not_reached=", ".join(_name(address) for address in missing) or "nobody; one of them founds it",
+            )
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _PAUSE_MAX_S)
+
+
+async def _ask_all(others: Sequence[Address], ask: Ask) -> tuple[Mapping[Address, str], list[Address]]:
+    """(address -> id of those that have one, addresses that did not answer)"""
+
+    async def one(address: Address) -> str | None:
+        try:
+            return await ask(address)
+        except KafkaError as error:
+            log.debug("a controller did not say its cluster", address=_name(address), reason=str(error))
+            return None
+
+    answers = await asyncio.gather(*(one(address) for address in others))
+    known = {address: answer for address, answer in zip(others, answers, strict=True) if answer}
+    return known, [address for address, answer in zip(others, answers, strict=True) if answer is None]
+
+
+def ask_over(outgoing: Outgoing) -> Ask:
+    """By DescribeCluster, which every controller answers, ours and Kafka's."""
+
+    async def ask(address: Address) -> str:
+        request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
+        answer = await outgoing.send(*address, request, timeout_ms=_ASK_TIMEOUT_MS)
+        assert isinstance(answer, DescribeClusterResponse)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, answer.error_message)
+        return answer.cluster_id
+
+    return ask
+
+
+class NewcomerHandler:
+    """net.RequestHandler of a controller that does not know its cluster yet: it says so, and nothing else."""
+
+    _SERVED: Final[Mapping[int, tuple[int, int]]] = {ApiKey.API_VERSIONS: (0, 3), ApiKey.DESCRIBE_CLUSTER: (1, 2)}
+
+    def pace(self, request: Request) -> Pace:
+        return Pace.IN_TURN
+
+    def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
+        return self._handle(request)
+
+    def on_closed(self, peer: Peer) -> None:
+        """Nothing is remembered of a connection."""
+
+    async def _handle(self, request: Request) -> Answer:
+        key, version = request.header.api_key, request.header.api_version
+        low, high = self._SERVED.get(key, (0, -1))
+        if not low <= version <= high:
+            raise CloseConnectionError("this controller does not know its cluster yet")
+        if key == ApiKey.DESCRIBE_CLUSTER:
+            return request.answer(DescribeClusterResponse(endpoint_type=CONTROLLER_ENDPOINTS, cluster_id=""))
+        served = [ApiVersion(api_key=k, min_version=low, max_version=high) for k, (low, high) in self._SERVED.items()]
+        return request.answer(ApiVersionsResponse(api_keys=served))
+
+
+def _name(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
