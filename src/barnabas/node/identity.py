@@ -1,7 +1,7 @@
 """Shell: which cluster and which node a data directory belongs to: `meta.properties`, read before anything is opened.
 
-A directory that Apache Kafka formatted brings its own ids, and we take them. A new one gets a fresh cluster id here;
-there is no format step.
+A directory that Apache Kafka formatted brings its own ids, and we take them. A new one that is a cluster by itself gets
+a fresh cluster id here; there is no format step.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Identity:
     """Who this node is."""
 
     cluster_id: str
+    """"" for a new node of a cluster of several: the other nodes know, or make one together (`cluster_id.py`)."""
     node_id: int
     is_new: bool
 
@@ -56,11 +57,15 @@ def find_identity(fs: FileSystem, config: NodeConfig, rng: Rng, cluster_id: str 
                 f"set node.id={known_node}, or use another data directory."
             )
         node_id = int(known_node)
-    return Identity(
-        known_cluster or cluster_id or uuid_to_text(random_uuid(rng)),
-        DEFAULT_NODE_ID if node_id is None else node_id,
-        is_new=not found,
-    )
+    cluster = known_cluster or cluster_id
+    if not cluster and config.topology.decides_alone:
+        cluster = new_cluster_id(rng)
+    return Identity(cluster or "", DEFAULT_NODE_ID if node_id is None else node_id, is_new=not found)
+
+
+def new_cluster_id(rng: Rng) -> str:
+    """As Kafka makes them: a random UUID in 22 characters."""
+    return uuid_to_text(random_uuid(rng))
 
 
 def _agree(found: dict[str, dict[str, str]], name: str) -> str | None:
