@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-_READY = re.compile(r"PLAINTEXT://(?P<address>[\w.:\[\]-]+:\d+)")
+_READY = re.compile(r"ready: \w+://(?P<address>[\w.:\[\]-]+:\d+)")
 
 
 class BrokerProcess:
@@ -21,7 +21,8 @@ class BrokerProcess:
 
     `kill()` is kill -9, `start()` after it restarts on the same data and the same port. `settings` are `name=value`
     strings as for `barnabas serve -c`. What the broker logs goes to `log_path`. `module` is what `python -m` starts: a
-    program with arguments of its own that takes `serve ...` behind them.
+    program with arguments of its own that takes `serve ...` behind them. Where `settings` name the listeners, `port` is
+    not used. Ready is a node of a cluster when the cluster has taken it in, so `launch` all of them before you wait.
     """
 
     def __init__(
@@ -35,19 +36,29 @@ class BrokerProcess:
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
         self.process: subprocess.Popen[str] | None = None
+        self._launched = 0.0
 
-    def start(self) -> None:
+    def start(self, seconds: float = 30.0) -> None:
         """Returns when the broker says it is ready. Raises RuntimeError with its log when it does not."""
+        self.launch()
+        self.wait_ready(seconds)
+
+    def launch(self) -> None:
+        """Start the process; `wait_ready` comes next."""
         command = [sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
-        command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
+        if not any(setting.startswith("listeners=") for setting in self.settings):
+            command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
         for setting in self.settings:
             command += ["-c", setting]
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
-        began = time.monotonic()
+        self._launched = time.monotonic()
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        self.bootstrap_servers = self._wait_ready(began + 30.0)
-        self.start_seconds = time.monotonic() - began
+
+    def wait_ready(self, seconds: float = 30.0) -> None:
+        """Raises RuntimeError with the end of its log when it ends, or takes longer."""
+        self.bootstrap_servers = self._wait_ready(self._launched + seconds)
+        self.start_seconds = time.monotonic() - self._launched
         self.port = int(self.bootstrap_servers.rsplit(":", 1)[1])
 
     def _wait_ready(self, deadline: float) -> str:
@@ -68,6 +79,21 @@ class BrokerProcess:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing, and its connections stay open."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    @property
+    def alive(self) -> bool:
+        """The process runs (or is paused)."""
+        return self.process is not None and self.process.poll() is None
 
     def stop(self, seconds: float = 30.0) -> int:
         """A clean shutdown (SIGTERM); gives the exit code."""

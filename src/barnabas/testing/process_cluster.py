@@ -1,0 +1,135 @@
+"""Shell: a cluster of real nodes on this machine, each a process of its own with its own data directory.
+
+with ClusterProcess(folder) as cluster:                        # three nodes, each broker and controller
+    ... cluster.bootstrap_servers ...
+    cluster.node(2).kill()
+
+with ClusterProcess(folder, brokers=3, controllers=3) as cluster:     # brokers 1 to 3, controllers 101 to 103
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from barnabas.testing.process import BrokerProcess
+
+FIRST_CONTROLLER: Final = 101
+"""The node id of the first controller that is no broker."""
+QUORUM_MAX: Final = 3
+"""Controllers among brokers that are both; more make every change slower and are rarely wanted."""
+START_SECONDS: Final = 60.0
+
+
+class ClusterProcess:
+    """`brokers` nodes; with `controllers` of their own, or else the first three brokers are controllers, too.
+
+    `port` is that of the first broker, the others follow; controllers listen 10,000 above; 0 takes free ones. `hosts`
+    are the addresses of brokers and controllers in the order of their ids (127.0.0.1 each by default). `settings` are
+    `name=value` strings for every node.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 3,
+        controllers: int = 0,
+        port: int = 0,
+        hosts: Sequence[str] = (),
+        settings: Sequence[str] = (),
+    ) -> None:
+        self.folder = folder
+        self.broker_ids = list(range(1, brokers + 1))
+        own = list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers))
+        self.controller_ids = own or self.broker_ids[:QUORUM_MAX]
+        ids = sorted({*self.broker_ids, *own})
+        at = dict(zip(ids, hosts or ["127.0.0.1"] * len(ids), strict=True))
+        ports = _ports(port, len(ids))
+        client = {node_id: f"{at[node_id]}:{ports[place][0]}" for place, node_id in enumerate(ids)}
+        quorum = {node_id: f"{at[node_id]}:{ports[place][1]}" for place, node_id in enumerate(ids)}
+        voters = ",".join(f"{node_id}@{quorum[node_id]}" for node_id in self.controller_ids)
+        self.nodes = {
+            node_id: BrokerProcess(
+                folder / f"node-{node_id}",
+                settings=[
+                    f"node.id={node_id}",
+                    f"controller.quorum.voters={voters}",
+                    *self._place(node_id, client[node_id], quorum[node_id]),
+                    *settings,
+                ],
+            )
+            for node_id in ids
+        }
+        self.bootstrap_servers = ",".join(client[node_id] for node_id in self.broker_ids)
+        self.bootstrap_controllers = ",".join(quorum[node_id] for node_id in self.controller_ids)
+
+    def node(self, node_id: int) -> BrokerProcess:
+        return self.nodes[node_id]
+
+    def start(self) -> None:
+        """Returns when every node is ready. Raises RuntimeError with the log of one that is not."""
+        for node in self.nodes.values():
+            node.launch()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        for node in self.nodes.values():
+            node.wait_ready(START_SECONDS)
+
+    def kill_all(self) -> None:
+        """kill -9 of every node that is alive."""
+        for node in self.nodes.values():
+            if node.alive:
+                node.kill()
+
+    def stop(self) -> None:
+        """Brokers first, so that they can hand over what they lead; then the controllers."""
+        for node_id in sorted(self.nodes, key=lambda node_id: (node_id in self.controller_ids, node_id)):
+            node = self.nodes[node_id]
+            if node.alive:
+                node.resume()
+                node.stop()
+
+    def _place(self, node_id: int, client: str, quorum: str) -> list[str]:
+        listeners, roles = [], []
+        if node_id in self.broker_ids:
+            listeners.append(f"PLAINTEXT://{client}")
+            roles.append("broker")
+        if node_id in self.controller_ids:
+            listeners.append(f"CONTROLLER://{quorum}")
+            roles.append("controller")
+        return [f"process.roles={','.join(roles)}", f"listeners={','.join(listeners)}"]
+
+    def __enter__(self) -> ClusterProcess:
+        try:
+            self.start()
+        except BaseException:
+            self.kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.stop()
+        self.kill_all()
+
+
+def _ports(first: int, count: int) -> list[tuple[int, int]]:
+    """(for clients, for controllers), a pair a node."""
+    if first:
+        return [(first + place, first + 10_000 + place) for place in range(count)]
+    sockets = [socket.socket() for _ in range(2 * count)]
+    try:
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        free = [sock.getsockname()[1] for sock in sockets]
+    finally:
+        for sock in sockets:
+            sock.close()
+    return list(zip(free[:count], free[count:], strict=True))
