@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from barnabas.cli.cluster_up import up
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, noun
 from barnabas.cli.output import note, print_json, print_table, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 app = noun("The cluster: its brokers, its controller, and what they can do.")
+app.command()(up)
 
 
 @app.command()

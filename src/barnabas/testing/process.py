@@ -45,15 +45,23 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Start the process; `wait_ready` comes next."""
+        command = self.command()
+        self.data_dir.parent.mkdir(parents=True, exist_ok=True)
+        self._launched = time.monotonic()
+        with self.log_path.open("a") as log:
+            # In a session of its own: Ctrl-C in a terminal is for the program that runs the nodes, not for each node.
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+
+    def command(self) -> list[str]:
+        """What is run: the words of a command line."""
         command = [sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
         if not any(setting.startswith("listeners=") for setting in self.settings):
             command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
         for setting in self.settings:
             command += ["-c", setting]
-        self.data_dir.parent.mkdir(parents=True, exist_ok=True)
-        self._launched = time.monotonic()
-        with self.log_path.open("a") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        return command
 
     def wait_ready(self, seconds: float = 30.0) -> None:
         """Raises RuntimeError with the end of its log when it ends, or takes longer."""
