@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.node.adapters import LocalTransactions, ReplicatedWriter
+from barnabas.node.adapters import ReplicatedWriter
+from barnabas.node.coordination_channels import Markers
 from barnabas.replication import partition as partition_module
 from barnabas.replication.partition import Partition
 from barnabas.storage import log as log_module
@@ -47,8 +48,9 @@ def _no_fsync(patch: Patch) -> None:
 
 
 def _ack_before_fsync(patch: Patch) -> None:
-    """The answer does not wait for the flush."""
+    """Neither the answer nor the watermark waits for the flush."""
     patch.setattr(Partition, "must_flush", property(lambda self: False))
+    patch.setattr(Partition, "flushes_first", property(lambda self: False))
 
 
 def _names_not_synced(patch: Patch) -> None:
@@ -169,7 +171,7 @@ def _markers_not_written(patch: Patch) -> None:
             ]
         )
 
-    patch.setattr(LocalTransactions, "write", write)
+    patch.setattr(Markers, "write", write)
 
 
 def _commits_in_memory(patch: Patch) -> None:

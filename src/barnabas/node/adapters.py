@@ -10,9 +10,7 @@ from typing import Any
 
 from barnabas.broker.apis import Pace as BrokerPace
 from barnabas.broker.dispatch import Dispatcher
-from barnabas.broker.handlers.transactions.write_txn_markers import write_markers
 from barnabas.broker.request_context import HangUpError, RequestContext
-from barnabas.broker.services import Services
 from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.ports import LogRecord, Marker, Producer, TopicView
 from barnabas.coordination.transaction.service import TransactionCoordinator
@@ -30,8 +28,6 @@ from barnabas.records.control import EndTxn, build_end_txn_marker
 from barnabas.records.validate import Origin
 from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions
-from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResult, AddPartitionsToTxnTransaction
-from barnabas.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.wire.schema import Message
 from barnabas.wire.server_conn import Request
 
@@ -218,32 +214,6 @@ class GroupFeed:
         self._groups.on_partition_count(0 if topic is None else len(topic.partitions))
         gone = frozenset(topic.name for topic in delta.topics.deleted.values() if topic.name not in image.topics)
         self._groups.on_topics_changed(ImageCatalog(image), gone)
-
-
-class LocalTransactions:
-    """What transactions need of other brokers, where there are none: coordination.transaction.MarkerChannel (have
-    partition leaders write markers) and broker.TransactionChannel (ask the coordinator of a transactional id)."""
-
-    def __init__(self) -> None:
-        self.services: Services | None = None
-        """Set when they are assembled; the coordinator, which is one of them, is built with this object."""
-
-    def leader(self, tp: TopicPartition) -> int | None:
-        assert self.services is not None
-        state = self.services.metadata.image.topics.partition(tp.topic, tp.partition)
-        return None if state is None else state.leader
-
-    async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        services = self.services
-        assert services is not None
-        if broker_id != services.node_id:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} cannot be reached from here.")
-        deadline = asyncio.get_running_loop().time() + services.settings.request_timeout_ms / 1000
-        return await write_markers(services, request, services.clock.now_ms(), deadline)
-
-    async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-        assert self.services is not None
-        return await self.services.transactions.batched_partitions(transaction, version=2)
 
 
 class TransactionFeed:

@@ -40,14 +40,15 @@ from barnabas.node.adapters import (
     ImageCatalog,
     ImageGroupConfigs,
     LocalController,
-    LocalTransactions,
     ReplicatedWriter,
     TransactionFeed,
 )
 from barnabas.node.config import NodeConfig
+from barnabas.node.coordination_channels import CoordinationChannels
 from barnabas.node.founding import found_cluster, register_broker
 from barnabas.node.identity import find_identity
 from barnabas.node.metadata_log import SingleVoterLog
+from barnabas.node.neighbours import NoPeers
 from barnabas.node.settings import (
     broker_settings,
     cleaner_settings,
@@ -57,7 +58,7 @@ from barnabas.node.settings import (
     transaction_config,
     upkeep_intervals,
 )
-from barnabas.node.shares import GroupShareSettings, LocalShares, ShareFeed, build_shares
+from barnabas.node.shares import GroupShareSettings, ShareFeed, build_shares
 from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
 from barnabas.replication.compaction import Compactor
 from barnabas.replication.flushing import Flusher
@@ -225,11 +226,13 @@ class Node:
         async with _running(metadata.run, lambda: self._snapshots(metadata, publisher, loader)):
             if not publisher.image.features.metadata_version:  # new, or a first start that was cut short
                 await found_cluster(metadata, self._fs, home.path)
-            services, upkeep, compactor = self._assemble(publisher, LocalController(driver), metadata)
+            channels = CoordinationChannels(NoPeers())
+            services, upkeep, compactor = self._assemble(publisher, LocalController(driver), metadata, channels)
+            channels.connect(services)
             groups, transactions, shares = services.groups, services.transactions, services.shares
             async with _running(
-                groups.run, transactions.markers.run, transactions.run, services.flusher.run, upkeep.run, compactor.run,
-                shares.coordinator.run, shares.partitions.run,
+                channels.run, groups.run, transactions.markers.run, transactions.run, services.flusher.run, upkeep.run,
+                compactor.run, shares.coordinator.run, shares.partitions.run,
                 *(() if self.pages is None else (self.pages.run,)),
             ):  # fmt: skip
                 await asyncio.sleep(0)  # they own their tasks from their first step on
@@ -247,11 +250,16 @@ class Node:
                 await self._listen(sockets, services, on_ready)
 
     def _assemble(
-        self, publisher: Publisher, controller: LocalController, metadata: SingleVoterLog
+        self,
+        publisher: Publisher,
+        controller: LocalController,
+        metadata: SingleVoterLog,
+        channels: CoordinationChannels,
     ) -> tuple[Services, Upkeep, Compactor]:
         config, node_id = self.config, self.identity.node_id
         partitions = self._partitions = Partitions(node_id, self._dirs, self.topic_config, self._clock, self._rng)
         flusher = Flusher(self._disk)
+        partitions.host.flush = flusher.request_all
         upkeep = Upkeep(partitions, flusher, self._disk, self._clock, upkeep_intervals(config))
         compactor = self._compactor(partitions, publisher)
         writer = ReplicatedWriter(partitions, self._disk)
@@ -265,10 +273,8 @@ class Node:
             ImageGroupConfigs(lambda: publisher.image),
         )
         producer_ids = ProducerIds(controller, node_id)
-        others = LocalTransactions()
-        local_shares = LocalShares()
         settings = GroupShareSettings(lambda: publisher.image, self.config_view)
-        services = others.services = local_shares.services = Services(
+        services = Services(
             node_id=node_id,
             clock=self._clock,
             rng=self._rng,
@@ -280,12 +286,10 @@ class Node:
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"], self._rng),
             groups=groups,
             transactions=TransactionCoordinator(
-                transaction_config(config), writer, others, producer_ids.next, self._clock, self._rng
+                transaction_config(config), writer, channels.markers, producer_ids.next, self._clock, self._rng
             ),
-            gate=TransactionGate(others),
-            shares=build_shares(
-                config, local_shares, groups, writer, settings, publisher.image, self._clock, self._rng
-            ),
+            gate=TransactionGate(channels.transactions),
+            shares=build_shares(config, channels, groups, writer, settings, publisher.image, self._clock, self._rng),
             flusher=flusher,
             on_request=OnRequest(partitions, upkeep, compactor, self._clock),
             disk=self._disk,

@@ -1,18 +1,15 @@
 """Shell: share groups on this node: their coordinator, leaders and settings plugged together.
 
-`Shares` (what handlers see) is built by `build_shares`; `LocalShares` is what they need of other brokers, where there
-are none; `ShareFeed` tells them of leaderships and images.
+`Shares` (what handlers see) is built by `build_shares`; `share_channels` is what they need of other brokers;
+`ShareFeed` tells them of leaderships and images.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
-from barnabas.broker.auto_create import create_missing
-from barnabas.broker.services import Services
 from barnabas.broker.share_sessions import ShareSessions
 from barnabas.broker.shares import Shares
 from barnabas.coordination.group.service import GroupCoordinator
@@ -21,7 +18,6 @@ from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.persister import Persister
 from barnabas.coordination.share.service import ShareCoordinator
 from barnabas.core.clock import Clock
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import SHARE_STATE_TOPIC, TopicPartition
 from barnabas.core.rng import Rng
 from barnabas.metadata.config_view import ConfigView
@@ -29,72 +25,14 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.node.adapters import ImageCatalog, ReplicatedWriter
 from barnabas.node.config import NodeConfig
+from barnabas.node.coordination_channels import CoordinationChannels
 from barnabas.replication.partition import Isolation, SpecialTimestamp
 from barnabas.replication.rules.share_values import ShareLimits
 from barnabas.replication.share_partitions import SharePartitions
 from barnabas.replication.share_ports import ShareSettings
-from barnabas.wire.messages.delete_share_group_state import DeleteShareGroupStateRequest
-from barnabas.wire.messages.initialize_share_group_state import InitializeShareGroupStateRequest
-from barnabas.wire.messages.read_share_group_state import ReadShareGroupStateRequest
-from barnabas.wire.messages.read_share_group_state_summary import ReadShareGroupStateSummaryRequest
-from barnabas.wire.messages.write_share_group_state import WriteShareGroupStateRequest
-from barnabas.wire.schema import Request
 
 _DURATION: Final = re.compile(r"-?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _PART_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
-
-
-class LocalShares:
-    """coordination.ShareChannel, PartitionEnds and LogPruner, all on this node."""
-
-    def __init__(self) -> None:
-        self.services: Services | None = None
-        """Set when they are assembled; the coordinators, which are some of them, are built with this object."""
-        self._creating: asyncio.Lock | None = None
-
-    async def send(self, coordinator_key: str, request: Request) -> Any:
-        services = self._services()
-        if SHARE_STATE_TOPIC not in services.metadata.image.topics:
-            await self._create_topic(services)
-        coordinator = services.shares.coordinator
-        match request:
-            case InitializeShareGroupStateRequest():
-                return await coordinator.initialize_share_group_state(request)
-            case ReadShareGroupStateRequest():
-                return await coordinator.read_share_group_state(request)
-            case WriteShareGroupStateRequest():
-                return await coordinator.write_share_group_state(request)
-            case DeleteShareGroupStateRequest():
-                return await coordinator.delete_share_group_state(request)
-            case ReadShareGroupStateSummaryRequest():
-                return await coordinator.read_share_group_state_summary(request)
-        raise AssertionError(f"{type(request).__name__} is no request to a share coordinator")
-
-    async def _create_topic(self, services: Services) -> None:
-        self._creating = self._creating or asyncio.Lock()
-        async with self._creating:
-            if SHARE_STATE_TOPIC in services.metadata.image.topics:
-                return
-            refused = await create_missing(services, None, [SHARE_STATE_TOPIC])
-            if refused:
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    f"{SHARE_STATE_TOPIC} could not be created ({refused[SHARE_STATE_TOPIC].name}); "
-                    "are as many brokers alive as share.coordinator.state.topic.replication.factor?",
-                )
-
-    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        hosted = self._services().partitions
-        found = {tp: hosted.get(tp.topic, tp.partition) for tp in partitions}
-        return {tp: p.high_watermark for tp, p in found.items() if p is not None and p.is_leader}
-
-    async def delete_before(self, tp: TopicPartition, offset: int) -> None:
-        services = self._services()
-        services.partitions.require(tp.topic, tp.partition).delete_records(offset, services.clock.now_ms())
-
-    def _services(self) -> Services:
-        assert self.services is not None
-        return self.services
 
 
 class GroupShareSettings:
@@ -158,7 +96,7 @@ def share_coordinator_config(config: NodeConfig) -> ShareCoordinatorConfig:
 
 def build_shares(
     config: NodeConfig,
-    local: LocalShares,
+    channels: CoordinationChannels,
     groups: GroupCoordinator,
     writer: ReplicatedWriter,
     settings: GroupShareSettings,
@@ -166,10 +104,12 @@ def build_shares(
     clock: Clock,
     rng: Rng,
 ) -> Shares:
-    persister = Persister(local, rng)
+    persister = Persister(channels.share_coordinators, rng)
     return Shares(
-        groups=ShareGroupService(groups, persister, local),
-        coordinator=ShareCoordinator(share_coordinator_config(config), writer, local, ImageCatalog(image), clock, rng),
+        groups=ShareGroupService(groups, persister, channels.log_ends),
+        coordinator=ShareCoordinator(
+            share_coordinator_config(config), writer, channels.log_ends, ImageCatalog(image), clock, rng
+        ),
         partitions=SharePartitions(persister, settings, clock),
         sessions=ShareSessions(config["group.share.max.share.sessions"]),
     )
