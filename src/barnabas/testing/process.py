@@ -26,12 +26,20 @@ class BrokerProcess:
     """
 
     def __init__(
-        self, data_dir: Path, *, settings: Sequence[str] = (), port: int = 0, module: Sequence[str] = ("barnabas",)
+        self,
+        data_dir: Path,
+        *,
+        settings: Sequence[str] = (),
+        port: int = 0,
+        module: Sequence[str] = ("barnabas",),
+        prefix: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir
         self.log_path = data_dir.with_name(data_dir.name + ".log.txt")
         self.settings = list(settings)
         self.module = tuple(module)
+        self.prefix = tuple(prefix)
+        """Words before the command: `ip netns exec host1`."""
         self.port = port
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
@@ -56,7 +64,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """What is run: the words of a command line."""
-        command = [sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
+        command = [*self.prefix, sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
         if not any(setting.startswith("listeners=") for setting in self.settings):
             command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
         for setting in self.settings:

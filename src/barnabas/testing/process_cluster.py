@@ -28,8 +28,8 @@ class ClusterProcess:
     """`brokers` nodes; with `controllers` of their own, or else the first three brokers are controllers, too.
 
     `port` is that of the first broker, the others follow; controllers listen 10,000 above; 0 takes free ones. `hosts`
-    are the addresses of brokers and controllers in the order of their ids (127.0.0.1 each by default). `settings` are
-    `name=value` strings for every node.
+    are the addresses of brokers and controllers in the order of their ids (127.0.0.1 each by default), `prefixes` the
+    words before their commands. `settings` are `name=value` strings for every node.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class ClusterProcess:
         controllers: int = 0,
         port: int = 0,
         hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
         settings: Sequence[str] = (),
     ) -> None:
         self.folder = folder
@@ -48,6 +49,7 @@ class ClusterProcess:
         self.controller_ids = own or self.broker_ids[:QUORUM_MAX]
         ids = sorted({*self.broker_ids, *own})
         at = dict(zip(ids, hosts or ["127.0.0.1"] * len(ids), strict=True))
+        before = dict(zip(ids, prefixes or [()] * len(ids), strict=True))
         ports = _ports(port, len(ids))
         client = {node_id: f"{at[node_id]}:{ports[place][0]}" for place, node_id in enumerate(ids)}
         quorum = {node_id: f"{at[node_id]}:{ports[place][1]}" for place, node_id in enumerate(ids)}
@@ -61,6 +63,7 @@ class ClusterProcess:
                     *self._place(node_id, client[node_id], quorum[node_id]),
                     *settings,
                 ],
+                prefix=before[node_id],
             )
             for node_id in ids
         }
