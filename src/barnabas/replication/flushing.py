@@ -17,20 +17,25 @@ log = get_logger("barnabas.replication")
 
 
 class Flusher:
-    """Runs flush jobs. `run` owns the tasks."""
+    """Runs flush jobs. `run` owns the tasks; what is asked for before it runs is done when it does."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._again: set[int] = set()
+        self._early: dict[int, Log] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
+            early, self._early = self._early, {}
+            for target in early.values():
+                self.request_all(target)
             await asyncio.get_running_loop().create_future()
 
     async def flushed(self, target: Log, offset: int) -> None:
         """Until everything below `offset` is on the platter. Raises StorageError when the disk refuses."""
-        while target.recovery_point < offset:
+        while target.durable_offset < offset:
             target.check_usable()
             await asyncio.shield(self._start(target, everything=True))
 
@@ -38,6 +43,19 @@ class Flusher:
         """Flush soon what is due; nobody waits (a segment was rolled, or `flush.ms` has passed)."""
         if target.failure is None:
             self._start(target, everything=False)
+
+    def request_all(self, target: Log) -> None:
+        """Flush soon everything that is there now; `Log.on_durable` tells. What comes while a flush is under way is
+        flushed together by the next one.
+        """
+        if target.failure is not None:
+            return
+        if self._tasks is None:
+            self._early[id(target)] = target
+        elif id(target) in self._running:
+            self._again.add(id(target))
+        else:
+            self._start(target, everything=True)
 
     def _start(self, target: Log, *, everything: bool) -> asyncio.Task[None]:
         running = self._running.get(id(target))
@@ -48,15 +66,24 @@ class Flusher:
 
     async def _flush(self, target: Log, *, everything: bool) -> None:
         try:
-            job = target.flush_job(everything=everything)
-            if job is None:
-                return
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
-            except StorageError as error:
-                log.error("fsync failed", log=target.path, reason=str(error))
-                job.failed(error)
-            else:
-                job.finish()
+            await self._flush_once(target, everything=everything)
         finally:
             del self._running[id(target)]
+        if id(target) in self._again:
+            self._again.discard(id(target))
+            self.request_all(target)
+
+    async def _flush_once(self, target: Log, *, everything: bool) -> None:
+        try:
+            job = target.flush_job(everything=everything)
+        except StorageError:
+            return  # the log is offline, and its directory has been told
+        if job is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+        except StorageError as error:
+            log.error("fsync failed", log=target.path, reason=str(error))
+            job.failed(error)
+        else:
+            job.finish()

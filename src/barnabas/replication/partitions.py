@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import UUID
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -17,6 +18,7 @@ from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartiti
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.replication.host import Host
 from barnabas.replication.partition import Partition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import StorageError
@@ -57,6 +59,8 @@ class Partitions:
         self, node_id: int, log_dirs: Sequence[LogDir], topic_config: TopicConfig, clock: Clock, rng: Rng
     ) -> None:
         self._node_id = node_id
+        self.host = Host(node_id, now_ms=lambda: int(clock.monotonic() * 1000))
+        """What the partitions share; `Replication` and the flusher plug themselves in."""
         self._dirs = list(log_dirs)
         self._topic_config = topic_config
         self._clock = clock
@@ -89,6 +93,11 @@ class Partitions:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    @property
+    def offline_dirs(self) -> list[UUID]:
+        """The ids of the directories that have failed: what the controller is told in heartbeats."""
+        return [directory.directory_id for directory in self._dirs if directory.failure is not None]
 
     @property
     def log_dirs(self) -> Sequence[LogDir]:
@@ -128,6 +137,8 @@ class Partitions:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Bring the partitions of this node in line with the image."""
+        if delta.brokers:
+            self.host.active = {broker.broker_id: broker.epoch for broker in image.brokers if broker.is_active}
         for topic_id, gone in delta.topics.deleted.items():
             self._names.pop(topic_id, None)
             self._drop_topic(gone.name, topic_id)
@@ -188,10 +199,10 @@ class Partitions:
                 watermark = directory.high_watermarks.get(name, 0)
             else:
                 opened = directory.create_log(name, topic_id, config, now_ms=now_ms)
-            partition = Partition(name, topic_id, opened, self._node_id, watermark)
+            partition = Partition(name, topic_id, opened, self.host, watermark)
         except StorageError as error:
             log.error("partition is offline", partition=str(name), reason=str(error))
-            partition = Partition(name, topic_id, None, self._node_id)
+            partition = Partition(name, topic_id, None, self.host)
         self._by_name[name.topic, name.partition] = partition
         if directory is not None:
             self._dir_of[name.topic, name.partition] = directory
@@ -213,6 +224,7 @@ class Partitions:
                 config = config or LogConfig.from_config(self._topic_config(image, topic))
                 if partition.log.config != config:
                     partition.log.update_config(config)
+                    partition.on_config()
 
     def _reconfigure_all(self, image: ClusterImage) -> None:
         """A broker-wide default of a topic config may have changed."""

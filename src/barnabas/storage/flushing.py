@@ -27,7 +27,7 @@ class FlushJob:
     At most one per log is under way.
     """
 
-    __slots__ = ("_directory", "_files", "_fs", "_log", "paths", "up_to")
+    __slots__ = ("_directory", "_files", "_fs", "_log", "durable_to", "paths", "up_to")
 
     def __init__(self, log: Log, fs: FileSystem, up_to: int, files: list[File], paths: list[str]) -> None:
         self._log = log
@@ -36,7 +36,9 @@ class FlushJob:
         self._files = files
         self.paths = paths
         self.up_to = up_to
-        """Everything below this offset will be durable. A truncation meanwhile lowers it."""
+        """The recovery point to be. A truncation or a roll meanwhile lowers it."""
+        self.durable_to = up_to
+        """Every record below this offset will be durable. A truncation meanwhile lowers it."""
 
     def run(self) -> None:
         """Raises StorageError."""
@@ -98,6 +100,10 @@ def on_flushed(self: Log, job: FlushJob) -> None:
     for segment in self.segments.starting_from(flushed_from):
         if segment is not self.segments.active and segment.base_offset < self.recovery_point:
             self.warm.touch(segment)
+    if job.durable_to > self.durable_offset:
+        self.durable_offset = job.durable_to
+        if self.on_durable is not None:
+            self.on_durable()
 
 
 def lower_recovery_point(self: Log, offset: int) -> None:
@@ -105,6 +111,14 @@ def lower_recovery_point(self: Log, offset: int) -> None:
     self.recovery_point = min(self.recovery_point, offset)
     if self.flushing is not None:
         self.flushing.up_to = min(self.flushing.up_to, offset)
+
+
+def lower_durable_offset(self: Log, offset: int) -> None:
+    """The log was cut: what is written from `offset` on is not what was synced."""
+    self.lower_recovery_point(offset)
+    self.durable_offset = min(self.durable_offset, offset)
+    if self.flushing is not None:
+        self.flushing.durable_to = min(self.flushing.durable_to, offset)
 
 
 def flush(self: Log) -> None:

@@ -66,7 +66,11 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
-        """Everything below is durable."""
+        """Everything below is durable, its indexes too where the segment has been rolled."""
+        self.durable_offset = loaded.recovery_point
+        """Every record below is durable. A roll does not lower it."""
+        self.on_durable: Callable[[], None] | None = None
+        """Called when a flush has made more durable."""
         self.recovery = loaded.report
         self.failure: StorageError | None = None
         """Why this log serves nothing any more, or None."""
@@ -403,6 +407,7 @@ class Log:
     flush = flushing.flush
     on_flushed = flushing.on_flushed
     lower_recovery_point = flushing.lower_recovery_point
+    lower_durable_offset = flushing.lower_durable_offset
     close = flushing.close
     truncate_to = reshaping.truncate_to
     truncate_fully_and_start_at = reshaping.truncate_fully_and_start_at

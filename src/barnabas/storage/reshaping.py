@@ -33,7 +33,7 @@ def truncate_to(self: Log, offset: int, *, now_ms: int | None = None) -> bool:
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return True
-        self.lower_recovery_point(offset)
+        self.lower_durable_offset(offset)
         self.lower_cleaned_offset(offset)
         moment = self.seen_ms if now_ms is None else now_ms
         for segment in [s for s in self.segments if s.base_offset > offset]:
@@ -56,7 +56,7 @@ def truncate_fully_and_start_at(
     """Drop everything; the log is empty and begins (and ends) at `offset`."""
     with self.guarded():
         moment = self.seen_ms if now_ms is None else now_ms
-        self.lower_recovery_point(offset)
+        self.lower_durable_offset(offset)
         self.lower_cleaned_offset(0)
         for segment in list(self.segments):
             self.drop_segment(segment, moment)
