@@ -283,6 +283,7 @@ class RaftDriver:
                 self._delivered = batch.next_offset
             if self._delivered == before:
                 raise IllegalRaftStateError(f"The log cannot be read at {before}, below the high watermark.")
+        self._ports.listener.on_high_watermark(high_watermark)
         while self._proposals and self._proposals[0].last_offset < high_watermark:
             proposal = self._proposals.popleft()
             if not proposal.done.done():

@@ -88,6 +88,10 @@ class RaftListener(Protocol):
         """Forget everything and start from this; commits go on where it ends."""
         ...
 
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Everything before it has been handed on, control batches included."""
+        ...
+
     def on_leader(self, leader: LeaderAndEpoch) -> None:
         """leader_id is -1 while none is known."""
         ...

@@ -98,6 +98,7 @@ class Recorder:
         self.values: list[bytes] = []
         self.snapshots: list[OffsetAndEpoch] = []
         self.leaders: list[LeaderAndEpoch] = []
+        self.high_watermark = -1
 
     def on_commit(self, batch: Batch) -> None:
         self.values.append(bytes(batch.payload))
@@ -105,6 +106,9 @@ class Recorder:
     def on_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self.values.clear()
         self.snapshots.append(snapshot_id)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
 
     def on_leader(self, leader: LeaderAndEpoch) -> None:
         self.leaders.append(leader)

@@ -93,14 +93,19 @@ class Quorum:
         self._save()
 
     def _initial_state(self, election: ElectionState) -> State:
-        """As it was on shutdown, except that a leader comes back resigned (QuorumState.initialize)."""
-        deadline = self.now_ms + self.random_election_timeout_ms()
+        """As it was on shutdown, except that a leader comes back resigned (QuorumState.initialize). The only voter need
+        not wait for anyone: it goes to the next epoch at once."""
+        alone = self.is_voter and self.voters.is_only(self.me)
+        deadline = self.now_ms if alone else self.now_ms + self.random_election_timeout_ms()
         if election.epoch < self.log.last_epoch:
             # The file was lost or restored from a backup. The log proves that a leader of this epoch was heard.
             self.epoch, self.leader_id, self.voted = self.log.last_epoch, NO_NODE, None
             return Unattached(deadline)
         if election.leader_id == self.me.id:
-            return Resigned(deadline)
+            if not alone:
+                return Resigned(deadline)
+            self.leader_id = NO_NODE
+            return Unattached(deadline)
         if election.leader_id != NO_NODE:
             self.leader_endpoints = self.endpoints_of(election.leader_id)
             if self.voters.get(election.leader_id) is not None:
