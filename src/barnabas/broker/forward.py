@@ -33,3 +33,7 @@ class QuorumView(Protocol):
     def voters(self) -> Sequence[tuple[int, int]]:
         """(voter id, log end offset)"""
         ...
+
+    def leader_endpoint(self) -> tuple[str, int] | None:
+        """(host, port) of the leader's controller listener, where it is known."""
+        ...
