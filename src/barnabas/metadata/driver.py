@@ -12,8 +12,8 @@ controller "renounces" and replays in the same case).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from barnabas.core.clock import Clock
 from barnabas.core.decision import Decision
@@ -24,12 +24,15 @@ from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.ports import MetadataLog
 from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.topics_records import PartitionChangeRecord
 from barnabas.wire.schema import Message
 
 ResponseT = TypeVar("ResponseT")
 
-PENDING_PROPOSALS_MAX = 10_000
+PENDING_PROPOSALS_MAX: Final = 10_000
 """Beyond this many uncommitted proposals new ones are refused: the log is not keeping up."""
+CHANGES_PER_BATCH: Final = 10_000
+"""A decision about many partitions (a broker is fenced) goes to the log in batches of about so many records."""
 
 
 class ControllerDriver:
@@ -44,6 +47,7 @@ class ControllerDriver:
         clock: Clock,
         rng: Rng,
         live_brokers: Callable[[], frozenset[int]] = frozenset,
+        may_stop: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._controller = controller
         self._log = log
@@ -51,6 +55,7 @@ class ControllerDriver:
         self._clock = clock
         self._rng = rng
         self._live_brokers = live_brokers
+        self._may_stop = may_stop
         self._inflight: set[asyncio.Future[int]] = set()
         self._generation = 0
 
@@ -91,6 +96,7 @@ class ControllerDriver:
             settings=self._controller.settings,
             version=version,
             live_brokers=self._live_brokers(),
+            may_stop=self._may_stop,
         )
         decision = decide(image, ctx)
         if decision.records:
@@ -108,14 +114,20 @@ class ControllerDriver:
     async def _commit(self, before: ClusterImage, records: Sequence[MetadataRecord]) -> None:
         generation = self._generation
         self._controller.apply(before, records)
+        waiters: list[asyncio.Future[int]] = []
         try:
-            waiter = asyncio.ensure_future(self._log.propose(records))
+            for batch in _batches(records):
+                waiters.append(asyncio.ensure_future(self._log.propose(batch)))  # noqa: PERF401 - it may raise half-way
         except BaseException:
             self._controller.image = before
+            if waiters:  # a part is on its way: only the log knows what there will be
+                self.reset()
             raise
-        self._inflight.add(waiter)
-        waiter.add_done_callback(self._on_settled)
-        await asyncio.shield(waiter)
+        for waiter in waiters:
+            self._inflight.add(waiter)
+            waiter.add_done_callback(self._on_settled)
+        for waiter in waiters:
+            await asyncio.shield(waiter)
         if generation != self._generation:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
@@ -136,3 +148,14 @@ class ControllerDriver:
         if not self._inflight:
             self._controller.image = self._committed()
         return self._controller.image
+
+
+def _batches(records: Sequence[MetadataRecord]) -> Iterator[Sequence[MetadataRecord]]:
+    """What is to be written, in one batch if that is not too long. A longer one may end before the change of a
+    partition, which stands for itself; everything else stays together (a topic and its partitions, say)."""
+    start = 0
+    for index, record in enumerate(records):
+        if index - start >= CHANGES_PER_BATCH and type(record) is PartitionChangeRecord:
+            yield records[start:index]
+            start = index
+    yield records[start:]

@@ -56,6 +56,9 @@ def controller_settings(config: NodeConfig, node_id: int) -> ControllerSettings:
         num_partitions=config["num.partitions"],
         delete_topic_enable=config["delete.topic.enable"],
         session_timeout_ms=config["broker.session.timeout.ms"],
+        auto_leader_rebalance_enable=config["auto.leader.rebalance.enable"],
+        leader_imbalance_check_interval_seconds=config["leader.imbalance.check.interval.seconds"],
+        unclean_leader_election_interval_ms=config["unclean.leader.election.interval.ms"],
     )
 
 

@@ -21,6 +21,9 @@ class ControllerSettings:
     num_partitions: int = 1
     delete_topic_enable: bool = True
     session_timeout_ms: int = 9_000
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
+    unclean_leader_election_interval_ms: int = 300_000
 
 
 @dataclass(frozen=True, slots=True)

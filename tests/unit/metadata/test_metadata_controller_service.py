@@ -1,0 +1,386 @@
+"""The controller as a service: its terms, the sessions of brokers, orderly shutdown. Time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.metadata import driver
+from barnabas.metadata.controller.controller import Controller
+from barnabas.metadata.controller.settings import ControllerSettings
+from barnabas.metadata.controller_service import ControllerService
+from barnabas.metadata.features import DEFAULT_LEVELS, SUPPORTED_FEATURES, bootstrap_records
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.loader import Loader
+from barnabas.metadata.other_records import NoOpRecord
+from barnabas.metadata.publish import Publisher
+from barnabas.metadata.topics_records import PartitionChangeRecord
+from barnabas.testing.sim.loop import SimLoop
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature
+from barnabas.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.wire.messages.metadata import MetadataRequest
+from tests.unit.metadata.controlled_log import LeaderLog
+from tests.unit.metadata.test_metadata_driver import StoppedClock
+
+TIMEOUT_S = 9.0
+
+
+class House:
+    """Node 1's controller; brokers are whatever a test says."""
+
+    def __init__(self) -> None:
+        self.log = LeaderLog()
+        self.publisher = Publisher(ClusterImage(cluster_id="c"))
+        self.log.register(Loader(self.publisher))
+        settings = ControllerSettings(node_id=1)
+        self.service = ControllerService(
+            Controller(settings),
+            self.log,
+            lambda: self.publisher.image,
+            node_id=1,
+            clock=StoppedClock(),
+            rng=random.Random(1),
+            settings=settings,
+            bootstrap=bootstrap_records,
+        )
+        self.log.register(self.service)
+        self.epochs: dict[int, int] = {}
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.publisher.image
+
+    async def register(self, broker_id: int, incarnation: int = 0) -> int:
+        request = BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id="c",
+            incarnation_id=UUID(int=incarnation * 100 + broker_id + 1),
+            features=[
+                Feature(name=name, min_supported_version=levels.min_level, max_supported_version=levels.max_level)
+                for name, levels in SUPPORTED_FEATURES.items()
+            ],
+            log_dirs=[UUID(int=1000 + broker_id)],
+        )
+        response = await self.service.call(request, 4)
+        assert isinstance(response, BrokerRegistrationResponse)
+        if response.error_code == ErrorCode.NONE:
+            self.epochs[broker_id] = response.broker_epoch
+        return response.error_code
+
+    async def beat(self, broker_id: int, *, offset: int | None = None, stop: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=self.epochs[broker_id],
+            current_metadata_offset=self.image.offset if offset is None else offset,
+            want_shut_down=stop,
+        )
+        response = await self.service.call(request, 2)
+        assert isinstance(response, BrokerHeartbeatResponse)
+        return response
+
+    async def brokers(self, *ids: int) -> None:
+        for broker_id in ids:
+            assert await self.register(broker_id) == ErrorCode.NONE
+            assert not (await self.beat(broker_id)).is_fenced
+
+    async def create(self, name: str, replicas: list[list[int]]) -> None:
+        assignments = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            for index, brokers in enumerate(replicas)
+        ]
+        topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+        response = await self.service.call(CreateTopicsRequest(topics=[topic]), 7)
+        assert isinstance(response, CreateTopicsResponse)
+        assert response.topics[0].error_code == ErrorCode.NONE, response.topics[0].error_message
+
+    def fenced(self) -> list[int]:
+        return [broker.broker_id for broker in self.image.brokers if broker.fenced]
+
+    def leaders(self, topic: str) -> list[int]:
+        found = self.image.topics.get(topic)
+        assert found is not None
+        return [partition.leader for partition in found.partitions]
+
+
+def play(scenario: Callable[[House], Awaitable[None]], house: House | None = None) -> House:
+    """With the service running."""
+    loop = SimLoop(random.Random(1))
+    house = house or House()
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(house.service.run())
+            try:
+                await scenario(house)
+            finally:
+                running.cancel()
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+    return house
+
+
+async def refused(answer: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as refusal:
+        await answer
+    return refusal.value.code
+
+
+def test_an_empty_log_gets_the_first_records_and_requests_wait_for_them() -> None:
+    async def scenario(house: House) -> None:
+        assert await refused(house.register(1)) is ErrorCode.NOT_CONTROLLER
+        house.log.elect(1)
+        assert not house.service.active
+        assert await house.register(1) == ErrorCode.NONE
+        assert house.service.active
+        assert house.log.batches[:2] == [(NoOpRecord(),), tuple(bootstrap_records())]
+        assert dict(house.image.features.levels) == dict(DEFAULT_LEVELS)
+
+    play(scenario)
+
+
+def test_a_log_that_is_not_empty_is_not_founded_again() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(2)
+        house.log.append(bootstrap_records())
+        house.log.elect(1)
+        await house.brokers(5)
+        house.log.elect(3)
+        house.log.elect(1)
+        await house.beat(5)
+        founded = [batch for batch in house.log.batches if batch == tuple(bootstrap_records())]
+        assert len(founded) == 1
+
+    play(scenario)
+
+
+def test_what_the_leader_before_wrote_and_did_not_commit_is_seen_before_the_log_is_taken_for_empty() -> None:
+    async def scenario(house: House) -> None:
+        house.log.held = True
+        house.log.elect(1)
+        waiting = asyncio.ensure_future(house.register(1))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        house.log.append(bootstrap_records())  # of the epoch before: committed by the first record of this one
+        house.log.commit()
+        house.log.held = False
+        await asyncio.sleep(0.1)
+        house.log.commit()
+        assert await waiting == ErrorCode.NONE
+        assert house.log.batches[:2] == [tuple(bootstrap_records()), (NoOpRecord(),)]
+
+    play(scenario)
+
+
+def test_a_silent_broker_is_fenced_when_its_session_ends_and_not_before() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        await house.create("t", [[5, 6], [6, 5]])
+        for _ in range(4):
+            await asyncio.sleep(2)
+            await house.beat(6)
+        assert house.fenced() == []
+        await asyncio.sleep(TIMEOUT_S - 8 - 0.01)
+        assert house.fenced() == []
+        await asyncio.sleep(0.02)
+        assert house.fenced() == [5]
+        assert house.leaders("t") == [6, 6]
+        answer = await house.beat(5)
+        assert (answer.is_fenced, house.fenced()) == (False, []), "it is heard again"
+
+    play(scenario)
+
+
+def test_a_new_term_gives_every_broker_a_full_session() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5)
+        await asyncio.sleep(TIMEOUT_S - 1)
+        house.log.elect(2)
+        await asyncio.sleep(100)
+        assert house.fenced() == [], "another controller's business"
+        house.log.elect(1)
+        await asyncio.sleep(TIMEOUT_S - 0.01)
+        assert house.fenced() == []
+        await asyncio.sleep(0.02)
+        assert house.fenced() == [5]
+
+    play(scenario)
+
+
+def test_a_lost_term_keeps_nothing_that_was_not_committed() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5)
+        house.log.held = True
+        creating = asyncio.ensure_future(house.create("t", [[5]]))
+        await asyncio.sleep(0.1)
+        house.log.elect(2)
+        assert await refused(creating) is ErrorCode.NOT_CONTROLLER
+        assert await refused(house.beat(5)) is ErrorCode.NOT_CONTROLLER
+        house.log.held = False
+        house.log.elect(1)
+        await house.create("t", [[5]])
+        assert house.leaders("t") == [5]
+
+    play(scenario)
+
+
+def test_a_term_lost_while_becoming_active_is_refused_and_the_next_one_works() -> None:
+    async def scenario(house: House) -> None:
+        house.log.held = True
+        house.log.elect(1)
+        waiting = asyncio.ensure_future(house.register(5))
+        await asyncio.sleep(0.1)
+        house.log.elect(2)
+        assert await refused(waiting) is ErrorCode.NOT_CONTROLLER
+        house.log.held = False
+        house.log.elect(1)
+        assert await house.register(5) == ErrorCode.NONE
+
+    play(scenario)
+
+
+def test_another_process_with_the_id_of_a_live_broker_is_refused() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5)
+        assert await house.register(5, incarnation=1) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await asyncio.sleep(TIMEOUT_S + 0.01)
+        assert await house.register(5, incarnation=1) == ErrorCode.NONE
+
+    play(scenario)
+
+
+def test_the_controllers_own_broker_need_not_wait_for_the_session_of_the_process_before() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(1, 5)
+        house.log.elect(-1)
+        house.log.elect(1)  # as after kill -9 and a restart: both are unfenced in the image, neither was heard
+        assert await house.register(5, incarnation=1) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert await house.register(1, incarnation=1) == ErrorCode.NONE
+        await house.beat(1)
+        assert await house.register(1, incarnation=2) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    play(scenario)
+
+
+def test_a_broker_that_stops_waits_until_everyone_knows_that_its_leaders_moved() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        await house.create("t", [[5, 6]])
+        before = house.image.offset
+        answer = await house.beat(5, stop=True)
+        assert (answer.should_shut_down, house.leaders("t")) == (False, [6])
+        assert not (await house.beat(5, stop=True)).should_shut_down, "6 has not said that it knows"
+        await house.beat(6, offset=before)
+        assert not (await house.beat(5, stop=True)).should_shut_down
+        await house.beat(6)
+        assert (await house.beat(5, stop=True)).should_shut_down
+        assert house.fenced() == [5]
+
+    play(scenario)
+
+
+def test_a_new_controller_does_not_let_a_stopping_broker_go_too_early() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        await house.create("t", [[5, 6]])
+        before = house.image.offset
+        await house.beat(5, stop=True)
+        house.log.elect(2)
+        house.log.elect(1)
+        await house.beat(6, offset=before)
+        assert not (await house.beat(5, stop=True)).should_shut_down
+        await house.beat(6)
+        assert (await house.beat(5, stop=True)).should_shut_down
+
+    play(scenario)
+
+
+def test_preferred_leaders_come_back() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        await house.create("t", [[5, 6]])
+        topic = house.image.topics.get("t")
+        assert topic is not None
+        house.log.append([PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, leader=6)])
+        for _ in range(299):
+            await asyncio.sleep(1)
+            await house.beat(5)
+            await house.beat(6)
+        assert house.leaders("t") == [6]
+        await asyncio.sleep(2)
+        assert house.leaders("t") == [5]
+
+    play(scenario)
+
+
+def test_unclean_elections_follow_the_setting_at_once() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        await house.create("t", [[5, 6]])
+        topic = house.image.topics.get("t")
+        assert topic is not None
+        house.log.append([PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, leader=-1, isr=[5])])
+        await asyncio.sleep(5)
+        await house.beat(6)
+        await asyncio.sleep(TIMEOUT_S - 4)
+        assert (house.fenced(), house.leaders("t")) == ([5], [-1])
+        change = AlterableConfig(name="unclean.leader.election.enable", value="true")
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        await house.service.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        await asyncio.sleep(0.1)
+        assert house.leaders("t") == [6]
+
+    play(scenario)
+
+
+def test_a_decision_about_very_many_partitions_goes_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "CHANGES_PER_BATCH", 4)
+
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        await house.create("t", [[5, 6]] * 10)
+        house.log.batches.clear()
+        for _ in range(2):
+            await asyncio.sleep(TIMEOUT_S / 2)
+            await house.beat(6)
+        await asyncio.sleep(0.1)
+        assert [len(batch) for batch in house.log.batches] == [4, 4, 3]
+        assert (house.fenced(), house.leaders("t")) == ([5], [6] * 10)
+
+    play(scenario)
+
+
+def test_a_request_that_is_not_the_controllers() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        assert await refused(house.service.call(MetadataRequest(), 12)) is ErrorCode.UNSUPPORTED_VERSION
+
+    play(scenario)
