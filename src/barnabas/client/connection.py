@@ -1,9 +1,10 @@
-"""Shell: one connection to one broker, an `asyncio.Protocol` around the sans-IO `ClientConnection`.
+"""Shell: one connection to one broker, an `asyncio.BufferedProtocol` around the sans-IO `ClientConnection`.
 
 `send` writes at once and returns a future, so that the order of two sends is the order on the wire. Responses come back
 in that order too; a request that passes its deadline therefore takes the connection with it (as Kafka's NetworkClient
 does): nothing behind it could be answered sooner. A connection is used once; `Cluster` opens the next one.
 
+Answers are received where they stay (`wire.frame_buffer`); the records in them are views of that memory.
 Only the running loop's transports and timers are used: no threads, no clock of its own, no socket module.
 """
 
@@ -16,13 +17,14 @@ from typing import Any, Protocol, cast
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
 from barnabas.client.versions import BrokerVersions
 from barnabas.core.errors import BarnabasError
-from barnabas.wire.client_conn import ClientConnection
+from barnabas.wire.client_conn import RESPONSE_BYTES_MAX, ClientConnection
+from barnabas.wire.frame_buffer import FrameBuffer
 
 WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
 """Above this many unsent bytes `drain` waits."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection that is open, or has been. Made by `open_connection`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str | None, peer: str) -> None:
@@ -31,6 +33,7 @@ class Connection(asyncio.Protocol):
         self.last_used = loop.time()
         self._loop = loop
         self._wire = ClientConnection(client_id)
+        self._frames = FrameBuffer(RESPONSE_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, tuple[asyncio.Future[Any], asyncio.TimerHandle | None, str]] = {}
         self._failure: BarnabasError | None = None
@@ -38,15 +41,19 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self.closed = asyncio.Event()
 
-    # -- asyncio.Protocol ------------------------------------------------------------------------------------------
+    # -- asyncio.BufferedProtocol ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.target()
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            answers = self._wire.feed(data)
+            for frame in self._frames.received(nbytes):
+                self._answer(*self._wire.read(frame))
         except BarnabasError as error:
             self.abort(
                 BrokerUnreachableError(
@@ -54,16 +61,26 @@ class Connection(asyncio.Protocol):
                     " does security.protocol match the listener?"
                 )
             )
+
+    def data_received(self, data: bytes) -> None:
+        """For transports in memory, which have bytes and no socket to receive from."""
+        rest = memoryview(data)
+        while len(rest):
+            target = self._frames.target()
+            count = min(len(target), len(rest))
+            target[:count] = rest[:count]
+            self.buffer_updated(count)
+            rest = rest[count:]
+
+    def _answer(self, correlation_id: int, response: Any) -> None:
+        entry = self._pending.pop(correlation_id, None)
+        if entry is None:
             return
-        for correlation_id, response in answers:
-            entry = self._pending.pop(correlation_id, None)
-            if entry is None:
-                continue
-            future, timer, _ = entry
-            if timer is not None:
-                timer.cancel()
-            if not future.done():
-                future.set_result(response)
+        future, timer, _ = entry
+        if timer is not None:
+            timer.cancel()
+        if not future.done():
+            future.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         because = f": {exc}" if exc else ""

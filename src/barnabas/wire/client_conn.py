@@ -17,6 +17,8 @@ from barnabas.wire.schema import Request, Response
 
 RESPONSE_BYTES_MAX = 0x7FFFFFFF
 _ERROR_CODE = struct.Struct(">h")
+_HEADER_BYTES_MAX = 1024
+"""A response header is five bytes; Kafka has no tagged field for it yet."""
 
 
 class Sent(NamedTuple):
@@ -61,20 +63,25 @@ class ClientConnection:
 
     def feed(self, data: Buffer) -> list[tuple[int, Response]]:
         """The responses that are complete now. After a WireError the stream is lost: close the connection."""
-        return [self._read(frame) for frame in self._frames.feed(data)]
+        return [self.read(frame) for frame in self._frames.feed(data)]
 
-    def _read(self, frame: bytes) -> tuple[int, Response]:
+    def read(self, frame: Buffer) -> tuple[int, Response]:
+        """The response in the next whole frame, for who cuts the stream himself. Raises WireError.
+
+        Records in it are views of the frame.
+        """
         if not self._sent:
             raise WireError(f"a response of {len(frame)} bytes came, but no request is waiting for one")
         sent = self._sent.popleft()
-        header, pos = decode_prefix(ResponseHeader, response_header_version(sent.key, sent.version), frame)
+        head = frame if type(frame) is bytes else bytes(memoryview(frame)[:_HEADER_BYTES_MAX])
+        header, pos = decode_prefix(ResponseHeader, response_header_version(sent.key, sent.version), head)
         if header.correlation_id != sent.correlation_id:
             raise WireError(
                 f"the response to request {header.correlation_id} came, where request {sent.correlation_id} was next"
             )
         return sent.correlation_id, decode(APIS[sent.key].response, self._body_version(sent, frame, pos), frame, pos)
 
-    def _body_version(self, sent: Sent, frame: bytes, pos: int) -> int:
+    def _body_version(self, sent: Sent, frame: Buffer, pos: int) -> int:
         """A broker that does not know our version of ApiVersions says so in version 0 (KIP-511)."""
         if sent.key == ApiKey.API_VERSIONS and len(frame) >= pos + _ERROR_CODE.size:
             (error,) = _ERROR_CODE.unpack_from(frame, pos)

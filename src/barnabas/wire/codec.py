@@ -16,6 +16,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.wire.compile_decoder import compile_decoder
 from barnabas.wire.compile_encoder import Refused, compile_encoder
 from barnabas.wire.errors import VersionError, WireError
+from barnabas.wire.layout import has_records
 from barnabas.wire.primitives import Fault
 from barnabas.wire.schema import Struct
 from barnabas.wire.source import Compiled
@@ -58,7 +59,8 @@ def encode_frame(message: Struct, version: int, head: bytes) -> list[Buffer]:
 def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
     """The message that fills `buf` from `offset` to its end. Raises VersionError or WireError.
 
-    `records` are memoryviews over `buf`, so hand in the frame itself: anything but `bytes` is copied once.
+    `records` are memoryviews over `buf`, so hand in the frame itself. A message without records is copied once where
+    `buf` is anything but `bytes`.
     """
     message, end = decode_prefix(cls, version, buf, offset)
     if end != len(buf):
@@ -69,7 +71,7 @@ def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
 def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> tuple[M, int]:
     """The message at `offset`, and where it ends. Raises VersionError or WireError."""
     compiled = cls.__schema__.decoders.get(version) or _decoder(cls, version)
-    data = buf if type(buf) is bytes else bytes(buf)
+    data = buf if type(buf) is bytes or has_records(cls) else bytes(buf)
     try:
         message, end = compiled.run(data, offset, len(data))
     except _UNREADABLE as error:

@@ -31,7 +31,10 @@ STRUCTS_ALWAYS_ALLOWED = 65_536
 
 
 def compile_decoder(cls: type[Struct], version: int) -> Compiled:
-    """The function `decode(buf: bytes, pos, end) -> (message, pos)` for this version."""
+    """The function `decode(buf, pos, end) -> (message, pos)` for this version.
+
+    `buf` is bytes, or any buffer for a message with records in it.
+    """
     return _Decoder(cls, version).compile()
 
 
@@ -40,6 +43,7 @@ class _Decoder:
         self.cls = cls
         self.version = version
         self.layout = Layout(cls, version)
+        self.views = has_records(cls)  # such a message is large: it is read where it lies, bytes or not
         self.src = src = Source("def decode(buf, pos, end):")
         src.scope.update(
             new=object.__new__,
@@ -57,7 +61,7 @@ class _Decoder:
     def compile(self) -> Compiled:
         src = self.src
         src.line(f"left = {STRUCTS_ALWAYS_ALLOWED} + (end - pos) // 8")
-        src.line("view = memoryview(buf)" if has_records(self.cls) else "pass")
+        src.line("view = memoryview(buf)" if self.views else "pass")
         self.struct(self.cls, "o")
         self.flush()
         src.line("return o, pos")
@@ -193,9 +197,11 @@ class _Decoder:
         src.line(f"{stop} = pos + {length}")
         self.check(f"{stop} > end", f"a length of {{{length}}} bytes, but {{end - pos}} are left")
         if field.kind == "string":
-            src.line(f"{target} = buf[pos:{stop}].decode()")
+            src.line(
+                f"{target} = str(buf[pos:{stop}], 'utf-8')" if self.views else f"{target} = buf[pos:{stop}].decode()"
+            )
         elif field.kind == "bytes":
-            src.line(f"{target} = buf[pos:{stop}]")
+            src.line(f"{target} = bytes(buf[pos:{stop}])" if self.views else f"{target} = buf[pos:{stop}]")
         else:
             src.line(f"{target} = view[pos:{stop}]")
         src.line(f"pos = {stop}")

@@ -16,6 +16,7 @@ LENGTH_BYTES = 4
 _LENGTH = struct.Struct(">i")
 _KEPT_AS_IS = 4096
 _TLS_HANDSHAKE = b"\x16\x03"
+_TLS_ALERT = b"\x15\x03"
 
 
 class FrameReader:
@@ -61,7 +62,7 @@ class FrameReader:
             start = pos + LENGTH_BYTES
             length = _LENGTH.unpack_from(data, pos)[0]
             if not 0 < length <= self.max_bytes:
-                raise self._refuse(length, data[pos:start])
+                raise refusal(length, data[pos:start], self.max_bytes)
             if length > size - start:
                 self._missing = length
                 self._keep(memoryview(data)[start:])
@@ -81,11 +82,17 @@ class FrameReader:
         else:
             self._chunks.append(bytearray(chunk))
 
-    def _refuse(self, length: int, raw: bytes) -> WireError:
-        if raw.startswith(_TLS_HANDSHAKE):
-            return WireError("these bytes begin a TLS handshake, but this side is not configured for TLS")
-        if (raw.isascii() and raw.isalpha()) or raw == b"GET ":
-            return WireError(f"these bytes begin with {raw.decode()!r}: not the Kafka protocol (HTTP, perhaps?)")
-        if length <= 0:
-            return WireError(f"a frame of {length} bytes: a length must be positive")
-        return WireError(f"a frame of {length} bytes is over the limit of {self.max_bytes}")
+
+def refusal(length: int, raw: bytes, max_bytes: int) -> WireError:
+    """What these four bytes are, if not the length of a frame."""
+    if raw.startswith(_TLS_HANDSHAKE):
+        return WireError("these bytes begin a TLS handshake, but this side is not configured for TLS")
+    if raw.startswith(_TLS_ALERT):
+        return WireError(
+            "these bytes begin an alert of TLS: the other side expects TLS, this side is not configured for it"
+        )
+    if (raw.isascii() and raw.isalpha()) or raw == b"GET ":
+        return WireError(f"these bytes begin with {raw.decode()!r}: not the Kafka protocol (HTTP, perhaps?)")
+    if length <= 0:
+        return WireError(f"a frame of {length} bytes: a length must be positive")
+    return WireError(f"a frame of {length} bytes is over the limit of {max_bytes}")
