@@ -69,7 +69,11 @@ class ShardHost(Generic[S]):
         self.timeline = timeline
         self.closed = False
         self.end_offset = 0
+        self.loaded_offset = 0
+        """Where the log ended when it was loaded."""
         self.committed_offset = 0
+        self.followed = False
+        """Somebody waits for commits on behalf of this host."""
         self.waiting: deque[tuple[int, Callable[[ErrorCode], None]]] = deque()
         self.timers = Timers(self._on_timer)
         self.on_pending: Callable[[], None] = lambda: None
@@ -77,6 +81,16 @@ class ShardHost(Generic[S]):
         self._writer = writer
         self._clock = clock
         self._rng = rng
+
+    @property
+    def caught_up(self) -> bool:
+        """All that was loaded is known to be committed: an earlier coordinator can have shown no more than this one."""
+        return self.committed_offset >= self.loaded_offset
+
+    @property
+    def pending(self) -> bool:
+        """Something is not committed yet that somebody, or the committed view, waits for."""
+        return bool(self.waiting or self.timeline.uncommitted) or not self.caught_up
 
     # -- turns ---------------------------------------------------------------------------------------------------
 

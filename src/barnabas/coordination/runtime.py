@@ -5,6 +5,11 @@ is loaded by replaying its log, and then answers. The machine inside (a `Shard`)
 
 States of a partition:  loading ──► active ──► (gone)     loading answers COORDINATOR_LOAD_IN_PROGRESS,
                            └──────────────────► (gone)     gone answers NOT_COORDINATOR.
+
+What was loaded may be newer than what this node knows to be committed: the coordinator before has told its clients of
+it, but the high watermark comes to a new leader only with its followers' next fetches. Until then nobody is shown the
+committed state, or an offset that was committed would seem to go back (KIP-207 says the same of ListOffsets). Turns
+work on the newest state, and are answered when that is committed.
 """
 
 from __future__ import annotations
@@ -34,6 +39,10 @@ R = TypeVar("R")
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 """A batch of a coordinator's topic that decompresses to more than this is damage, not data."""
 
+_ELSEWHERE: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
@@ -61,8 +70,8 @@ class CoordinatorRuntime(Generic[S]):
         self._new_shard = new_shard
         self._loading: dict[int, ShardHost[S]] = {}
         self._active: dict[int, ShardHost[S]] = {}
-        self._following: set[int] = set()
         self._tasks: asyncio.TaskGroup | None = None
+        self._ended = False
 
     async def run(self) -> None:
         """Own the tasks until cancelled; then let go of all partitions."""
@@ -71,6 +80,7 @@ class CoordinatorRuntime(Generic[S]):
                 await asyncio.get_running_loop().create_future()
         finally:
             self._tasks = None
+            self._ended = True
             for partition in [*self._loading, *self._active]:
                 self._close(partition)
 
@@ -78,6 +88,8 @@ class CoordinatorRuntime(Generic[S]):
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
         """Begin to load the partition. An election of the same or an older epoch is old news."""
+        if self._ended:
+            return  # the node is stopping
         host = self._loading.get(partition) or self._active.get(partition)
         if host is not None:
             if host.leader_epoch >= leader_epoch:
@@ -116,12 +128,16 @@ class CoordinatorRuntime(Generic[S]):
                 if host.closed:
                     return
                 replay(host, chunk, self._writer.high_watermark(host.tp))
+                await asyncio.sleep(0)  # what is in memory is read without waiting: let others have their turn
             if host.closed:
                 return
             high_watermark = self._writer.high_watermark(host.tp)
+            host.loaded_offset = host.end_offset
             host.timeline.recording = True
             host.run(lambda shard, turn: shard.on_loaded(turn))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with this partition must not stop the others
+            if host.closed:
+                return  # it was deposed meanwhile, and its log may have been cut under its feet
             log.exception("coordinator could not be loaded", partition=host.tp, error=error)
             if self._loading.get(partition) is host:
                 self._close(partition)
@@ -130,7 +146,7 @@ class CoordinatorRuntime(Generic[S]):
         self._active[partition] = host
         host.on_pending = lambda: self._follow(partition, host)
         host.on_committed(high_watermark)
-        if host.timeline.uncommitted or host.waiting:
+        if host.pending:
             self._follow(partition, host)
         log.info(
             "coordinator loaded",
@@ -141,26 +157,23 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     def _follow(self, partition: int, host: ShardHost[S]) -> None:
-        """Have a task wait for the commits of this partition, if none does."""
-        if partition not in self._following and self._tasks is not None and not host.closed:
-            self._following.add(partition)
+        """Have a task wait for the commits of this leadership, if none does."""
+        if not host.followed and not host.closed and self._tasks is not None:
+            host.followed = True
             self._tasks.create_task(self._follow_commits(partition, host), name=f"commits of {host.tp}")
 
     async def _follow_commits(self, partition: int, host: ShardHost[S]) -> None:
         try:
-            while not host.closed and (host.waiting or host.timeline.uncommitted):
+            while not host.closed and host.pending:
                 await self._writer.wait_committed(host.tp, host.waiting[0][0] if host.waiting else host.end_offset)
                 if not host.closed:
                     host.on_committed(self._writer.high_watermark(host.tp))
         except KafkaError as error:
-            log.info("coordinator lost its partition", partition=host.tp, error=error.code.name)
             if self._active.get(partition) is host:
+                log.info("coordinator lost its partition", partition=host.tp, error=error.code.name)
                 self._close(partition)
         finally:
-            self._following.discard(partition)
-            successor = self._active.get(partition)
-            if successor is not None and successor is not host and successor.waiting:
-                self._follow(partition, successor)
+            host.followed = False
 
     # -- the way in ----------------------------------------------------------------------------------------------
 
@@ -198,8 +211,11 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(error_for_client(error.code), error.detail) from error
 
     def read(self, partition: int, query: Callable[[S], R]) -> R:
-        """Look at a shard. The query chooses the committed or the newest view of what it reads."""
-        return query(self.host(partition).shard)
+        """Look at a shard's committed state. Raises KafkaError as `host` does."""
+        host = self.host(partition)
+        if not host.caught_up:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "what was loaded is not known to be committed yet")
+        return query(host.shard)
 
     def active(self) -> Iterator[tuple[int, S]]:
         """The loaded shards, in order of partition."""
@@ -208,7 +224,8 @@ class CoordinatorRuntime(Generic[S]):
 
     @property
     def is_loading(self) -> bool:
-        return bool(self._loading)
+        """Some partition of this node cannot show its committed state yet."""
+        return bool(self._loading) or not all(host.caught_up for host in self._active.values())
 
     def each(self, act: Callable[[S, Turn], None]) -> None:
         """Run a turn of every loaded shard; a refused one is logged, the others go on."""
@@ -219,15 +236,27 @@ class CoordinatorRuntime(Generic[S]):
             except KafkaError as error:
                 log.warning("a turn's records could not be written", partition=host.tp, error=error.code.name)
 
-    async def end_transaction(self, partition: int, marker: Marker) -> None:
-        """Write a transaction's marker. Raises KafkaError with the code that WriteTxnMarkers answers."""
+    async def end_transaction(self, partition: int, marker: Marker, deadline: float | None = None) -> None:
+        """Write a transaction's marker; `deadline` is a time of the loop, after which it may still be committed.
+
+        Raises KafkaError with the code that WriteTxnMarkers answers, which knows partitions and not coordinators.
+        """
         try:
-            host = self.host(partition)
+            future = self.host(partition).append_marker(marker)
+            if future.done() or deadline is None:
+                await future
+                return
+            timer = asyncio.get_running_loop().call_at(deadline, _give_up, future)
+            try:
+                await future
+            finally:
+                timer.cancel()
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the marker was not committed in time") from None
         except KafkaError as error:
-            if error.code is ErrorCode.NOT_COORDINATOR:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
+            if error.code in _ELSEWHERE:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.detail) from error
             raise
-        await host.append_marker(marker)
 
 
 def replay(host: ShardHost[S], chunk: Buffer, high_watermark: int) -> None:

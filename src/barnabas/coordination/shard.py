@@ -26,7 +26,8 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self, turn: Turn) -> None:
-        """All of the log has been applied; arm the timers that the state calls for."""
+        """All of the log has been applied; arm the timers that the state calls for. Nothing is written here: a refusal
+        would undo the loading. What must be written gets a timer of no delay, with `retry`."""
         ...
 
     def on_timer(self, turn: Turn, key: TimerKey) -> None: ...

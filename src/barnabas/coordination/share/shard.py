@@ -29,6 +29,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 
 COLD_TIMER: Final[TimerKey] = ("cold",)
+GONE_TIMER: Final[TimerKey] = ("gone",)
 SNAPSHOTS_PER_TURN: Final = 1_000
 NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
 
@@ -193,14 +194,15 @@ class ShareShard:
 
     def on_loaded(self, turn: Turn) -> None:
         turn.arm(COLD_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
-        gone = {key for key in self.states if self.topics.by_id(key.topic_id) is None}
-        turn.atomic = False
-        turn.write(*(_tombstone(key) for key in sorted(gone)))
+        turn.arm(GONE_TIMER, 0, retry=True)
 
     def on_timer(self, turn: Turn, key: TimerKey) -> None:
         if key == COLD_TIMER:
             self.snapshot_cold(turn)
             turn.arm(COLD_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
+        elif key == GONE_TIMER:  # topics may have been deleted while nobody had these share partitions
+            turn.atomic = False
+            turn.write(*(_tombstone(key) for key in sorted(self.states) if self.topics.by_id(key.topic_id) is None))
 
     def on_unloaded(self, turn: Turn) -> None:
         """Nobody is ever parked here."""
