@@ -250,19 +250,17 @@ def _config_view(directory: LogDir) -> ConfigView:
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.loader import Loader
     from barnabas.metadata.publish import Publisher
-    from barnabas.node.metadata_log import SingleVoterLog
+    from barnabas.node.quorum.offline import replay
 
     publisher = Publisher(ClusterImage(cluster_id=directory.cluster_id))
     if directory.fs.exists(f"{directory.path}/{METADATA_TOPIC}-0"):
         with ThreadPoolExecutor(1) as executor:
-            metadata = SingleVoterLog(
+            replay(
                 directory.fs,
                 directory.path,
-                node_id=directory.node_id,
+                Loader(publisher),
                 clock=SystemClock(),
                 executor=executor,
                 clean_shutdown=directory.clean_shutdown,
             )
-            metadata.register(Loader(publisher))
-            metadata.close()
     return ConfigView(publisher.image.configs, node_id=directory.node_id)

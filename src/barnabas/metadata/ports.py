@@ -7,7 +7,7 @@ ImageSubscriber  who wants to hear of each new image                            
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -73,8 +73,11 @@ class MetadataLog(Protocol):
         """From now on tell `listener` everything, beginning with the newest snapshot and the commits after it."""
         ...
 
-    def write_snapshot(self, end_offset: int, epoch: int, timestamp_ms: int, records: Sequence[MetadataRecord]) -> None:
-        """Store a snapshot of everything before `end_offset`; the log may then drop its older segments."""
+    async def write_snapshot(
+        self, end_offset: int, epoch: int, timestamp_ms: int, records: Iterable[MetadataRecord]
+    ) -> None:
+        """Store a snapshot of everything before `end_offset`; the log may then drop its older segments. `records` may
+        be gone through in another thread."""
         ...
 
 

@@ -7,10 +7,10 @@ from barnabas.core.rng import Rng, random_uuid
 from barnabas.metadata import features
 from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.nodes_image import SecurityProtocol
+from barnabas.metadata.ports import MetadataLog
 from barnabas.metadata.records import MetadataRecord
 from barnabas.net.endpoint import Endpoint
-from barnabas.node.metadata_log import SingleVoterLog
-from barnabas.node.snapshots import bootstrap_records
+from barnabas.node.quorum.snapshot_files import bootstrap_records
 from barnabas.storage.fs import FileSystem
 from barnabas.storage.log_dir import LogDir
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -25,7 +25,7 @@ _REGISTRATION_VERSION = 4
 _HEARTBEAT_VERSION = 2
 
 
-async def found_cluster(metadata: SingleVoterLog, fs: FileSystem, log_dir: str) -> None:
+async def found_cluster(metadata: MetadataLog, fs: FileSystem, log_dir: str) -> None:
     """Write the first records of a new cluster: those that Kafka's `format` prepared, or our defaults."""
     records: list[MetadataRecord] = list(bootstrap_records(fs, log_dir, f"{log_dir}/__cluster_metadata-0"))
     if not records:

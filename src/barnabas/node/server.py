@@ -34,6 +34,7 @@ from barnabas.metadata.snapshot import image_records
 from barnabas.net.endpoint import Endpoint
 from barnabas.net.limits import ConnectionQuota, RequestBudget
 from barnabas.net.listener import Listener, listening_socket
+from barnabas.net.outgoing import Outgoing
 from barnabas.node.adapters import (
     BrokerHandler,
     GroupFeed,
@@ -47,8 +48,8 @@ from barnabas.node.config import NodeConfig
 from barnabas.node.coordination_channels import CoordinationChannels
 from barnabas.node.founding import found_cluster, register_broker
 from barnabas.node.identity import find_identity
-from barnabas.node.metadata_log import SingleVoterLog
 from barnabas.node.neighbours import NoPeers
+from barnabas.node.quorum.metadata_log import QuorumOptions, RaftMetadataLog
 from barnabas.node.settings import (
     broker_settings,
     cleaner_settings,
@@ -59,6 +60,7 @@ from barnabas.node.settings import (
     upkeep_intervals,
 )
 from barnabas.node.shares import GroupShareSettings, ShareFeed, build_shares
+from barnabas.raft.machine.values import ReplicaKey
 from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
 from barnabas.replication.compaction import Compactor
 from barnabas.replication.flushing import Flusher
@@ -114,7 +116,7 @@ class Node:
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
         self._dirs: list[LogDir] = []
         self._partitions: Partitions | None = None
-        self._metadata: SingleVoterLog | None = None
+        self._metadata: RaftMetadataLog | None = None
         self._broker_epoch = -1
 
     @property
@@ -208,22 +210,26 @@ class Node:
     ) -> None:
         """From an open disk to `stop`, in three nested lives: the metadata log's, the coordinators', the listeners'."""
         home = self._metadata_dir()
-        metadata = self._metadata = SingleVoterLog(
+        outgoing = Outgoing(f"node-{self.identity.node_id}")
+        metadata = self._metadata = RaftMetadataLog(
             self._fs,
             home.path,
-            node_id=self.identity.node_id,
+            ReplicaKey(self.identity.node_id, home.directory_id),
+            QuorumOptions(cluster_id=self.identity.cluster_id, fsync=self.config.metadata_fsync),
             clock=self._clock,
+            rng=self._rng,
             executor=self._disk,
-            fsync=self.config.metadata_fsync,
+            sender=outgoing,
             clean_shutdown=home.clean_shutdown,
         )
         publisher = Publisher(ClusterImage(cluster_id=self.identity.cluster_id))
         loader = Loader(publisher)
         metadata.register(loader)
-        metadata.lead()
+        metadata.open()
         controller = Controller(controller_settings(self.config, self.identity.node_id))
         driver = ControllerDriver(controller, metadata, lambda: publisher.image, clock=self._clock, rng=self._rng)
-        async with _running(metadata.run, lambda: self._snapshots(metadata, publisher, loader)):
+        async with _running(outgoing.run, metadata.run, lambda: self._snapshots(metadata, publisher, loader)):
+            await metadata.wait_leader()
             if not publisher.image.features.metadata_version:  # new, or a first start that was cut short
                 await found_cluster(metadata, self._fs, home.path)
             channels = CoordinationChannels(NoPeers())
@@ -253,7 +259,7 @@ class Node:
         self,
         publisher: Publisher,
         controller: LocalController,
-        metadata: SingleVoterLog,
+        metadata: RaftMetadataLog,
         channels: CoordinationChannels,
     ) -> tuple[Services, Upkeep, Compactor]:
         config, node_id = self.config, self.identity.node_id
@@ -364,7 +370,7 @@ class Node:
         if self._partitions is not None:
             self._partitions.on_directory_failed(directory, error)
 
-    async def _snapshots(self, metadata: SingleVoterLog, publisher: Publisher, loader: Loader) -> None:
+    async def _snapshots(self, metadata: RaftMetadataLog, publisher: Publisher, loader: Loader) -> None:
         """metadata.log.max.record.bytes.between.snapshots: bound what the next start has to replay."""
         limit = self.config["metadata.log.max.record.bytes.between.snapshots"]
         while True:
@@ -373,8 +379,8 @@ class Node:
                 continue
             image = publisher.image
             try:
-                metadata.write_snapshot(
-                    image.offset + 1, image.leader_epoch, image.provenance.timestamp_ms, list(image_records(image))
+                await metadata.write_snapshot(
+                    image.offset + 1, image.leader_epoch, image.provenance.timestamp_ms, image_records(image)
                 )
                 loader.bytes_since_snapshot = 0
             except StorageError as error:

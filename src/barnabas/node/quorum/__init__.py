@@ -1,0 +1,1 @@
+"""The metadata log of this node: Raft, joined to its disk and to the other nodes."""

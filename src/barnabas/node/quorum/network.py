@@ -1,0 +1,104 @@
+"""Shell: requests to other replicas, over the node's outgoing connections: fills `raft.Network`.
+
+Three lanes to each node, so that what parks there (a fetch waits for records, a change of the voters for its commit)
+never delays a vote.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol, assert_never
+
+from barnabas.broker.quorum import fetches, membership, votes
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.raft.machine import messages as raft
+from barnabas.raft.machine.messages import RaftRequest, RaftResponse
+from barnabas.raft.machine.values import Endpoints
+from barnabas.wire.schema import Request
+
+VOTE_LANE: Final = "raft"
+FETCH_LANE: Final = "raft-fetch"
+CHANGE_LANE: Final = "raft-change"
+
+
+class Sender(Protocol):
+    """`net.Outgoing`, as far as it is needed here."""
+
+    async def send(
+        self, host: str, port: int, request: Request, *, timeout_ms: int, lane: str = "", version_max: int | None = None
+    ) -> Any: ...
+
+
+class QuorumNetwork:
+    """One request, one response."""
+
+    def __init__(self, sender: Sender, cluster_id: str, timeout_ms: int, listener: str = "") -> None:
+        self._sender = sender
+        self._cluster_id = cluster_id
+        self._timeout_ms = timeout_ms
+        self._listener = listener
+        """Which listener of the others to use, where they have several."""
+
+    async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
+        """Raises KafkaError."""
+        if not endpoints:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Nobody has said where node {node_id} is.")
+        endpoint = next((e for e in endpoints if e.listener == self._listener), endpoints[0])
+        match request:
+            case raft.FetchRequest() | raft.FetchSnapshotRequest():
+                lane = FETCH_LANE
+            case raft.AddVoterRequest() | raft.RemoveVoterRequest():
+                lane = CHANGE_LANE
+            case _:
+                lane = VOTE_LANE
+        message = encode(request, self._cluster_id)
+        response = await self._sender.send(
+            endpoint.host, endpoint.port, message, timeout_ms=self._timeout_ms, lane=lane
+        )
+        return decode(request, response)
+
+
+def encode(request: RaftRequest, cluster_id: str) -> Request:
+    match request:
+        case raft.VoteRequest():
+            return votes.vote_request(request, cluster_id)
+        case raft.BeginQuorumEpochRequest():
+            return votes.begin_request(request, cluster_id)
+        case raft.EndQuorumEpochRequest():
+            return votes.end_request(request, cluster_id)
+        case raft.FetchRequest():
+            return fetches.fetch_request(request, cluster_id)
+        case raft.FetchSnapshotRequest():
+            return fetches.snapshot_request(request, cluster_id)
+        case raft.VersionsRequest():
+            return membership.versions_request()
+        case raft.AddVoterRequest():
+            return membership.add_request(request, cluster_id)
+        case raft.RemoveVoterRequest():
+            return membership.remove_request(request, cluster_id)
+        case raft.UpdateVoterRequest():
+            return membership.update_request(request, cluster_id)
+        case _:
+            assert_never(request)
+
+
+def decode(request: RaftRequest, response: Any) -> RaftResponse:
+    """Raises KafkaError for bytes that make no sense."""
+    match request:
+        case raft.VoteRequest():
+            return votes.parse_vote_response(response)
+        case raft.BeginQuorumEpochRequest():
+            return votes.parse_begin_response(response)
+        case raft.EndQuorumEpochRequest():
+            return votes.parse_end_response(response)
+        case raft.FetchRequest():
+            return fetches.parse_fetch_response(response)
+        case raft.FetchSnapshotRequest():
+            return fetches.parse_snapshot_response(response)
+        case raft.VersionsRequest():
+            return membership.parse_versions_response(response)
+        case raft.AddVoterRequest() | raft.RemoveVoterRequest():
+            return membership.parse_change_response(response)
+        case raft.UpdateVoterRequest():
+            return membership.parse_update_response(response)
+        case _:
+            assert_never(request)
