@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.replication.rules.throttle import ReplicaThrottle
 from barnabas.storage.log import Log
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class Host:
     """replica.lag.time.max.ms"""
     active: Mapping[int, int] = field(default_factory=dict)
     """Broker -> its epoch, of those that the newest image shows neither fenced nor shutting down."""
+    leader_throttle: ReplicaThrottle = field(default_factory=ReplicaThrottle)
+    """What this broker serves to followers of throttled replicas."""
+    follower_throttle: ReplicaThrottle = field(default_factory=ReplicaThrottle)
+    """What it fetches for them."""
     flush: Callable[[Log], None] = _nobody
     """Make everything in this log durable, soon."""
     propose: Callable[[Partition, IsrProposal], None] = _nobody

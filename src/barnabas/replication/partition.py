@@ -190,6 +190,17 @@ class Partition:
         log = self.log
         return log is not None and log.config.flush_messages <= FLUSH_FIRST
 
+    @property
+    def waits_for_flush(self) -> bool:
+        """A follower that may not say yet what it has."""
+        log = self.log
+        return (
+            self.follower is not None
+            and log is not None
+            and self.flushes_first
+            and log.durable_offset < log.log_end_offset
+        )
+
     def on_config(self) -> None:
         """The log has got other settings: min.insync.replicas and flush.messages bear on what is committed."""
         self.flush_if_due()

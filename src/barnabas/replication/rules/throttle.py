@@ -1,0 +1,78 @@
+"""Machine: replication quotas: which replicas are throttled, and whether their rate is used up (KIP-73).
+
+Throttled are replicas that are named in `leader.replication.throttled.replicas` or `follower.replication.throttled.
+replicas` of their topic, on the broker that serves or fetches them; `*` names all. All together may take
+`*.replication.throttled.rate` bytes per second of the broker. Replicas that are in sync are never held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+UNLIMITED: Final = (1 << 63) - 1
+ALL: Final = "*"
+
+
+class ReplicaThrottle:
+    """A token bucket that holds one second's worth. What was taken may exceed it: then nothing is left for a while."""
+
+    def __init__(self, rate: int = UNLIMITED) -> None:
+        self.rate = rate
+        """Bytes per second."""
+        self._replicas: dict[str, frozenset[int] | None] = {}
+        self._left = float(rate)
+        self._at_ms = 0
+
+    def set_rate(self, rate: int) -> None:
+        if rate != self.rate:
+            self.rate = rate
+            self._left = float(rate)
+
+    def set_replicas(self, topic: str, text: str | None, broker_id: int) -> None:
+        """The topic's setting changed: `partition:broker,...`, `*`, or nothing. What makes no sense is left out."""
+        wanted = (text or "").strip()
+        if wanted == ALL:
+            self._replicas[topic] = None
+            return
+        found = set()
+        for part in wanted.split(","):
+            index, _, broker = part.strip().partition(":")
+            if index.isdigit() and broker.strip() == str(broker_id):
+                found.add(int(index))
+        if found:
+            self._replicas[topic] = frozenset(found)
+        else:
+            self._replicas.pop(topic, None)
+
+    def forget(self, topics: Mapping[str, object]) -> None:
+        for topic in topics:
+            self._replicas.pop(topic, None)
+
+    def covers(self, topic: str, partition: int) -> bool:
+        """Whether this replica is throttled at all."""
+        if not self._replicas:
+            return False
+        found = self._replicas.get(topic, frozenset())
+        return found is None or partition in found
+
+    def take(self, size: int, now_ms: int) -> None:
+        """Bytes of throttled replicas went through."""
+        self._refill(now_ms)
+        self._left -= size
+
+    def is_used_up(self, now_ms: int) -> bool:
+        self._refill(now_ms)
+        return self.rate != UNLIMITED and self._left <= 0
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long until something may go through again."""
+        self._refill(now_ms)
+        if self.rate == UNLIMITED or self._left > 0:
+            return 0
+        return 1_000 if self.rate == 0 else min(1_000, int(-self._left * 1000 / self.rate) + 1)
+
+    def _refill(self, now_ms: int) -> None:
+        passed, self._at_ms = now_ms - self._at_ms, max(now_ms, self._at_ms)
+        if passed > 0:
+            self._left = min(self._left + passed * self.rate / 1000, float(self.rate))
