@@ -6,9 +6,10 @@ coordinator: to take the partition into the transaction (clients of protocol 2 l
 open transaction that no coordinator knows would hold back every read_committed reader for ever.
 
 Between the question and the append the transaction may end. So each question leaves a guard behind that the
-partition's marker takes away; without it nothing is appended. The guard also remembers the lowest sequence that was
-asked for: while the first batch is refused and sent again, a later one must not become the first (Kafka's
-VerificationStateEntry).
+partition's marker takes away; without it nothing is appended. A guard is worth nothing after the leadership in which
+it was set up: another leader may have written the marker meanwhile, and this one have copied it. The guard also
+remembers the lowest sequence that was asked for: while the first batch is refused and sent again, a later one must not
+become the first (Kafka's VerificationStateEntry).
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Protocol890(Enum):
 @dataclass(slots=True)
 class _Guard:
     epoch: int
+    leader_epoch: int
     lowest_sequence: int
 
 
@@ -149,39 +151,59 @@ class TransactionGate:
         retry_ms: int,
         refused: dict[TopicPartition, KafkaError],
     ) -> None:
+        admitted: list[tuple[Write, _Guard]] = []
         for _ in range(ASKS_MAX):
-            guards = [self._guard(write) for write in writes]
+            asked = [(write, self._guard(write)) for write in writes]
             codes = await self._codes(transactional_id, writes, client, backoff_ms, retry_ms)
-            overtaken: list[Write] = []
-            for write, guard in zip(writes, guards, strict=True):
-                tp = write.partition.name
-                code = _for_client(codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR), client)
+            for write, guard in asked:
+                code = _for_client(codes.get(write.partition.name, ErrorCode.UNKNOWN_SERVER_ERROR), client)
                 if code is not ErrorCode.NONE:
-                    refused[tp] = KafkaError(code, "The partition could not be found in the transaction.")
-                elif self._guards.get((tp, write.producer_id)) is not guard:
-                    overtaken.append(write)
-                elif write.sequence > guard.lowest_sequence >= 0:
-                    refused[tp] = KafkaError(
-                        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                        f"Sequence {guard.lowest_sequence} of this transaction comes before {write.sequence}.",
+                    refused[write.partition.name] = KafkaError(
+                        code, "The partition could not be found in the transaction."
                     )
                 else:
-                    del self._guards[tp, write.producer_id]
-            if not overtaken:
-                return
-            # a marker came while we asked: mostly that of the transaction before, whose end the producer has been
-            # told of already; if it was this one's, the coordinator will say so
-            writes = overtaken
+                    admitted.append((write, guard))
+            # looked at together, after the last await: what was admitted in an earlier round may be overtaken in this
+            overtaken = [write for write, guard in admitted if not self._stands(write, guard, refused)]
+            admitted = [
+                (write, guard)
+                for write, guard in admitted
+                if write.partition.name not in refused and write not in overtaken
+            ]
+            writes = [write for write in overtaken if write.partition.name not in refused]
+            if not writes:
+                break
+            # a marker came while we asked, or may have come to another leader: mostly that of the transaction before,
+            # whose end the producer has been told of already; if it was this one's, the coordinator will say so
         for write in writes:
             refused[write.partition.name] = KafkaError(
                 ErrorCode.INVALID_TXN_STATE, "The transaction ended while the batch was on its way."
             )
+        for write, _ in admitted:
+            self._guards.pop((write.partition.name, write.producer_id), None)
+
+    def _stands(self, write: Write, guard: _Guard, refused: dict[TopicPartition, KafkaError]) -> bool:
+        """The guard is still there. False: ask again, unless the write is among the refused now."""
+        tp = write.partition.name
+        if not write.partition.is_leader:
+            refused[tp] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return False
+        if self._guards.get((tp, write.producer_id)) is not guard or write.partition.leader_epoch != guard.leader_epoch:
+            return False
+        if write.sequence > guard.lowest_sequence >= 0:
+            refused[tp] = KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Sequence {guard.lowest_sequence} of this transaction comes before {write.sequence}.",
+            )
+            return False
+        return True
 
     def _guard(self, write: Write) -> _Guard:
         key = (write.partition.name, write.producer_id)
+        leader_epoch = write.partition.leader_epoch
         guard = self._guards.get(key)
-        if guard is None or guard.epoch != write.epoch:
-            guard = self._guards[key] = _Guard(write.epoch, write.sequence)
+        if guard is None or (guard.epoch, guard.leader_epoch) != (write.epoch, leader_epoch):
+            guard = self._guards[key] = _Guard(write.epoch, leader_epoch, write.sequence)
             if len(self._guards) > GUARDS_MAX:
                 self._guards.popitem(last=False)
         elif 0 <= write.sequence < guard.lowest_sequence:

@@ -31,6 +31,7 @@ class FakePartition:
 
     name: TopicPartition = TP
     is_leader: bool = True
+    leader_epoch: int = 3
     known: ProducerEntry | None = None
 
     def producer(self, producer_id: int) -> ProducerEntry | None:
@@ -135,6 +136,44 @@ def test_a_marker_that_overtakes_the_question_makes_it_be_asked_again() -> None:
     assert len(coordinator.asked) == 2
     coordinator.before = lambda: gate.on_marker(TP, PRODUCER)
     assert admit(gate, write()) == {TP: ErrorCode.INVALID_TXN_STATE}, "and not for ever"
+
+
+def test_what_another_leader_may_have_seen_is_asked_again() -> None:
+    coordinator = Coordinator()
+    gate = TransactionGate(coordinator)
+    partition = FakePartition()
+
+    def moves_and_comes_back() -> None:
+        if len(coordinator.asked) == 1:
+            partition.leader_epoch += 2
+
+    coordinator.before = moves_and_comes_back
+    assert admit(gate, write(partition)) == {}
+    assert len(coordinator.asked) == 2
+
+    def moves() -> None:
+        partition.is_leader = False
+
+    coordinator.before = moves
+    assert admit(gate, write(partition)) == {TP: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+def test_a_marker_overtakes_a_write_that_was_admitted_while_another_is_asked_about_again() -> None:
+    coordinator = Coordinator()
+    gate = TransactionGate(coordinator)
+    other = TopicPartition("t", 1)
+
+    def before() -> None:
+        match len(coordinator.asked):
+            case 1:
+                gate.on_marker(other, PRODUCER)  # so that is asked about once more, while the first one waits
+            case 2:
+                gate.on_marker(TP, PRODUCER)
+
+    coordinator.before = before
+    assert admit(gate, write(), write(FakePartition(name=other))) == {}
+    assert len(coordinator.asked) == 3
+    assert gate._guards == {}
 
 
 def test_a_later_batch_must_not_become_the_first() -> None:

@@ -332,14 +332,21 @@ class GroupCoordinator:
             )
 
     async def complete_transaction(
-        self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, committed: bool
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        committed: bool,
+        deadline: float | None = None,
     ) -> None:
         """Write a transaction's marker to `__consumer_offsets-<partition>` and make its offsets count (or drop them).
 
         WriteTxnMarkers comes here for this topic instead of going to the partition. Raises KafkaError.
         """
         marker = Marker(Producer(producer_id, producer_epoch), coordinator_epoch, committed)
-        await self._runtime.end_transaction(partition, marker)
+        await self._runtime.end_transaction(partition, marker, deadline)
 
     # -- consumer groups (KIP-848) -----------------------------------------------------------------------------------
 

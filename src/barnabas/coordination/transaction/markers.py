@@ -6,7 +6,8 @@
 
 One request per broker is under way at a time; what comes meanwhile goes out together in the next one. A decision is
 never forgotten: jobs end only when every partition has its marker or is gone, or when this node loses the partition
-of `__transaction_state` that holds them (`drop`); the next owner finds them in its log.
+of `__transaction_state` that holds them (`drop`); the next owner finds them in its log. A partition is in one line at a
+time; when its leader changes (`look_again`) it goes to the new one's, and does not wait until the old one has failed.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ _OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODU
 class _Job:
     """A job and what is left of it."""
 
-    __slots__ = ("dropped", "job", "remaining")
+    __slots__ = ("at", "dropped", "job", "remaining", "retrying")
 
     def __init__(self, job: MarkerJob) -> None:
         self.job = job
         self.remaining = set(job.partitions)
+        self.at: dict[TopicPartition, int] = {}
+        """The broker whose line a partition is in, or whose answer it waits for."""
+        self.retrying = False
         self.dropped = False
 
 
@@ -88,10 +92,15 @@ class MarkerSender:
         for key in [key for key in self._jobs if key[0] == home]:
             self._jobs.pop(key).dropped = True
 
+    def look_again(self) -> None:
+        """Leaders have changed."""
+        for pending in list(self._jobs.values()):
+            self._again(pending)
+
     # -- out -------------------------------------------------------------------------------------------------------
 
     def _route(self, pending: _Job) -> None:
-        """Sort what is left by leader, and start or retry."""
+        """Sort what is left, and is not on its way already, by leader; start or retry."""
         by_leader: dict[int, list[TopicPartition]] = {}
         homeless = False
         for tp in sorted(pending.remaining):
@@ -100,20 +109,27 @@ class MarkerSender:
                 pending.remaining.discard(tp)  # deleted, and its transactions with it
             elif leader < 0:
                 homeless = True
-            else:
+            elif pending.at.get(tp) != leader:
+                pending.at[tp] = leader
                 by_leader.setdefault(leader, []).append(tp)
         for leader, partitions in by_leader.items():
             self._outgoing.setdefault(leader, []).append((pending, partitions))
             if leader not in self._busy and self._tasks is not None:
                 self._busy.add(leader)
                 self._tasks.create_task(self._serve(leader), name=f"markers for broker {leader}")
-        if homeless:
-            self._later(pending)
-        elif not pending.remaining:
+        if not pending.remaining:
             self._finish(pending)
+        elif homeless:
+            self._later(pending)
 
     def _later(self, pending: _Job) -> None:
-        asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._again, pending)
+        if not pending.retrying:
+            pending.retrying = True
+            asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._retry, pending)
+
+    def _retry(self, pending: _Job) -> None:
+        pending.retrying = False
+        self._again(pending)
 
     def _again(self, pending: _Job) -> None:
         if not pending.dropped and self._tasks is not None:
@@ -125,17 +141,19 @@ class MarkerSender:
             while outgoing:
                 batch = outgoing[:MARKERS_PER_REQUEST]
                 del outgoing[:MARKERS_PER_REQUEST]
-                sent = [entry for pending, tps in batch if (entry := self._still_wanted(pending, tps)) is not None]
+                sent = [entry for pending, tps in batch if (entry := self._wanted(leader, pending, tps)) is not None]
                 if sent:
                     await self._send(leader, sent)
         finally:
             self._busy.discard(leader)
+            self._outgoing.pop(leader, None)
 
-    def _still_wanted(
-        self, pending: _Job, partitions: list[TopicPartition]
+    def _wanted(
+        self, leader: int, pending: _Job, partitions: list[TopicPartition]
     ) -> tuple[_Job, list[TopicPartition], int] | None:
+        """What of it is still to be said, and to this broker."""
         epoch = None if pending.dropped else self._coordinator_epoch(pending.job.home)
-        left = [tp for tp in partitions if tp in pending.remaining]
+        left = [tp for tp in partitions if tp in pending.remaining and pending.at.get(tp) == leader]
         return None if epoch is None or not left else (pending, left, epoch)
 
     async def _send(self, leader: int, sent: list[tuple[_Job, list[TopicPartition], int]]) -> None:
@@ -148,7 +166,10 @@ class MarkerSender:
             refused = {pending: None for pending, _, _ in sent}
         else:
             refused = self._read(response, sent)
-        for pending, _, _ in sent:
+        for pending, partitions, _ in sent:
+            for tp in partitions:
+                if pending.at.get(tp) == leader:
+                    del pending.at[tp]
             if pending in refused:
                 if not pending.dropped:
                     self._later(pending)
@@ -159,6 +180,9 @@ class MarkerSender:
         self, response: WriteTxnMarkersResponse, sent: list[tuple[_Job, list[TopicPartition], int]]
     ) -> dict[_Job, None]:
         """Strike out what is written; gives the jobs that something was refused of. Answers are in request order."""
+        if len(response.markers) != len(sent):
+            log.error("an answer to WriteTxnMarkers does not fit", asked=len(sent), answered=len(response.markers))
+            return {pending: None for pending, _, _ in sent}
         refused: dict[_Job, None] = {}
         for (pending, partitions, _), result in zip(sent, response.markers, strict=True):
             codes = {

@@ -9,6 +9,7 @@ send the coordinator, for many transactions at once, to add or only to verify (K
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from barnabas.broker.request_context import RequestContext
@@ -32,9 +33,9 @@ async def handle(
     services: Services, ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if ctx.api_version >= BATCHED_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[await _batched(services, transaction) for transaction in request.transactions]
-        )
+        # begun in order, committed together
+        results = await asyncio.gather(*(_batched(services, transaction) for transaction in request.transactions))
+        return AddPartitionsToTxnResponse(results_by_transaction=list(results))
     topics = request.v3_and_below_topics
     codes = _missing(services, topics)
     if not codes:

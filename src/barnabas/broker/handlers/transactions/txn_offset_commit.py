@@ -44,8 +44,19 @@ async def handle(services: Services, ctx: RequestContext, request: TxnOffsetComm
             retry_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
         )
     if home in refused:
-        return _refused(request, refused[home].code)
+        return _refused(request, _for_committers(refused[home].code))
     return await services.groups.txn_offset_commit(ctx, request)
+
+
+def _for_committers(code: ErrorCode) -> ErrorCode:
+    """What the other coordinator, or the lack of one, means to who commits offsets: try again, here
+    (`GroupCoordinatorService.handleOperationException`)."""
+    match code:
+        case ErrorCode.NETWORK_EXCEPTION:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which clients of every age retry, without looking elsewhere
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ErrorCode.NOT_COORDINATOR
+    return code
 
 
 def _protocol(api_version: int) -> Protocol890:

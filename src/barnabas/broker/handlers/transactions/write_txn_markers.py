@@ -12,6 +12,8 @@ end it.
 
 from __future__ import annotations
 
+import asyncio
+
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -62,8 +64,8 @@ async def write_markers(
                         waiting.append((answer, partition, _append(partition, marker, now_ms)))
                 except KafkaError as error:
                     answer.error_code = error.code
-    for answer, marker in offsets:
-        await _end_offsets(services, answer, marker)
+    if offsets:
+        await asyncio.gather(*(_end_offsets(services, answer, marker, deadline) for answer, marker in offsets))
     for answer, partition, end in waiting:
         code = partition.try_committed(end)
         if code is None:
@@ -99,7 +101,9 @@ def _append(partition: Partition, marker: WritableTxnMarker, now_ms: int) -> int
     return partition.append(batch, -1, now_ms, Origin.COORDINATOR).next_offset
 
 
-async def _end_offsets(services: Services, answer: WritableTxnMarkerPartitionResult, marker: WritableTxnMarker) -> None:
+async def _end_offsets(
+    services: Services, answer: WritableTxnMarkerPartitionResult, marker: WritableTxnMarker, deadline: float
+) -> None:
     try:
         await services.groups.complete_transaction(
             answer.partition_index,
@@ -107,6 +111,7 @@ async def _end_offsets(services: Services, answer: WritableTxnMarkerPartitionRes
             marker.producer_epoch,
             marker.coordinator_epoch,
             committed=marker.transaction_result,
+            deadline=deadline,
         )
     except KafkaError as error:
         answer.error_code = error.code
