@@ -30,7 +30,8 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes, what: str) -> list[str]:
-    """The lines below the header. Raises CorruptFileError unless there are exactly as many as it says."""
+    """The lines below the header. Raises CorruptFileError unless there are exactly as many as it says, each with its end:
+    a file that was torn in its last number would read as a smaller one."""
     try:
         version, count, *lines = data.decode().split("\n")
         expected = int(count)
@@ -40,8 +41,8 @@ def decode_lines(data: bytes, what: str) -> list[str]:
         ) from None
     if version.strip() != str(_VERSION):
         raise CorruptFileError(f"{what} has version {version!r}; only version {_VERSION} is known")
-    if lines and not lines[-1]:
-        lines.pop()
+    if lines and lines.pop():
+        raise CorruptFileError(f"{what} breaks off in its last line")
     if len(lines) != expected:
         raise CorruptFileError(f"{what} announces {expected} lines and holds {len(lines)}")
     return lines

@@ -175,6 +175,11 @@ class TestCheckpoints:
         assert epochs.encode() == data
         assert not epochs.changed
 
+    def test_leader_epochs_torn_in_the_last_number(self) -> None:
+        """A power cut left "4 155" as "4 15": the epoch would begin too early, and take those before it along."""
+        with pytest.raises(CorruptFileError, match="breaks off"):
+            LeaderEpochs.decode(b"0\n3\n0 0\n2 137\n4 15", "x")
+
 
 class TestIdentity:
     META = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 7, UUID(int=1 << 100))
