@@ -33,6 +33,8 @@ class Evidence:
     """All that a read_committed reader sees."""
     after_restart: Mapping[TopicPartition, Rows]
     """The same, after a kill -9 and a restart."""
+    done_again: tuple[str, ...] = ()
+    """Records that share consumers were given although one was done with them."""
 
 
 class Invariant(ABC):
@@ -98,10 +100,19 @@ class OffsetsAscend(Invariant):
                     raise self.broken(f"{tp}: offset {two} after {one}")
 
 
+class DoneIsDone(Invariant):
+    """A record whose acknowledgement was confirmed to a share consumer is given to nobody any more (KIP-932)."""
+
+    def check(self, evidence: Evidence) -> None:
+        if evidence.done_again and not evidence.power_failed:
+            raise self.broken("; ".join(evidence.done_again[:5]))
+
+
 ALL: tuple[Invariant, ...] = (
     NoForbiddenAnomaly(),
     CommittedOffsetsSurvive(),
     BoundsInOrder(),
     ConsistentRead(),
     OffsetsAscend(),
+    DoneIsDone(),
 )

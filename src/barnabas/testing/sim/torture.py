@@ -22,7 +22,8 @@ from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessEr
 from barnabas.testing.sim.faults import Faults, Menu, random_menu
 from barnabas.testing.sim.invariants import Evidence, Rows
 from barnabas.testing.sim.node import SimNode
-from barnabas.testing.sim.workload import ATOMIC, GROUP, PLAIN, Workload, _decode
+from barnabas.testing.sim.workload import GROUP, TOPICS, Mix, Workload, decode
+from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World, run_world
 
 SECONDS = 8.0
@@ -97,10 +98,15 @@ class Torture:
             self.node.usual_job_s = self.node.job_s = (0.005, 0.1)
         self.workload = Workload(
             world,
+            Mix(
+                producers=rng.randint(1, 3),
+                readers=rng.randint(1, 2),
+                transactions=0 if with_power else rng.randint(0, 2),
+                watchers=rng.randint(0, 1),
+                copiers=0 if with_power else rng.choice([0, 0, 1, 2]),
+                sharers=0 if with_power else rng.choice([0, 0, 1, 2]),
+            ),
             partitions=rng.randint(1, 2),
-            producers=rng.randint(1, 3),
-            readers=rng.randint(1, 2),
-            transactions=0 if with_power else rng.randint(0, 2),
         )
         self.faults = Faults(world, self.node, self.workload, self.menu)
         self.topic_config: Mapping[str, str | None] = {
@@ -131,8 +137,9 @@ class Torture:
         world.trace.event("scenario", f"menu {self.menu.value}, topics {dict(self.topic_config)}")
         await self.node.start()
         async with world.admin() as admin:
-            for topic in (PLAIN, ATOMIC):
+            for topic in TOPICS:
                 await admin.create_topic(topic, workload.partitions, configs=self.topic_config)
+            await prepare_sharers(admin)
         workload.start()
         await self.faults.run(self.seconds)
         await self.faults.heal()
@@ -145,7 +152,7 @@ class Torture:
             invariant.check(evidence)
 
     async def _gather(self) -> Evidence:
-        tps = [TopicPartition(topic, p) for topic in (PLAIN, ATOMIC) for p in range(self.workload.partitions)]
+        tps = [TopicPartition(topic, p) for topic in TOPICS for p in range(self.workload.partitions)]
         bounds = await self._bounds(tps)
         before = await self._read_all(LAST_READER, tps, bounds)
         await self._restart(self.node)
@@ -160,6 +167,7 @@ class Torture:
             bounds,
             before,
             after,
+            tuple(self.workload.facts.done_again),
         )
 
     def _judged(self) -> History:
@@ -222,7 +230,7 @@ class Torture:
                     rows[TopicPartition(record.topic, record.partition)].append((record.offset, record.value))
                 if who is not None:
                     operation = recorder.invoke(who, Kind.POLL, (), world.elapsed_s * 1000)
-                    polls = [Poll(f"{r.topic}-{r.partition}", _decode(r.value), r.offset) for r in records]
+                    polls = [Poll(f"{r.topic}-{r.partition}", decode(r.value), r.offset) for r in records]
                     recorder.ok(operation, polls, world.elapsed_s * 1000)
         return {tp: tuple(found) for tp, found in rows.items()}
 

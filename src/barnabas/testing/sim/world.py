@@ -29,6 +29,7 @@ from barnabas.client.config import ADMIN_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CON
 from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.options import ClusterOptions
 from barnabas.client.producer import AsyncProducer
+from barnabas.client.share_consumer import AsyncShareConsumer
 from barnabas.core.config import ConfigDef
 from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.clock import SimClock
@@ -106,6 +107,15 @@ class World:
         async with (
             self._cluster(CONSUMER_CONFIGS, settings) as cluster,
             AsyncConsumer(cluster=cluster, clock=self.clock, **settings) as consumer,
+        ):
+            yield consumer
+
+    @asynccontextmanager
+    async def share_consumer(self, **settings: Any) -> AsyncIterator[AsyncShareConsumer]:
+        on_acknowledged = settings.pop("on_acknowledged", None)
+        async with (
+            self._cluster(CONSUMER_CONFIGS, settings) as cluster,
+            AsyncShareConsumer(cluster=cluster, on_acknowledged=on_acknowledged, **settings) as consumer,
         ):
             yield consumer
 

@@ -1,0 +1,91 @@
+"""Shell: read, process, write in transactions (KIP-447): every record of one topic goes to another exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.histories import Action, Kind, Send
+from barnabas.testing.sim.workload.producing import try_abort
+from barnabas.testing.sim.workload.supervisor import COPIED, PATIENCE, PLAIN, encode, polls_of
+
+if TYPE_CHECKING:
+    from barnabas.client.consumer import AsyncConsumer
+    from barnabas.client.producer import AsyncProducer
+    from barnabas.testing.sim.workload.supervisor import Workload
+
+COPIERS: Final = "copiers"
+"""The group."""
+
+
+async def copy(workload: Workload, who: str) -> None:
+    """A member of the copiers: what it reads and what it writes are committed together."""
+    rng, world = workload.world.chance(who), workload.world
+    settings: dict[str, Any] = {**PATIENCE, "delivery_timeout_ms": 6_000, "max_block_ms": 8_000}
+    async with (
+        world.producer(transactional_id=who.partition(".")[0], transaction_timeout_ms=8_000, **settings) as producer,
+        world.consumer(
+            group_id=COPIERS,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=1_000,
+            fetch_max_wait_ms=200,
+            default_api_timeout_ms=8_000,
+            max_poll_records=20,
+            group_protocol="classic" if world.seed % 2 else "consumer",
+            **PATIENCE,
+        ) as consumer,
+    ):
+        await producer.init_transactions()
+        consumer.subscribe([PLAIN])
+        workload.facts.recorder.note(who, Kind.SUBSCRIBE, (), workload.now())
+        while not workload.stopping:
+            await _copy_some(workload, who, producer, consumer, rng)
+            await asyncio.sleep(rng.random() * 0.2)
+
+
+async def _copy_some(
+    workload: Workload, who: str, producer: AsyncProducer, consumer: AsyncConsumer, rng: random.Random
+) -> None:
+    recorder = workload.facts.recorder
+    before = consumer.assignment()
+    operation = recorder.invoke(who, Kind.TRANSACTION, (), workload.now(), group=COPIERS)
+    known: list[Action] = []
+    ending = began = False
+    try:
+        records = await consumer.poll(300)
+        known += polls_of(records)
+        if not records:
+            recorder.ok(operation, (), workload.now(), rebalanced=consumer.assignment() != before)
+            return
+        positions: dict[TopicPartition, int] = {}
+        for record in records:
+            tp = TopicPartition(record.topic, record.partition)
+            positions[tp] = max(positions.get(tp, 0), record.offset + 1)
+        producer.begin_transaction()
+        began = True
+        wanted = [Send(f"{COPIED}-{r.partition}", f"c{workload.value()}") for r in records]
+        known += wanted
+        futures = [
+            await producer.send(COPIED, encode(send.value, rng), partition=record.partition)
+            for send, record in zip(wanted, records, strict=True)
+        ]
+        for i, future in enumerate(futures):
+            known[len(records) + i] = Send(wanted[i].key, wanted[i].value, (await future).offset)
+        await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+        ending = True
+        await producer.commit_transaction()
+    except BarnabasError as error:
+        rebalanced = consumer.assignment() != before
+        certain = not began or (not ending and await try_abort(producer))
+        (recorder.fail if certain else recorder.info)(operation, known, workload.now(), rebalanced=rebalanced)
+        workload.tell(who, f"a copy failed: {type(error).__name__}: {str(error)[:100]}")
+        raise  # the next life begins where the last commit was
+    recorder.ok(operation, known, workload.now(), rebalanced=consumer.assignment() != before)
+    workload.facts.copied += len(records)
+    workload.facts.transactions += 1

@@ -1,0 +1,85 @@
+"""Shell: members of a group, and readers who are assigned every partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.histories import Kind
+from barnabas.testing.sim.workload.supervisor import ATOMIC, GROUP, PATIENCE, PLAIN, polls_of
+
+if TYPE_CHECKING:
+    from barnabas.client.consumer import AsyncConsumer
+    from barnabas.testing.sim.workload.supervisor import Workload
+
+
+async def read(workload: Workload, who: str) -> None:
+    """A member of the group: polls both topics, commits what it has seen, and waits for the answer."""
+    rng = workload.world.chance(who)
+    async with workload.world.consumer(
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=1_000,
+        fetch_max_wait_ms=200,
+        default_api_timeout_ms=8_000,
+        group_protocol="consumer" if workload.world.seed % 2 else "classic",
+        **PATIENCE,
+    ) as consumer:
+        consumer.subscribe([PLAIN, ATOMIC])
+        workload.facts.recorder.note(who, Kind.SUBSCRIBE, (), workload.now())
+        while not workload.stopping:
+            await _poll(workload, who, consumer, 300)
+            if rng.random() < 0.5:
+                await _commit(workload, consumer)
+
+
+async def watch(workload: Workload, who: str) -> None:
+    """Reads every partition from its start, read_committed: what it sees may neither skip nor go back."""
+    tps = [TopicPartition(topic, index) for topic in (PLAIN, ATOMIC) for index in range(workload.partitions)]
+    async with workload.world.consumer(
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=300,
+        default_api_timeout_ms=8_000,
+        **PATIENCE,
+    ) as consumer:
+        consumer.assign(tps)
+        workload.facts.recorder.note(who, Kind.ASSIGN, [str(tp) for tp in tps], workload.now())
+        while not workload.stopping:
+            await _poll(workload, who, consumer, 500)
+
+
+async def _poll(workload: Workload, who: str, consumer: AsyncConsumer, timeout_ms: float) -> None:
+    recorder = workload.facts.recorder
+    before = consumer.assignment()
+    operation = recorder.invoke(who, Kind.POLL, (), workload.now())
+    try:
+        records = await consumer.poll(timeout_ms)
+    except BarnabasError:
+        recorder.info(operation, (), workload.now())
+        raise
+    recorder.ok(operation, polls_of(records), workload.now(), rebalanced=consumer.assignment() != before)
+
+
+async def _commit(workload: Workload, consumer: AsyncConsumer) -> None:
+    positions = positions_of(consumer)
+    if not positions:
+        return
+    await consumer.commit(positions)
+    committed = workload.facts.committed
+    for tp, offset in positions.items():
+        committed[tp] = max(committed.get(tp, 0), offset)
+
+
+def positions_of(consumer: AsyncConsumer) -> dict[TopicPartition, int]:
+    """Where the consumer is, as far as it knows by now."""
+    positions = {}
+    for tp in sorted(consumer.assignment()):
+        state = consumer._subscription.partitions.get(tp)
+        if state is not None and state.position is not None:
+            positions[tp] = state.position
+    return positions

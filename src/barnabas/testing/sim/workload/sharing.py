@@ -1,0 +1,67 @@
+"""Shell: share consumers (KIP-932): each record is given to some of them until one is done with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from barnabas.client.share_session import AcknowledgeType
+from barnabas.client.values import ConfigChange, ConfigResource, ConfigResourceType
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.sim.workload.supervisor import PATIENCE, PLAIN
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+    from barnabas.testing.sim.workload.supervisor import Workload
+
+SHARERS: Final = "sharers"
+"""The share group."""
+
+
+async def prepare_sharers(admin: AsyncAdmin) -> None:
+    """They are to have every record from the first on."""
+    group = ConfigResource(ConfigResourceType.GROUP, SHARERS)
+    change = ConfigChange("share.auto.offset.reset", "earliest")
+    for error in (await admin.incremental_alter_configs({group: [change]})).values():
+        if error is not None:
+            raise error
+
+
+async def share(workload: Workload, who: str) -> None:
+    """Takes records; is done with most, gives some back."""
+    rng, facts = workload.world.chance(who), workload.facts
+    accepted: set[str] = set()
+
+    def told(tp: TopicPartition, offsets: frozenset[int], error: KafkaError | None) -> None:
+        if error is None:
+            for name in sorted(f"{tp}@{offset}" for offset in offsets):
+                if name in accepted:
+                    facts.done[name] = who
+
+    async with workload.world.share_consumer(
+        group_id=SHARERS,
+        fetch_max_wait_ms=200,
+        default_api_timeout_ms=8_000,
+        max_poll_records=20,
+        share_acknowledgement_mode="explicit",
+        on_acknowledged=told,
+        **PATIENCE,
+    ) as consumer:
+        consumer.subscribe([PLAIN])
+        while not workload.stopping:
+            records = await consumer.poll(300)
+            for record in records:
+                name = f"{record.topic}-{record.partition}@{record.offset}"
+                facts.shared[name] = facts.shared.get(name, 0) + 1
+                if name in facts.done:
+                    facts.done_again.append(f"{name} was given to {who}, and {facts.done[name]} was done with it")
+                if rng.random() < 0.9:
+                    accepted.add(name)
+                    consumer.acknowledge(record)
+                else:
+                    accepted.discard(name)
+                    consumer.acknowledge(record, AcknowledgeType.RELEASE)
+            if records:
+                await consumer.commit()
+            await asyncio.sleep(rng.random() * 0.2)

@@ -1,0 +1,158 @@
+"""Shell: starts the programs, starts anew what failed or was killed, and lets them end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.errors import BarnabasError
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.histories import Poll, Recorder
+from barnabas.testing.sim.process import Life, Process
+
+if TYPE_CHECKING:
+    from barnabas.client.values import ConsumerRecord
+    from barnabas.testing.sim.world import World
+
+PLAIN: Final = "plain"
+ATOMIC: Final = "atomic"
+COPIED: Final = "copied"
+TOPICS: Final = (PLAIN, ATOMIC, COPIED)
+GROUP: Final = "readers"
+PATIENCE: Final = {
+    "request_timeout_ms": 3_000,
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 1_000,
+    "retry_backoff_ms": 50,
+    "retry_backoff_max_ms": 500,
+    "socket_connection_setup_timeout_ms": 2_000,
+    "socket_connection_setup_timeout_max_ms": 4_000,
+}
+"""Seconds instead of minutes: so that more happens in a run, not less."""
+_REBORN_AFTER_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """How many programs of each kind."""
+
+    producers: int = 0
+    transactions: int = 0
+    readers: int = 0
+    watchers: int = 0
+    copiers: int = 0
+    sharers: int = 0
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the workload knows besides the history."""
+
+    recorder: Recorder = field(default_factory=Recorder)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    """The highest offset of each partition whose commit was acknowledged."""
+    acknowledged: int = 0
+    transactions: int = 0
+    copied: int = 0
+    shared: dict[str, int] = field(default_factory=dict)
+    """Of each record (`topic-partition@offset`) that share consumers were given: how often."""
+    done: dict[str, str] = field(default_factory=dict)
+    """Records whose acknowledgement was confirmed, and by whom."""
+    done_again: list[str] = field(default_factory=list)
+    """Records that were given to somebody after they were done with."""
+    next_value: int = 0
+
+
+class Workload:
+    """The programs of one run."""
+
+    def __init__(self, world: World, mix: Mix, *, partitions: int) -> None:
+        from barnabas.testing.sim.workload.copying import copy
+        from barnabas.testing.sim.workload.producing import produce, transact
+        from barnabas.testing.sim.workload.reading import read, watch
+        from barnabas.testing.sim.workload.sharing import share
+
+        self.facts = Facts()
+        self.world = world
+        self.mix = mix
+        self.partitions = partitions
+        self.hosts: dict[str, Process] = {}
+        """The living process on each client host."""
+        self.stopping = False
+        self._mains: dict[str, Callable[[Workload, str], Awaitable[None]]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._lives: dict[str, int] = {}
+        for letter, count, main in (
+            ("p", mix.producers, produce), ("t", mix.transactions, transact), ("r", mix.readers, read),
+            ("w", mix.watchers, watch), ("c", mix.copiers, copy), ("s", mix.sharers, share),
+        ):  # fmt: skip
+            for i in range(count):
+                self._mains[f"{letter}{i + 1}"] = main
+
+    # ---- life
+
+    def start(self) -> None:
+        for host in self._mains:
+            self.restart(host)
+
+    def restart(self, host: str) -> None:
+        """A new process on a client's host."""
+        life = self._lives[host] = self._lives.get(host, 0) + 1
+        self.hosts[host], self._running[host] = self.world.start_client(host, self._supervise(host, life))
+
+    def kill(self, host: str) -> None:
+        self.world.kill(self.hosts[host])
+
+    async def stop(self, within_s: float) -> None:
+        """Let every program end what it is doing. Raises LivenessError when one does not."""
+        self.stopping = True
+        for host, process in self.hosts.items():
+            self.world.resume(process)
+            if process.life is not Life.DEAD:
+                task = self._running[host]
+                await self.world.until(task.done, within_s, f"the program on {host} ends its last operation")
+                task.result()
+
+    async def _supervise(self, host: str, life: int) -> None:
+        attempt = 0
+        while not self.stopping:
+            attempt += 1
+            try:
+                await self._mains[host](self, f"{host}.{life}.{attempt}")
+            except (BarnabasError, TimeoutError) as error:
+                self.tell(host, f"starts anew after {type(error).__name__}: {str(error)[:120]}")
+                await asyncio.sleep(_REBORN_AFTER_S)
+
+    # ---- for the programs
+
+    def now(self) -> float:
+        """For the history, in milliseconds."""
+        return self.world.elapsed_s * 1000
+
+    def value(self) -> int:
+        """A new one."""
+        self.facts.next_value += 1
+        return self.facts.next_value
+
+    def tell(self, who: str, what: str) -> None:
+        """A line for the trace."""
+        self.world.trace.event(who, what)
+
+
+def encode(value: int | str, rng: random.Random) -> bytes:
+    """A record's value: the history's, and some ballast."""
+    return f"{value}:".encode() + b"x" * rng.choice([0, 10, 200])
+
+
+def decode(data: bytes | None) -> int | str:
+    """The history's value in a record's."""
+    assert data is not None
+    text = data.partition(b":")[0].decode()
+    return int(text) if text.isdigit() else text
+
+
+def polls_of(records: list[ConsumerRecord[bytes, bytes]]) -> list[Poll]:
+    return [Poll(f"{r.topic}-{r.partition}", decode(r.value), r.offset) for r in records]
