@@ -1,13 +1,14 @@
-"""Table: THE list of APIs this broker serves: key -> handler, versions, pace. ApiVersions is derived from it.
+"""Table: THE list of APIs that brokers serve: key -> handler, versions, pace. ApiVersions is derived from it.
 
-An API that is in this table is advertised; one that is not in it is neither advertised nor answered. The handler is
-the name of a module under `broker.handlers`, imported when the first such request comes (starting up stays fast); its
-`handle(services, ctx, request)` returns the response, or None for no response.
+Controllers have one of their own (`controller_apis.py`). An API that is in this table is advertised; one that is not in
+it is neither advertised nor answered. The handler is the name of a module under `broker.handlers`, imported when the
+first such request comes (starting up stays fast); its `handle(services, ctx, request)` returns the response, or None
+for no response.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -36,6 +37,18 @@ class Route:
     @property
     def advertised(self) -> tuple[int, int]:
         return (self.min_version if self.advertised_min < 0 else self.advertised_min, self.max_version)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApiTable:
+    """Everything that listeners of one kind serve."""
+
+    routes: tuple[Route, ...]
+    by_key: dict[int, Route] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_key", {int(route.key): route for route in self.routes})
+        assert len(self.by_key) == len(self.routes), "an API is routed twice"
 
 
 _K = ApiKey
@@ -68,6 +81,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2),
     Route(_K.DESCRIBE_QUORUM, "cluster.describe_quorum", 0, 2),
     Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0),
+    Route(_K.ALTER_PARTITION_REASSIGNMENTS, "cluster.alter_partition_reassignments", 0, 1),
+    Route(_K.LIST_PARTITION_REASSIGNMENTS, "cluster.list_partition_reassignments", 0, 0),
+    Route(_K.ADD_RAFT_VOTER, "cluster.add_raft_voter", 0, 1),
+    Route(_K.REMOVE_RAFT_VOTER, "cluster.remove_raft_voter", 0, 0),
     # transactions
     Route(_K.ADD_PARTITIONS_TO_TXN, "transactions.add_partitions_to_txn", 0, 5),
     Route(_K.ADD_OFFSETS_TO_TXN, "transactions.add_offsets_to_txn", 0, 4),
@@ -109,4 +126,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.RUN_UPKEEP, "upkeep.run_upkeep", 0, 0, Pace.OVERLAP),
 )
 
-BY_KEY: Final[dict[int, Route]] = {int(route.key): route for route in ROUTES}
+BROKER_APIS: Final = ApiTable(ROUTES)
+BY_KEY: Final[dict[int, Route]] = BROKER_APIS.by_key

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from barnabas.broker.apis import BY_KEY, Pace, Route
+from barnabas.broker.apis import ApiTable, Pace, Route
 from barnabas.broker.request_context import Client, HangUpError, RequestContext
-from barnabas.broker.services import Services
 from barnabas.core.buffers import Buffer
+from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.telemetry import Counter, Histogram, Metrics, get_logger
 from barnabas.wire.apis import APIS, ApiKey
@@ -38,7 +38,16 @@ _CARRIERS = frozenset(
     }
 )
 
-Handle = Callable[[Services, RequestContext, Any], Awaitable[Message | None]]
+
+class HasApis(Protocol):
+    """What the dispatcher itself needs of the services of a broker or of a controller."""
+
+    clock: Clock
+    apis: ApiTable
+
+
+ServicesT = TypeVar("ServicesT", bound=HasApis)
+Handle = Callable[[Any, RequestContext, Any], Awaitable[Message | None]]
 
 
 class _Loaded:
@@ -58,17 +67,18 @@ class _Loaded:
         )
 
 
-class Dispatcher:
-    """Answers requests of any connection. `answer` is synchronous up to the handler's own first await."""
+class Dispatcher(Generic[ServicesT]):
+    """Answers requests of any connection, by the table of `services`. `answer` is synchronous up to the handler's own
+    first await."""
 
-    def __init__(self, services: Services, metrics: Metrics, monotonic: Callable[[], float]) -> None:
+    def __init__(self, services: ServicesT, metrics: Metrics, monotonic: Callable[[], float]) -> None:
         self._services = services
         self._metrics = metrics
         self._monotonic = monotonic
         self._loaded: dict[int, _Loaded] = {}
 
     def pace(self, api_key: int) -> Pace:
-        route = BY_KEY.get(api_key)
+        route = self._services.apis.by_key.get(api_key)
         return Pace.IN_TURN if route is None else route.pace
 
     def warm_up(self, *keys: ApiKey) -> None:
@@ -105,10 +115,10 @@ class Dispatcher:
         return None if response is None else request.answer(response)
 
     def _load(self, key: int) -> _Loaded:
-        route = BY_KEY.get(key)
+        route = self._services.apis.by_key.get(key)
         if route is None:
             # Kafka closes the connection too (InvalidRequestException out of RequestHeader.parse).
-            raise HangUpError(f"API {_name(key)} is not served by this broker")
+            raise HangUpError(f"API {_name(key)} is not served on this listener")
         loaded = self._loaded[key] = _Loaded(route, self._metrics)
         return loaded
 
@@ -120,7 +130,7 @@ class Dispatcher:
             )
         from barnabas.broker.handlers.cluster.api_versions import unsupported_version
 
-        return request.answer(unsupported_version(), version=0)
+        return request.answer(unsupported_version(self._services.apis), version=0)
 
 
 def _unexpected(ctx: RequestContext, error: Exception) -> Message:

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.broker.apis import BROKER_APIS, ApiTable
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.forward import ControllerChannel, QuorumView
 from barnabas.broker.metadata_cache import MetadataCache
@@ -76,3 +77,4 @@ class Services:
     settings: BrokerSettings = field(default_factory=BrokerSettings)
     unsent_bytes: Callable[[], int] = int
     """How much of earlier answers waits in memory for clients who are slow to take it."""
+    apis: ApiTable = BROKER_APIS

@@ -111,8 +111,9 @@ class ControllerService:
 
     # ---- requests
 
-    async def call(self, request: Message, version: int) -> Message:
-        """Decide on a request, and wait until it is committed. While this node is becoming active, requests wait.
+    async def call(self, request: Message, version: int, ctx: object = None) -> Message:
+        """Decide on a request, and wait until it is committed. While this node is becoming active, requests wait. Who
+        asks (`ctx`) makes no difference.
 
         Raises KafkaError: NOT_CONTROLLER when this node is not the active controller, or ceased to be it before the
         change was committed; UNSUPPORTED_VERSION for what is not the controller's; THROTTLING_QUOTA_EXCEEDED when too

@@ -8,44 +8,60 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.apis import ROUTES, Route
+from barnabas.broker.apis import BROKER_APIS, ROUTES, ApiTable, Route
+from barnabas.broker.controller_apis import CONTROLLER_APIS, CONTROLLER_ROUTES, FORWARDABLE
 from barnabas.broker.handlers.cluster.api_versions import advertised
 from barnabas.wire.apis import APIS, ApiKey
 
-EXPECTED = Path(__file__).with_name("api_versions.txt")
+TABLES = [
+    (BROKER_APIS, Path(__file__).with_name("api_versions.txt")),
+    (CONTROLLER_APIS, Path(__file__).with_name("controller_api_versions.txt")),
+]
 
 
-def table() -> str:
+def render(table: ApiTable) -> str:
     names = {int(key): api.name for key, api in APIS.items()}
     return "".join(
-        f"{api.api_key:>3}  {names[api.api_key]:<24} {api.min_version} to {api.max_version}\n" for api in advertised()
+        f"{api.api_key:>3}  {names[api.api_key]:<24} {api.min_version} to {api.max_version}\n"
+        for api in advertised(table)
     )
 
 
-def test_the_advertised_apis(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(("table", "expected"), TABLES, ids=["broker", "controller"])
+def test_the_advertised_apis(table: ApiTable, expected: Path, request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--rewrite"):
-        EXPECTED.write_text(table())
-    assert table() == EXPECTED.read_text()
+        expected.write_text(render(table))
+    assert render(table) == expected.read_text()
 
 
 SERVED_UNSTABLE = {ApiKey.INIT_PRODUCER_ID}
 """Version 6 is two-phase commit (KIP-939); without `transaction.two.phase.commit.enable` it does what 5 does."""
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.key.name)
-def test_every_route_has_a_handler_and_versions_that_exist(route: Route) -> None:
+@pytest.mark.parametrize(
+    ("route", "listener"),
+    [(route, "broker") for route in ROUTES] + [(route, "controller") for route in CONTROLLER_ROUTES],
+    ids=[route.key.name for route in ROUTES] + [f"controller {route.key.name}" for route in CONTROLLER_ROUTES],
+)
+def test_every_route_has_a_handler_and_versions_that_exist(route: Route, listener: str) -> None:
     module = import_module(f"barnabas.broker.handlers.{route.handler}")
     assert iscoroutinefunction(module.handle)
     api = APIS[route.key]
     assert api.min_version <= route.min_version <= route.max_version <= api.max_version
-    assert "broker" in api.listeners, "an API of the controllers does not belong on this listener"
+    assert listener in api.listeners, "it does not belong on this listener"
     assert route.key in SERVED_UNSTABLE or not (api.latest_version_unstable and route.max_version == api.max_version)
     assert module.__doc__ is not None
     assert f"key {int(route.key)}" in module.__doc__
 
 
+def test_what_brokers_forward_is_served_by_both() -> None:
+    for key in FORWARDABLE:
+        broker, controller = BROKER_APIS.by_key[key], CONTROLLER_APIS.by_key[key]
+        assert (broker.min_version, broker.max_version) == (controller.min_version, controller.max_version)
+
+
 def test_what_real_clients_break_on() -> None:
-    served = {api.api_key: (api.min_version, api.max_version) for api in advertised()}
+    served = {api.api_key: (api.min_version, api.max_version) for api in advertised(BROKER_APIS)}
     assert served[ApiKey.PRODUCE][0] == 0, "KAFKA-18659"
     assert served[ApiKey.JOIN_GROUP][0] == 0, "KAFKA-19444"
     assert served[ApiKey.DELETE_GROUPS][0] == 0

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.apis import BY_KEY
+from barnabas.broker.apis import BROKER_APIS, ApiTable
+from barnabas.broker.controller_apis import CONTROLLER_APIS
 from barnabas.spark.options import OPTIONS
 from barnabas.wire.apis import APIS
 
@@ -15,12 +16,16 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def render_apis() -> str:
-    lines = ["| Key | API | Served | The codec knows |", "|---:|---|---|---|"]
+    lines = ["| Key | API | Brokers serve | Controllers serve | The codec knows |", "|---:|---|---|---|---|"]
     for key, api in sorted(APIS.items()):
-        route = BY_KEY.get(int(key))
-        served = "no" if route is None else f"{route.min_version} to {route.max_version}"
+        served = f"{_served(BROKER_APIS, int(key))} | {_served(CONTROLLER_APIS, int(key))}"
         lines.append(f"| {int(key)} | {api.name} | {served} | {api.min_version} to {api.max_version} |")
     return "\n".join(lines) + "\n"
+
+
+def _served(table: ApiTable, key: int) -> str:
+    route = table.by_key.get(key)
+    return "no" if route is None else f"{route.min_version} to {route.max_version}"
 
 
 def render_spark_options() -> str:

@@ -1,4 +1,4 @@
-"""A metadata log in memory that knows leaders, for the controller service: it commits at once, or when a test says so."""
+"""A metadata log in memory that knows leaders. It commits at once, or when a test says so."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Shell: ApiVersions (key 18), versions 0 to 4.
 
-Says what this broker serves, straight from the table in `broker.apis`, and which features the cluster has finalized.
-The response header has no tagged fields in any version. A request of an unknown version never gets here: the dispatcher
-answers it with a body of version 0 and the range of this very API (KIP-511).
+Says what this listener serves, straight from its table (`broker.apis`, `broker.controller_apis`), and which features
+the cluster has finalized. Brokers and controllers answer with this handler. The response header has no tagged fields in
+any version. A request of an unknown version never gets here: the dispatcher answers it with a body of version 0 and the
+range of this very API (KIP-511).
 
 Versions: 3 brings the client's software name and version, which must look like one; 4 lists features whose minimum is
 0.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
-from barnabas.broker.apis import BY_KEY, ROUTES
+from barnabas.broker.apis import ApiTable
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
@@ -27,10 +29,15 @@ from barnabas.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
+if TYPE_CHECKING:
+    from barnabas.broker.controller_services import ControllerServices
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-async def handle(services: Services, ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+async def handle(
+    services: Services | ControllerServices, ctx: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
     if ctx.api_version >= 3:
         if not _SOFTWARE.match(request.client_software_name) or not _SOFTWARE.match(request.client_software_version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -38,7 +45,7 @@ async def handle(services: Services, ctx: RequestContext, request: ApiVersionsRe
         ctx.client.software_version = request.client_software_version
     features = services.metadata.image.features
     return ApiVersionsResponse(
-        api_keys=advertised(),
+        api_keys=advertised(services.apis),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.min_level, max_version=levels.max_level)
             for name, levels in sorted(SUPPORTED_FEATURES.items())
@@ -53,15 +60,15 @@ async def handle(services: Services, ctx: RequestContext, request: ApiVersionsRe
 
 
 @cache
-def advertised() -> list[ApiVersion]:
+def advertised(table: ApiTable) -> list[ApiVersion]:
     """Every served API, by key."""
-    rows = sorted((int(route.key), *route.advertised) for route in ROUTES)
+    rows = sorted((int(route.key), *route.advertised) for route in table.routes)
     return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in rows]
 
 
-def unsupported_version() -> ApiVersionsResponse:
+def unsupported_version(table: ApiTable) -> ApiVersionsResponse:
     """The answer to a version we do not know: enough for the client to come back with one we do."""
-    low, high = BY_KEY[ApiKey.API_VERSIONS].advertised
+    low, high = table.by_key[ApiKey.API_VERSIONS].advertised
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=low, max_version=high)],
