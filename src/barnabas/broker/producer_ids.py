@@ -1,7 +1,8 @@
 """Shell: hands out producer ids from blocks that the controller grants (KIP-730).
 
 An id is never given twice in a cluster: the controller writes to the metadata log how far it has granted before a block
-is used, and what is left of a block when the process ends is lost.
+is used. What is left of a block when the process ends is lost, and so is a block whose answer never came: the channel
+then asks again, at the next controller if it must.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.broker.forward import ControllerChannel
-from barnabas.core.errors import KafkaError, error_code
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
@@ -39,5 +40,7 @@ class ProducerIds:
         assert isinstance(response, AllocateProducerIdsResponse)
         if response.error_code:
             raise KafkaError(error_code(response.error_code))
+        if response.producer_id_len <= 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller granted an empty block of producer ids.")
         self._next = response.producer_id_start
         self._end = response.producer_id_start + response.producer_id_len

@@ -208,12 +208,21 @@ class GroupFeed:
             self._groups.on_resigned(partition.partition, leader_epoch)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        if not delta.topics:
+        if not delta.topics and not _racks_changed(delta, image):
             return
         topic = image.topics.get(CONSUMER_OFFSETS_TOPIC)
         self._groups.on_partition_count(0 if topic is None else len(topic.partitions))
         gone = frozenset(topic.name for topic in delta.topics.deleted.values() if topic.name not in image.topics)
         self._groups.on_topics_changed(ImageCatalog(image), gone)
+
+
+def _racks_changed(delta: ClusterDelta, image: ClusterImage) -> bool:
+    """Brokers come and go often, and rarely with another rack: assignments heed only that."""
+
+    def racks(of: ClusterImage) -> dict[int, str]:
+        return {broker.broker_id: broker.rack for broker in of.brokers if broker.rack}
+
+    return bool(delta.brokers) and racks(delta.before) != racks(image)
 
 
 class TransactionFeed:
@@ -233,5 +242,7 @@ class TransactionFeed:
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         self._transactions.on_feature_level(image.features.levels.get("transaction.version", 0))
         if delta.topics:
+            # soon: the channel to the leaders looks into an image that has other readers before it
+            asyncio.get_running_loop().call_soon(self._transactions.markers.look_again)
             topic = image.topics.get(TRANSACTION_STATE_TOPIC)
             self._transactions.on_partition_count(0 if topic is None else len(topic.partitions))

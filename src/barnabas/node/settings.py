@@ -107,6 +107,7 @@ def group_config(config: NodeConfig) -> GroupCoordinatorConfig:
         group_share_initialize_retry_interval_ms=config["group.share.initialize.retry.interval.ms"],
         group_share_max_size=config["group.share.max.size"],
         group_share_assignors=tuple(config["group.share.assignors"]),
+        offset_commit_timeout_ms=config["offsets.commit.timeout.ms"],
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_minutes=config["offsets.retention.minutes"],
         offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],

@@ -55,17 +55,18 @@ async def _find(services: Services, ctx: RequestContext, key_type: int, key: str
         refused = await create_missing(services, ctx, [home])
         topic = services.metadata.image.topics.get(home)
         if topic is None:
-            code = refused.get(home, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return _nowhere(
-                key,
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{home} could not be created ({code.name}); are as many brokers alive as its replication factor?",
-            )
+            return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not(home, refused.get(home)))
     state = topic.partitions[coordinator_partition(key, len(topic.partitions))]
     address = services.metadata.address(state.leader, ctx.client.listener)
     if address is None:
-        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's partition has no leader.")
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{home} has no leader for {key} at the moment.")
     return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port, error_message="")
+
+
+def _why_not(home: str, refused: ErrorCode | None) -> str:
+    if refused is None:
+        return f"{home} is being created; ask again in a moment."
+    return f"{home} could not be created ({refused.name}); are as many brokers alive as its replication factor?"
 
 
 def _is_share_key(key: str) -> bool:

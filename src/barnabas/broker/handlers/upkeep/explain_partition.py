@@ -1,7 +1,7 @@
 """Shell: ExplainPartition (key 10000, ours), version 0.
 
 Why a partition's last stable offset is stuck, why it is not compacted, why its oldest segment is still there: facts,
-for the words are the client's. Only the leader answers. Of an open transaction the log knows the producer, and when it
+for the words are the client's. Only the leader answers; another broker says who that is. Of an open transaction the log knows the producer, and when it
 wrote first (the batch is read for it); the transactional id, its state and its time-out are added where this node
 coordinates them. Looks, and changes nothing.
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.core.errors import KafkaError
-from barnabas.core.ids import TopicPartition
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_LEADER, TopicPartition
 from barnabas.replication.on_request import PartitionFacts
 from barnabas.wire.messages.explain_partition import (
     CleanerFailure,
@@ -47,6 +47,7 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
         facts = services.on_request.explain(name)
         open_transactions = await _open_transactions(services, name, facts)
     except KafkaError as error:
+        error = _elsewhere(services, name) or error
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     of_log = facts.log
     return PartitionResponse(
@@ -67,6 +68,16 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
         compaction=_compaction(facts),
         retention=_retention(facts),
     )
+
+
+def _elsewhere(services: Services, name: TopicPartition) -> KafkaError | None:
+    """Whom to ask instead; None if that is this node, or there is no such partition."""
+    state = services.metadata.image.topics.partition(*name)
+    if state is None or state.leader == services.node_id:
+        return None
+    if state.leader == NO_LEADER:
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no leader at the moment.")
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {state.leader} leads {name}: ask it.")
 
 
 async def _open_transactions(services: Services, name: TopicPartition, facts: PartitionFacts) -> list[OpenTransaction]:
