@@ -1,9 +1,9 @@
 """Shell: ExplainPartition (key 10000, ours), version 0.
 
 Why a partition's last stable offset is stuck, why it is not compacted, why its oldest segment is still there: facts,
-for the words are the client's. Only the leader answers; another broker says who that is. Of an open transaction the log knows the producer, and when it
-wrote first (the batch is read for it); the transactional id, its state and its time-out are added where this node
-coordinates them. Looks, and changes nothing.
+for the words are the client's. Only the leader answers; another broker says who that is. Of an open transaction the log
+knows the producer, and when it wrote first (the batch is read for it); the transactional id, its state and its time-out
+are added where this node coordinates them. Looks, and changes nothing.
 
 Advertised: Java's clients, librdkafka, franz-go, kafkajs, kafka-python and aiokafka take no notice of keys that they do
 not know (AutoMQ advertises keys above 500 of its own).
@@ -72,7 +72,7 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
 
 def _elsewhere(services: Services, name: TopicPartition) -> KafkaError | None:
     """Whom to ask instead; None if that is this node, or there is no such partition."""
-    state = services.metadata.image.topics.partition(*name)
+    state = services.metadata.image.topics.partition(name.topic, name.partition)
     if state is None or state.leader == services.node_id:
         return None
     if state.leader == NO_LEADER:
