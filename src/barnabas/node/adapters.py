@@ -44,7 +44,7 @@ _NEVER = 1e12
 class BrokerHandler:
     """net.RequestHandler over broker.Dispatcher."""
 
-    def __init__(self, dispatcher: Dispatcher, on_disconnect: Callable[[int], None]) -> None:
+    def __init__(self, dispatcher: Dispatcher[Any], on_disconnect: Callable[[int], None]) -> None:
         self._dispatcher = dispatcher
         self._on_disconnect = on_disconnect
 
