@@ -16,6 +16,7 @@ from barnabas.metadata.configs.broker_security import SECURITY_KEYS
 from barnabas.metadata.configs.broker_share import SHARE_KEYS
 from barnabas.metadata.configs.broker_ssl import SSL_KEYS
 from barnabas.metadata.configs.broker_transactions import TRANSACTIONS_KEYS
+from barnabas.metadata.configs.broker_zookeeper import ZOOKEEPER_KEYS
 from barnabas.metadata.configs.client_metrics_keys import CLIENT_METRICS_KEYS
 from barnabas.metadata.configs.group_keys import GROUP_KEYS
 from barnabas.metadata.configs.topic_keys import TOPIC_KEYS
@@ -34,6 +35,7 @@ BROKER_CONFIGS: Final = ConfigDef.of(
     SECURITY_KEYS,
     SASL_KEYS,
     SSL_KEYS,
+    ZOOKEEPER_KEYS,
 )
 
 GROUP_CONFIGS: Final = ConfigDef.of(GROUP_KEYS)

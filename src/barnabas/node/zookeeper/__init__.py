@@ -1,0 +1,1 @@
+"""ZooKeeper as the keeper of the metadata log (see README.md)."""

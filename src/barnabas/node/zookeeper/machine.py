@@ -1,0 +1,554 @@
+"""Machine: one node of a cluster whose metadata log is in ZooKeeper: it reads the log, and leads it when elected.
+
+    session: connected -> sync -> look at everything anew        (after every connection: what was known may be old)
+    the id:  /brokers/ids/N is this node's                        registration.py
+    the log: tail -> entries up to it -> commits                  reader.py
+    office:  nobody is controller, all is read -> election -> appends, heartbeats, snapshots -> lost
+
+The election is one transaction: the next /controller_epoch, the tail with that epoch, /controller. It demands the
+versions this node has read, so nobody wins who has not read all of the log. An append is one transaction too: the epoch
+is unchanged, the tail moves on, the entry is there. So a controller of an earlier epoch can write nothing, and no entry
+can follow another one that its writer did not know of.
+
+An office is held by lease: two thirds of the session, from the sending of the last request that was answered. ZooKeeper
+does not end the session before, so nobody else is elected while this node still answers for the cluster, even if it was
+stopped for a while and does not know it. An answer that got lost is not guessed: the log is read again, and it tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.metadata.errors import MetadataError
+from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
+from barnabas.metadata.records import LATEST_METADATA_VERSION, MetadataRecord
+from barnabas.node.zookeeper.appends import PROPOSALS_MAX, Appends, Proposal
+from barnabas.node.zookeeper.effects import Commit, Effect, Fatal, Joined, LeaderChanged, LoadSnapshot
+from barnabas.node.zookeeper.entries import (
+    ZNODE_COST_BYTES,
+    encode_batch,
+    encode_snapshot,
+    metadata_version_after,
+    split,
+)
+from barnabas.node.zookeeper.layout import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    TAIL,
+    ControllerInfo,
+    SnapshotInfo,
+    Tail,
+    broker_path,
+    entry_path,
+    part_path,
+    read_controller,
+    read_controller_epoch,
+    read_tail,
+    skeleton,
+    snapshot_name,
+    write_controller,
+    write_parts,
+    write_tail,
+)
+from barnabas.node.zookeeper.reader import Ask, MissingError, Reader
+from barnabas.node.zookeeper.registration import Registration
+from barnabas.node.zookeeper.requests import (
+    Answer,
+    Create,
+    Delete,
+    Done,
+    Failed,
+    Failure,
+    Get,
+    Multi,
+    Op,
+    Request,
+    SetData,
+    Sync,
+    Znode,
+)
+from barnabas.node.zookeeper.upkeep import Office, SnapshotUpkeep
+
+CHUNK_BYTES: Final = 512 * 1024
+"""The most that goes into one znode; a request to ZooKeeper may have 1 MB (`jute.maxbuffer`)."""
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""KRaft's largest batch, and so ours."""
+_NOBODY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node: its id, where its controller listener is, and whether it may lead."""
+
+    node_id: int
+    host: str
+    port: int
+    eligible: bool = True
+
+
+class ZooKeeperMachine:
+    """Tell it what happens (`on_*`); send the request that `next_request` gives; carry out `take_effects`.
+
+    `now_ms` is monotonic: it counts what ZooKeeper counts. `wall_ms` is only written down.
+    """
+
+    def __init__(self, me: Candidate, broker: bytes) -> None:
+        self._me = me
+        self.registration = Registration(me.node_id, broker)
+        self.campaigning = False
+        """Whether to stand for election when nobody leads."""
+        self._resigning = False
+        self._failed = False
+        self._effects: list[Effect] = []
+        self._ask: Ask | None = None
+        self._sent_ms = 0
+        # the session
+        self._connected = False
+        self._session = 0
+        self._lease_ms = 0
+        self._unsynced = True
+        self._skeleton = list(skeleton())
+        # the log
+        self._tail = Tail()
+        self._tail_version = -1
+        self._tail_stale = True
+        self._went_back = False
+        self._missing: tuple[int, int, int] | None = None
+        self._reader = Reader(0)
+        self._late: list[Reader] = []
+        self._readers = 0
+        self._metadata_version = LATEST_METADATA_VERSION
+        # office
+        self._controller: ControllerInfo | None = None
+        self._controller_stale = True
+        self._leftover: int | None = None
+        self._epoch: tuple[int, int] | None = None
+        self._told = (_NOBODY, 0)
+        self._office: Office | None = None
+        self._appends = Appends()
+        self._parts_done = 0
+        self._next_offset = 0
+        self._next_token = 0
+        self._proposed_version = LATEST_METADATA_VERSION
+        self._upkeep = SnapshotUpkeep()
+
+    # ---- what is to be seen from outside
+
+    @property
+    def position(self) -> int:
+        """The end of what this node has read of the log."""
+        return self._reader.position
+
+    @property
+    def caught_up(self) -> bool:
+        """All of the log is read as far as this node knows, and its id is its own."""
+        fresh = not (self._unsynced or self._tail_stale or self._skeleton)
+        return fresh and self._ask is None and self._reader.is_at_end(self._tail) and self.registration.held
+
+    @property
+    def resigned(self) -> bool:
+        return self._resigning and self._office is None and self._ask is None
+
+    @property
+    def controller(self) -> ControllerInfo | None:
+        """Who leads, as far as this node knows; itself only while its office lasts."""
+        return self._controller
+
+    @property
+    def epoch(self) -> int:
+        return self._told[1]
+
+    def is_leading(self, now_ms: int) -> bool:
+        return self._office is not None and now_ms < self._office.lease_until_ms and not self._failed
+
+    def leader_id(self, now_ms: int) -> int:
+        leader_id = self._told[0]
+        return _NOBODY if leader_id == self._me.node_id and not self.is_leading(now_ms) else leader_id
+
+    def wake_at(self) -> int | None:
+        """When to ask for the next request at the latest, if nothing happens before."""
+        idle = self._connected and self._ask is None
+        times = [self.registration.wake_at] if idle and not self.registration.held else []
+        if self._office is not None:
+            lease_until = self._office.lease_until_ms
+            times.append(self._heartbeat_at() if idle else lease_until)
+        return min((time for time in times if time is not None), default=None)
+
+    def take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- what happens
+
+    def on_connected(self, session_id: int, timeout_ms: int) -> None:
+        self._connected = True
+        self._session = session_id
+        self._lease_ms = timeout_ms * 2 // 3
+        self.registration.on_session(session_id, timeout_ms)
+        self._look_again()
+
+    def on_suspended(self) -> None:
+        """The connection is gone; the session may go on."""
+        self._connected = False
+
+    def on_expired(self) -> None:
+        self._connected, self._session = False, 0
+        self.registration.on_expired()
+        self._step_down()
+
+    def on_changed(self, path: str) -> None:
+        """A watch has fired."""
+        if path == TAIL:
+            self._tail_stale = self._tail_stale or self._office is None  # who leads changes it himself
+        elif path == CONTROLLER:
+            self._controller_stale = True
+        elif path == broker_path(self._me.node_id):
+            self.registration.on_changed()
+
+    def on_answer(self, answer: Answer) -> None:
+        """To the request that `next_request` gave."""
+        ask, self._ask = self._ask, None
+        assert ask is not None
+        if isinstance(answer, Failed) and answer.failure is Failure.REFUSED:
+            self._fail(f"ZooKeeper refused a request: {answer.detail}")
+            return
+        if isinstance(answer, Failed) and answer.failure is Failure.CONNECTION_LOSS:
+            self._look_again()
+        elif self._office is not None:
+            self._office.lease_until_ms = max(self._office.lease_until_ms, self._sent_ms + self._lease_ms)
+        try:
+            self._emit(ask.on_answer(answer))
+            if self._is_fenced(ask.request, answer):
+                self._step_down()
+        except MissingError as error:
+            key = (self._tail_version, self._reader.position, sum(reader.position for reader in self._late))
+            if key == self._missing:
+                self._fail(str(error))
+            self._missing = key
+            self._tail_stale = True
+        except MetadataError as error:
+            self._fail(str(error))
+
+    def propose(self, records: Sequence[MetadataRecord], now_ms: int, wall_ms: int) -> int:
+        """Append them as one batch. Gives a token, which an effect Settled will name. Raises KafkaError."""
+        office = self._office
+        if office is None or not self.is_leading(now_ms) or self._resigning:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+        if len(self._appends) >= PROPOSALS_MAX:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "ZooKeeper is not keeping up; retry later.")
+        version = metadata_version_after(records, self._proposed_version)
+        data = encode_batch(
+            records,
+            base_offset=self._next_offset,
+            epoch=office.epoch,
+            timestamp_ms=wall_ms,
+            metadata_version=version,
+        )
+        if len(data) > BATCH_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The change is too large for one batch of the metadata log.")
+        batch = CommittedBatch(self._next_offset, office.epoch, wall_ms, tuple(records), len(data) + ZNODE_COST_BYTES)
+        self._proposed_version = version
+        self._next_offset += len(records)
+        self._next_token += 1
+        self._appends.add(Proposal(self._next_token, batch, data))
+        return self._next_token
+
+    def write_snapshot(self, snapshot: LoadedSnapshot) -> bool:
+        """False if there is nothing to do: another node leads, it is being done, or was done."""
+        kept = self._tail.snapshot
+        if self._office is None or self._upkeep.busy or (kept is not None and kept.end_offset >= snapshot.end_offset):
+            return False
+        chunks = encode_snapshot(snapshot, self._metadata_version, CHUNK_BYTES)
+        name = snapshot_name(snapshot.end_offset, self._office.epoch)
+        info = SnapshotInfo(name, snapshot.end_offset, snapshot.epoch, snapshot.timestamp_ms, len(chunks))
+        self._upkeep.begin(info, chunks)
+        return True
+
+    def add_reader(self) -> int:
+        """Read all of the log once more, for those who came later."""
+        self._readers += 1
+        self._late.append(Reader(self._readers))
+        return self._readers
+
+    def resign(self) -> None:
+        """Finish what was proposed, then give up the office for good."""
+        self._resigning = True
+
+    # ---- what to do
+
+    def next_request(self, now_ms: int, wall_ms: int) -> Request | None:
+        """What to ask ZooKeeper now; None while an answer is awaited, or nothing is to be done."""
+        if self._office is not None and now_ms >= self._office.lease_until_ms:
+            self._step_down()
+        if self._ask is not None or not self._connected or self._failed:
+            return None
+        try:
+            self._ask = self._next(now_ms, wall_ms)
+        except MetadataError as error:
+            self._fail(str(error))
+        self._sent_ms = now_ms
+        return self._ask.request if self._ask is not None else None
+
+    def _next(self, now_ms: int, wall_ms: int) -> Ask | None:
+        if self._unsynced:
+            return Ask(Sync(), self._on_synced)
+        if self._skeleton:
+            path, data = self._skeleton[0]
+            return Ask(Multi((Create(path, data),)), self._on_skeleton)
+        ask = self.registration.ask(now_ms)
+        if ask is not None:
+            return ask
+        if self._tail_stale:
+            self._tail_stale = False  # now, not with the answer: a change may be told before it
+            return Ask(Get(TAIL, watch=True), self._on_tail)
+        ask = self._reader.ask(self._tail)
+        if ask is not None:
+            return ask
+        self._emit(self._appends.on_epoch(self._tail.epoch))
+        if self._controller_stale:
+            return self._ask_controller()
+        if self._leftover is not None:
+            return Ask(Multi((Delete(CONTROLLER, self._leftover),)), self._on_leftover_deleted)
+        office = self._office
+        if office is not None and self._appends.waiting:
+            return self._ask_append(office)
+        ask = self._ask_late()
+        if ask is not None:
+            return ask
+        if office is not None:
+            return self._ask_in_office(office, now_ms)
+        may_stand = self.campaigning and self._me.eligible and not self._resigning and self.registration.held
+        return self._ask_election(wall_ms) if may_stand and self._controller is None else None
+
+    def _ask_late(self) -> Ask | None:
+        for reader in list(self._late):
+            if reader.position < self._reader.position:
+                return reader.ask(self._tail)
+            self._late.remove(reader)
+            self._effects.append(Joined(reader.number))
+        return None
+
+    # ---- the session and the log
+
+    def _on_synced(self, answer: Answer) -> list[Effect]:
+        self._unsynced = not isinstance(answer, Done)
+        return []
+
+    def _on_skeleton(self, answer: Answer) -> list[Effect]:
+        if isinstance(answer, Done) or (isinstance(answer, Failed) and answer.failure is Failure.NODE_EXISTS):
+            self._skeleton.pop(0)
+        elif isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
+            self._skeleton = list(skeleton())
+        return []
+
+    def _on_tail(self, answer: Answer) -> list[Effect]:
+        if isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
+            raise MetadataError(f"{TAIL} was removed from ZooKeeper: the metadata log is lost without it.")
+        if not isinstance(answer, Znode):
+            self._tail_stale = True
+            return []
+        if answer.version < self._tail_version:
+            self._tail_stale = True
+            if self._went_back:
+                raise MetadataError(f"{TAIL} has gone back in ZooKeeper: it was replaced by an older state.")
+            self._went_back = self._unsynced = True
+            return []
+        self._went_back = False
+        self._tail, self._tail_version = read_tail(answer.data), answer.version
+        if self._office is not None:
+            self._office.tail_version = answer.version
+            if self._tail.epoch != self._office.epoch:
+                self._step_down()
+        return []
+
+    def _ask_controller(self) -> Ask:
+        self._controller_stale = False
+        return Ask(Get(CONTROLLER, watch=True), self._on_controller)
+
+    def _on_controller(self, answer: Answer) -> list[Effect]:
+        self._leftover = None
+        if isinstance(answer, Znode):
+            info = read_controller(answer.data)
+            mine = answer.owner == self._session
+            if mine and self._office is None:
+                self._leftover = answer.version  # won by a request whose answer was lost: begin anew
+                return []
+            if not mine and self._office is not None:
+                self._step_down()
+            self._controller = info
+            self._tell(info.node_id, info.epoch)
+        elif isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
+            self._step_down()
+            self._controller = None
+            self._tell(_NOBODY, self._told[1])
+        else:
+            self._controller_stale = True
+        return []
+
+    def _on_leftover_deleted(self, answer: Answer) -> list[Effect]:
+        self._leftover = None
+        self._controller_stale = True
+        return []
+
+    # ---- election
+
+    def _ask_election(self, wall_ms: int) -> Ask:
+        if self._epoch is None:
+            return Ask(Get(CONTROLLER_EPOCH), self._on_controller_epoch)
+        before, version = self._epoch
+        epoch = max(before, self._tail.epoch) + 1
+        me = ControllerInfo(self._me.node_id, epoch, self._me.host, self._me.port)
+        tail = replace(self._tail, epoch=epoch)
+        session = self._session
+        ops: tuple[Op, ...] = (
+            SetData(CONTROLLER_EPOCH, str(epoch).encode(), version),
+            SetData(TAIL, write_tail(tail), self._tail_version),
+            Create(CONTROLLER, write_controller(me, wall_ms), ephemeral=True),
+        )
+        return Ask(Multi(ops), lambda answer: self._on_election(answer, me, tail, session))
+
+    def _on_controller_epoch(self, answer: Answer) -> list[Effect]:
+        if isinstance(answer, Znode):
+            self._epoch = (read_controller_epoch(answer.data), answer.version)
+        return []
+
+    def _on_election(self, answer: Answer, me: ControllerInfo, tail: Tail, session: int) -> list[Effect]:
+        self._epoch = None
+        if not isinstance(answer, Done) or session != self._session:
+            self._look_again()
+            return []
+        self._office = Office(me.epoch, answer.versions[0], answer.versions[1], self._sent_ms + self._lease_ms)
+        self._tail, self._tail_version = tail, answer.versions[1]
+        self._tail_stale = False
+        self._controller, self._controller_stale = me, True  # look once more, to be told when it is gone
+        self._next_offset = tail.end_offset
+        self._proposed_version = self._metadata_version
+        if tail.snapshot is not None:
+            self._upkeep.clean()
+        settled = self._appends.on_epoch(me.epoch)
+        self._tell(me.node_id, me.epoch)
+        return settled
+
+    def _step_down(self) -> None:
+        if self._office is None:
+            return
+        self._office = self._controller = None
+        self._parts_done = 0
+        self._upkeep.stop()
+        self._tell(_NOBODY, self._told[1])
+        self._emit(self._appends.step_down())
+        self._tail_stale = self._controller_stale = True
+
+    # ---- in office
+
+    def _ask_append(self, office: Office) -> Ask:
+        """The proposals that wait, as one entry; if it is large, its parts first."""
+        group = self._appends.group(CHUNK_BYTES)
+        first, last = group[0].batch.base_offset, group[-1].batch.last_offset
+        entry = b"".join(proposal.data for proposal in group)
+        if len(entry) > CHUNK_BYTES:
+            parts = split(entry, CHUNK_BYTES)
+            if self._parts_done < len(parts):
+                part = Create(part_path(first, office.epoch, self._parts_done), parts[self._parts_done])
+                return Ask(Multi((office.check, part)), lambda answer: self._on_part(answer, office))
+            entry = write_parts(first, office.epoch, len(parts))
+        tail = replace(self._tail, end_offset=last + 1)
+        for proposal in group:
+            proposal.sent = True
+        ops = (office.check, SetData(TAIL, write_tail(tail), office.tail_version), Create(entry_path(first), entry))
+        return Ask(Multi(ops), lambda answer: self._on_appended(answer, office, group, tail))
+
+    def _on_part(self, answer: Answer, office: Office) -> list[Effect]:
+        if self._office is not office:
+            return []
+        # NODE_EXISTS: this controller wrote it before the connection was lost: the name has its epoch.
+        if isinstance(answer, Done) or (isinstance(answer, Failed) and answer.failure is Failure.NODE_EXISTS):
+            self._parts_done += 1
+        return []
+
+    def _on_appended(self, answer: Answer, office: Office, group: list[Proposal], tail: Tail) -> list[Effect]:
+        if self._office is not office:
+            self._tail_stale = True  # whether it is in the log, the log will tell
+            return []
+        self._parts_done = 0
+        if isinstance(answer, Done):
+            self._tail, self._tail_version = tail, answer.versions[1]
+            office.tail_version = answer.versions[1]
+            self._reader.skip_to(tail.end_offset)
+            effects: list[Effect] = []
+            for proposal, settled in zip(group, self._appends.landed(group), strict=True):
+                effects += (Commit(0, proposal.batch), settled)
+            return effects
+        assert isinstance(answer, Failed)
+        if answer.failure is Failure.CONNECTION_LOSS:
+            return []
+        if answer.op == 2:
+            raise MetadataError(f"ZooKeeper refused an entry of the metadata log that must be new: {answer.detail}")
+        self._tail_stale = self._controller_stale = True
+        return []
+
+    def _ask_in_office(self, office: Office, now_ms: int) -> Ask | None:
+        if self._resigning:
+            return Ask(Multi((office.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, office))
+        published = self._upkeep.finished(self._tail)
+        if published is not None:
+            ops = (office.check, SetData(TAIL, write_tail(published), office.tail_version))
+            return Ask(Multi(ops), lambda answer: self._on_published(answer, office, published))
+        ask = self._upkeep.ask(office, self._tail)
+        if ask is None and now_ms >= self._heartbeat_at():
+            ask = self._ask_controller()
+        return ask
+
+    def _on_published(self, answer: Answer, office: Office, tail: Tail) -> list[Effect]:
+        if self._office is office and isinstance(answer, Done):
+            self._tail, self._tail_version = tail, answer.versions[1]
+            office.tail_version = answer.versions[1]
+            self._upkeep.published()
+        else:
+            self._tail_stale = self._controller_stale = True
+        return []
+
+    def _on_resigned(self, answer: Answer, office: Office) -> list[Effect]:
+        if self._office is office and not isinstance(answer, Failed):
+            self._step_down()
+        return []
+
+    def _is_fenced(self, request: Request, answer: Answer) -> bool:
+        """There is a later controller: the check with which every transaction in office begins has failed."""
+        if self._office is None or not isinstance(answer, Failed) or not isinstance(request, Multi):
+            return False
+        return answer.failure is Failure.BAD_VERSION and answer.op == 0 and request.ops[0] == self._office.check
+
+    def _heartbeat_at(self) -> int:
+        assert self._office is not None
+        return self._office.lease_until_ms - self._lease_ms * 3 // 4
+
+    # ---- inside
+
+    def _look_again(self) -> None:
+        """Whatever was known may be old."""
+        self._unsynced = self._tail_stale = self._controller_stale = True
+        self._epoch = None
+
+    def _tell(self, leader_id: int, epoch: int) -> None:
+        if (leader_id, epoch) != self._told:
+            self._told = (leader_id, epoch)
+            self._effects.append(LeaderChanged(leader_id, epoch))
+
+    def _emit(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._effects.append(effect)
+            if isinstance(effect, Commit) and effect.reader == 0:
+                self._metadata_version = metadata_version_after(effect.batch.records, self._metadata_version)
+                self._effects += self._appends.on_read(effect.batch)
+            elif isinstance(effect, LoadSnapshot) and effect.reader == 0:
+                self._metadata_version = metadata_version_after(effect.snapshot.records, self._metadata_version)
+                self._effects += self._appends.on_snapshot(effect.snapshot.end_offset)
+
+    def _fail(self, reason: str) -> None:
+        self._failed = True
+        self._step_down()
+        self._effects.append(Fatal(reason))

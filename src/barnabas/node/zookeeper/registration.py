@@ -1,0 +1,93 @@
+"""Machine: holds /brokers/ids/N, so that no two live nodes have one id.
+
+A node that was killed leaves its znode behind until its session ends; whoever holds the id longer than a session can
+outlive its node is alive, and then this node must not run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.node.zookeeper.effects import Effect, Fatal
+from barnabas.node.zookeeper.layout import broker_path
+from barnabas.node.zookeeper.reader import Ask
+from barnabas.node.zookeeper.requests import Answer, Create, Delete, Done, Failed, Failure, Get, Multi, Op, Znode
+
+PATIENCE: Final = 1.5
+"""How many session time-outs to wait for the end of another holder's session."""
+
+
+class Registration:
+    """`ask` gives what to do next, None while there is nothing to do; `held` says that the id is this node's."""
+
+    def __init__(self, node_id: int, data: bytes) -> None:
+        self.held = False
+        self.wake_at: int | None = None
+        """When the patience with another holder ends."""
+        self._node_id = node_id
+        self._path = broker_path(node_id)
+        self._data = data
+        self._sessions: set[int] = set()
+        self._session = 0
+        self._patience_ms = 0
+        self._look = False
+        self._leftover: int | None = None
+        """The version of the znode that an earlier session of this very process left behind."""
+
+    def on_session(self, session_id: int, timeout_ms: int) -> None:
+        """Connected. The znode of a session that goes on is there still, that of an ended one is not."""
+        self.held = self.held and session_id == self._session
+        self._sessions.add(session_id)
+        self._session = session_id
+        self._patience_ms = int(timeout_ms * PATIENCE)
+        self.wake_at = None  # sessions do not end while nobody counts their time: begin to wait anew
+        self._look = False
+
+    def on_expired(self) -> None:
+        self.held = False
+
+    def on_changed(self) -> None:
+        self._look = True
+
+    def ask(self, now_ms: int) -> Ask | None:
+        if self.held:
+            return None
+        if self._look or (self.wake_at is not None and now_ms >= self.wake_at):
+            self._look = False  # now, not with the answer: a change may be told before it
+            return Ask(Get(self._path, watch=True), lambda answer: self._on_holder(answer, now_ms))
+        if self.wake_at is not None:
+            return None
+        ops: tuple[Op, ...] = (Create(self._path, self._data, ephemeral=True),)
+        if self._leftover is not None:
+            ops = (Delete(self._path, self._leftover), *ops)
+        return Ask(Multi(ops), self._on_created)
+
+    def _on_created(self, answer: Answer) -> list[Effect]:
+        self.held = isinstance(answer, Done)
+        self._look = not self.held
+        self._leftover = None
+        return []
+
+    def _on_holder(self, answer: Answer, now_ms: int) -> list[Effect]:
+        """Somebody's znode is there."""
+        if isinstance(answer, Failed):
+            if answer.failure is Failure.NO_NODE:
+                self.wake_at = None
+            else:
+                self._look = True
+            return []
+        assert isinstance(answer, Znode)
+        if answer.owner == self._session:
+            self.held = True
+        elif answer.owner in self._sessions:
+            self._leftover, self.wake_at = answer.version, None
+        elif self.wake_at is None:
+            self.wake_at = now_ms + self._patience_ms
+        elif now_ms >= self.wake_at:
+            return [
+                Fatal(
+                    f"Another live node is registered in ZooKeeper with the id {self._node_id} ({self._path}). "
+                    "Give this node a node.id that no other node has, or stop the other one."
+                )
+            ]
+        return []

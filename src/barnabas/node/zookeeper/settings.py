@@ -1,0 +1,55 @@
+"""Value: where ZooKeeper is, and how long to wait for it: Kafka's `zookeeper.*` settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from barnabas.core.config import ConfigError
+
+DEFAULT_PORT: Final = 2181
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/,\s]+)(?::(\d{1,5}))?\Z")
+_CHROOT: Final = re.compile(r"(/[^/\s]+)+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperSettings:
+    """`connect` is as kazoo wants it: host:port,host:port/chroot."""
+
+    connect: str
+    session_timeout_ms: int = 18_000
+    connection_timeout_ms: int = 18_000
+
+
+def read_settings(values: Mapping[str, Any]) -> ZooKeeperSettings:
+    """From typed broker configs. Raises ConfigError."""
+    session = int(values["zookeeper.session.timeout.ms"])
+    connection = values["zookeeper.connection.timeout.ms"]
+    return ZooKeeperSettings(
+        parse_connect(values["zookeeper.connect"] or ""), session, session if connection is None else int(connection)
+    )
+
+
+def parse_connect(text: str) -> str:
+    """`host[:port],host[:port][/chroot]` with every port written out. Raises ConfigError."""
+    hosts, slash, rest = text.strip().partition("/")
+    chroot = slash + rest.rstrip("/") if rest.rstrip("/") else ""
+    if chroot and not _CHROOT.match(chroot):
+        raise _wrong(text, f"{chroot!r} is not a path")
+    found: list[str] = []
+    for part in hosts.split(","):
+        match = _HOST.match(part.strip())
+        port = int(match[2] or DEFAULT_PORT) if match else 0
+        if match is None or not 0 < port < 65536:
+            raise _wrong(text, f"{part.strip()!r} is not host:port")
+        found.append(f"{match[1]}:{port}")
+    return ",".join(found) + chroot
+
+
+def _wrong(text: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"zookeeper.connect={text}: {why}. "
+        "Write host:port,host:port, and perhaps /name at the end for a place of the cluster's own."
+    )
