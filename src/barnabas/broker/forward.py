@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from barnabas.broker.request_context import RequestContext
+from barnabas.raft.machine.raft import QuorumView as QuorumDescription
 from barnabas.wire.schema import Message
 
 
@@ -32,6 +33,10 @@ class QuorumView(Protocol):
 
     def voters(self) -> Sequence[tuple[int, int]]:
         """(voter id, log end offset)"""
+        ...
+
+    def describe(self) -> QuorumDescription | None:
+        """Everyone's progress, times by the wall clock; None where this node does not lead a quorum."""
         ...
 
     def leader_endpoint(self) -> tuple[str, int] | None:

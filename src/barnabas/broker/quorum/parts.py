@@ -25,6 +25,14 @@ def check_cluster(given: str | None, ours: str) -> ErrorCode:
     return ErrorCode.NONE if given is None or given == ours else ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
+def check_request(given: str | None, topics: Sequence[Any], ours: str) -> ErrorCode:
+    """What is wrong with a request of the quorum as a whole."""
+    error = check_cluster(given, ours)
+    if not error and only_partition(topics) is None:
+        error = ErrorCode.INVALID_REQUEST
+    return error
+
+
 def only_partition(topics: Sequence[Any]) -> Any | None:
     """The metadata partition, if a request is about that and nothing else. Topics have a name or an id."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from barnabas.broker.forward import QuorumView
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
-from barnabas.raft.machine.raft import QuorumView as QuorumDescription
 from barnabas.raft.machine.values import Voters
 
 
@@ -15,10 +14,6 @@ class QuorumHandle(QuorumView, Protocol):
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
         """Answer another replica. Raises KafkaError when this one is stopping or cannot keep up."""
-        ...
-
-    def describe(self) -> QuorumDescription | None:
-        """Everyone's progress, times by the wall clock; None where this node does not lead."""
         ...
 
     @property

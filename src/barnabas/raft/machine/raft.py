@@ -82,6 +82,8 @@ class QuorumView:
     high_watermark: int
     voters: tuple[ReplicaView, ...]
     observers: tuple[ReplicaView, ...]
+    voter_set: Voters
+    """The voters again, with where they are reached."""
 
 
 class RaftMachine:
@@ -150,6 +152,7 @@ class RaftMachine:
             leader.progress.high_watermark,
             tuple(view(key) for key in q.voters.keys),
             tuple(view(key) for key in sorted(leader.progress.observers)),
+            q.voters,
         )
 
     # ---- what happens

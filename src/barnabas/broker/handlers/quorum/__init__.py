@@ -1,0 +1,1 @@
+"""One file per API of the metadata quorum (KIP-595, KIP-630, KIP-853), on the controllers' listener."""
