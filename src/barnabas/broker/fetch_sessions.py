@@ -90,6 +90,11 @@ class FetchContext:
     def incremental(self) -> bool:
         return self._session is not None
 
+    def is_news(self, key: PartitionKey, high_watermark: int) -> bool:
+        """Whether the client of a session was last told of another watermark."""
+        entry = None if self._session is None else self._session.partitions.get(key)
+        return entry is not None and entry[1].high_watermark not in (-1, high_watermark)
+
     def finish(self, outcomes: Sequence[tuple[PartitionKey, Outcome]], now_ms: int) -> tuple[int, list[bool]]:
         """The session id of the response, and for each outcome whether the response contains it."""
         session = self._session

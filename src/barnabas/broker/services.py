@@ -49,6 +49,7 @@ class BrokerSettings:
     add_partitions_to_txn_retry_backoff_ms: int = 20
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     request_timeout_ms: int = 30_000
+    replica_selector_class: str | None = None
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas.broker.services import BrokerSettings
@@ -11,9 +12,16 @@ from barnabas.core.config import ConfigError
 from barnabas.core.ids import BrokerId
 from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.controller.settings import ControllerSettings
+from barnabas.net.endpoint import Endpoint
 from barnabas.net.limits import NetLimits
 from barnabas.node.config import NodeConfig
+from barnabas.node.identity import Identity
+from barnabas.node.quorum.metadata_log import QuorumOptions
+from barnabas.raft.machine.values import Endpoint as VoterEndpoint
+from barnabas.raft.machine.values import RaftConfig
 from barnabas.replication.compaction import CleanerSettings
+from barnabas.replication.ports import FetchLimits
+from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.upkeep import UpkeepIntervals
 from barnabas.storage.cleaner.task import CleanerLimits
 
@@ -45,6 +53,7 @@ def broker_settings(view: ConfigView) -> BrokerSettings:
         add_partitions_to_txn_retry_backoff_ms=value("add.partitions.to.txn.retry.backoff.ms"),
         add_partitions_to_txn_retry_backoff_max_ms=value("add.partitions.to.txn.retry.backoff.max.ms"),
         request_timeout_ms=value("request.timeout.ms"),
+        replica_selector_class=value("replica.selector.class"),
     )
 
 
@@ -59,6 +68,32 @@ def controller_settings(config: NodeConfig, node_id: int) -> ControllerSettings:
         auto_leader_rebalance_enable=config["auto.leader.rebalance.enable"],
         leader_imbalance_check_interval_seconds=config["leader.imbalance.check.interval.seconds"],
         unclean_leader_election_interval_ms=config["unclean.leader.election.interval.ms"],
+    )
+
+
+def quorum_options(config: NodeConfig, identity: Identity, own: Sequence[Endpoint]) -> QuorumOptions:
+    """`own` are this controller's listeners, as others reach them; empty for a broker."""
+    topology = config.topology
+    addresses = {(endpoint.host, endpoint.port) for endpoint in own}
+    first = topology.bootstrap[0] if topology.bootstrap else None
+    return QuorumOptions(
+        cluster_id=identity.cluster_id,
+        voters=topology.voters if len(topology.voters) > 1 or not topology.decides_alone else (),
+        bootstrap=topology.bootstrap,
+        endpoints=tuple(VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in own),
+        may_found=topology.decides_alone or first in addresses,
+        raft=RaftConfig(
+            election_timeout_ms=config["controller.quorum.election.timeout.ms"],
+            fetch_timeout_ms=config["controller.quorum.fetch.timeout.ms"],
+            election_backoff_max_ms=config["controller.quorum.election.backoff.max.ms"],
+            request_timeout_ms=config["controller.quorum.request.timeout.ms"],
+            retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+            fetch_max_bytes=config["controller.quorum.fetch.max.bytes"],
+            snapshot_chunk_bytes=config["controller.quorum.fetch.snapshot.max.bytes"],
+            auto_join=config["controller.quorum.auto.join.enable"],
+            can_vote=topology.is_controller,
+        ),
+        fsync=config.metadata_fsync,
     )
 
 
@@ -137,6 +172,28 @@ def upkeep_intervals(config: NodeConfig) -> UpkeepIntervals:
         recovery_point_ms=config["log.flush.offset.checkpoint.interval.ms"],
         log_start_ms=config["log.flush.start.offset.checkpoint.interval.ms"],
         producer_expiry_ms=config["producer.id.expiration.check.interval.ms"],
+    )
+
+
+def replication_settings(view: ConfigView) -> ReplicationSettings:
+    """What copying between brokers obeys; made anew when a dynamic broker config changes."""
+
+    def value(name: str) -> Any:
+        return view.broker_value(name).value
+
+    return ReplicationSettings(
+        fetch=FetchLimits(
+            min_bytes=value("replica.fetch.min.bytes"),
+            max_bytes=value("replica.fetch.max.bytes"),
+            response_max_bytes=value("replica.fetch.response.max.bytes"),
+            wait_max_ms=value("replica.fetch.wait.max.ms"),
+            backoff_ms=value("replica.fetch.backoff.ms"),
+            timeout_ms=value("replica.socket.timeout.ms"),
+        ),
+        fetchers=value("num.replica.fetchers"),
+        lag_max_ms=value("replica.lag.time.max.ms"),
+        leader_rate=value("leader.replication.throttled.rate"),
+        follower_rate=value("follower.replication.throttled.rate"),
     )
 
 

@@ -60,10 +60,11 @@ def _give_up(future: asyncio.Future[T | None]) -> None:
 class ReadWaiter:
     """One parked Fetch: it needs `missing` more bytes in any of the partitions it watches."""
 
-    __slots__ = ("_future", "_missing")
+    __slots__ = ("_future", "_missing", "_timer")
 
     def __init__(self, missing: int) -> None:
         self._missing = missing
+        self._timer: asyncio.TimerHandle | None = None
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_bytes(self, count: int) -> None:
@@ -75,11 +76,18 @@ class ReadWaiter:
     async def wait(self, deadline: float) -> None:
         """Until enough has arrived or the deadline passes; the caller then reads again and sees which."""
         loop = asyncio.get_running_loop()
-        timer = loop.call_at(deadline, _give_up, self._future)
+        self._timer = loop.call_at(deadline, _give_up, self._future)
         try:
             await self._future
         finally:
+            self._timer.cancel()
+
+    def hurry(self, deadline: float) -> None:
+        """Wait no longer than to `deadline`."""
+        timer = self._timer
+        if timer is not None and deadline < timer.when():
             timer.cancel()
+            self._timer = asyncio.get_running_loop().call_at(deadline, _give_up, self._future)
 
 
 LOOK_AGAIN = 1 << 62
@@ -103,6 +111,13 @@ class ReadWatch:
     def notify(self, count: int) -> None:
         for waiter in self._waiters:
             waiter.on_bytes(count)
+
+    def hurry(self, within_s: float) -> None:
+        """There is news without bytes: whoever waits hears of it, soon enough to be of use, with others of its kind."""
+        if self._waiters:
+            deadline = asyncio.get_running_loop().time() + within_s
+            for waiter in self._waiters:
+                waiter.hurry(deadline)
 
     def __len__(self) -> int:
         return len(self._waiters)

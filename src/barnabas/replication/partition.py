@@ -37,6 +37,8 @@ __all__ = ["Isolation", "Partition", "PartitionRead", "SpecialTimestamp"]
 
 FLUSH_FIRST = 1
 """flush.messages=1: nothing counts as written before it is on the disk, at leaders and at followers."""
+WATERMARK_NEWS_S = 0.05
+"""A follower that waits for records hears of a new watermark after so long: its consumers wait for it (KIP-392)."""
 
 
 class Partition:
@@ -256,6 +258,8 @@ class Partition:
             self.readers.notify(self._untold_bytes or LOOK_AGAIN)
         if watermark >= end:
             self._untold_bytes = 0
+        if len(self.copiers):
+            self.copiers.hurry(WATERMARK_NEWS_S)
 
     def add_untold(self, size: int) -> None:
         """So many bytes were copied; readers hear of them when they are known to be committed."""

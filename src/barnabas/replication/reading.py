@@ -53,6 +53,8 @@ class PartitionRead(NamedTuple):
     diverging: EpochEndOffset | None = None
     pending: ReadPlan | None = None
     """Set when the bytes are not in memory: then `Partition.read_from_disk` gets them."""
+    preferred_read_replica: int = -1
+    """The replica that the consumer should rather read from (KIP-392); then there are no bytes."""
 
 
 _NO_DATA = b""

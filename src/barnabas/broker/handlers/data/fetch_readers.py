@@ -1,0 +1,144 @@
+"""Shell: what a Fetch gets of one partition: a consumer below the watermark, a follower up to the log's end.
+
+A consumer that says where it is (`rack_id`) may be sent to an in-sync replica in its rack (KIP-392); with version 11
+it may also read from this broker where it is a follower. A follower's fetch says how far its copy is; a replica that is
+not in sync and whose topic says so gets no more bytes than leader.replication.throttled.rate (KIP-73).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from barnabas.broker.fetch_sessions import Wanted
+from barnabas.broker.request_context import RequestContext
+from barnabas.broker.services import Services
+from barnabas.core.ids import CONSUMER_REPLICA_ID
+from barnabas.replication.host import Host
+from barnabas.replication.leading import FollowerFetch
+from barnabas.replication.parking import ReadWatch
+from barnabas.replication.partition import Isolation, Partition, PartitionRead
+from barnabas.wire.messages.fetch import FetchRequest
+
+ANY_REPLICA_SINCE: Final = 11
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_NO_DATA: Final = b""
+
+
+class Reader(Protocol):
+    """Reads partition after partition for one request; `begin` before each pass over them, `finish` at the end."""
+
+    is_follower: bool
+
+    def begin(self) -> None: ...
+
+    def read(self, partition: Partition, want: Wanted, max_bytes: int, *, min_one_batch: bool) -> PartitionRead:
+        """Raises KafkaError."""
+        ...
+
+    def watch(self, partition: Partition) -> ReadWatch:
+        """What wakes this reader when there is more."""
+        ...
+
+    def finish(self) -> None: ...
+
+
+def choose_reader(services: Services, ctx: RequestContext, request: FetchRequest) -> Reader:
+    """By who asks."""
+    if request.replica_state.replica_id >= 0:
+        return FollowerReader(
+            services.partitions.host, request.replica_state.replica_id, request.replica_state.replica_epoch
+        )
+    if request.replica_id >= 0:
+        return FollowerReader(services.partitions.host, request.replica_id, -1)
+    return ConsumerReader(services, ctx, request)
+
+
+class ConsumerReader:
+    """For consumers (and for whoever debugs a broker, with replica id -2)."""
+
+    is_follower = False
+
+    def __init__(self, services: Services, ctx: RequestContext, request: FetchRequest) -> None:
+        self._services = services
+        self._listener = ctx.client.listener
+        self._isolation = request.isolation_level
+        self._leader_only = ctx.api_version < ANY_REPLICA_SINCE
+        self._near: frozenset[int] | None = None
+        if request.rack_id and not self._leader_only and services.settings.replica_selector_class == RACK_AWARE:
+            self._near = frozenset(
+                broker.broker_id
+                for broker in services.metadata.image.brokers.alive()
+                if broker.rack == request.rack_id and broker.endpoint(self._listener) is not None
+            )
+
+    def begin(self) -> None:
+        """Nothing is counted."""
+
+    def read(self, partition: Partition, want: Wanted, max_bytes: int, *, min_one_batch: bool) -> PartitionRead:
+        preferred = partition.preferred_read_replica(want.fetch_offset, self._near) if self._near else None
+        found = partition.read(
+            want.fetch_offset,
+            0 if preferred is not None else max_bytes,
+            isolation=self._isolation,
+            min_one_batch=min_one_batch and preferred is None,
+            current_leader_epoch=want.current_leader_epoch,
+            last_fetched_epoch=want.last_fetched_epoch,
+            replica_id=CONSUMER_REPLICA_ID,
+            leader_only=self._leader_only,
+        )
+        if self._isolation == Isolation.READ_COMMITTED and found.aborted is None:
+            found = found._replace(aborted=[])
+        if preferred is not None and found.diverging is None:
+            return found._replace(data=_NO_DATA, preferred_read_replica=preferred)
+        return found
+
+    def watch(self, partition: Partition) -> ReadWatch:
+        return partition.readers
+
+    def finish(self) -> None:
+        """Nothing was counted."""
+
+
+class FollowerReader:
+    """For a replica on another broker. Only the first pass says how far it is: later ones find it where it was."""
+
+    is_follower = True
+
+    def __init__(self, host: Host, replica_id: int, broker_epoch: int) -> None:
+        self._host = host
+        self._replica_id = replica_id
+        self._broker_epoch = broker_epoch
+        self._passes = 0
+        self._throttled_bytes = 0
+
+    def begin(self) -> None:
+        self._passes += 1
+        self._throttled_bytes = 0
+
+    def read(self, partition: Partition, want: Wanted, max_bytes: int, *, min_one_batch: bool) -> PartitionRead:
+        name, throttle, leader = partition.name, self._host.leader_throttle, partition.leader
+        throttled = (
+            throttle.covers(name.topic, name.partition) and leader is not None and self._replica_id not in leader.isr
+        )
+        if throttled and throttle.is_used_up(self._host.now_ms()):
+            max_bytes, min_one_batch = 0, False
+        fetch = FollowerFetch(
+            self._replica_id,
+            self._broker_epoch,
+            want.fetch_offset,
+            max_bytes,
+            want.current_leader_epoch,
+            want.last_fetched_epoch,
+            want.follower_log_start_offset,
+        )
+        found = partition.read_by_follower(fetch, min_one_batch=min_one_batch, first=self._passes == 1)
+        if throttled:
+            self._throttled_bytes += len(found.data)
+        return found
+
+    def watch(self, partition: Partition) -> ReadWatch:
+        return partition.copiers
+
+    def finish(self) -> None:
+        if self._throttled_bytes:
+            self._host.leader_throttle.take(self._throttled_bytes, self._host.now_ms())
