@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from barnabas.client import offsets as _offsets
 from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import elections as _elections
 from barnabas.client.admin import groups as _groups
+from barnabas.client.admin import quorum as _quorum
+from barnabas.client.admin import reassignments as _reassignments
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
 from barnabas.client.admin import upkeep as _upkeep
 from barnabas.client.admin.elections import ElectionType
+from barnabas.client.admin.quorum import QuorumDescription
+from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.admin.requests import value_or_raise
 from barnabas.client.admin.transactions import (
     ActiveProducer,
@@ -218,6 +223,42 @@ class AsyncAdmin:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Elect leaders of these partitions, or of all (None). ELECTION_NOT_NEEDED: the right one leads already."""
         return await _elections.elect_leaders(self.cluster, kind, partitions, deadline=self._deadline(timeout_ms))
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Move partitions to these brokers, the preferred leader first; None calls a move off. Each is taken on, or
+        refused with an error; `list_partition_reassignments` says when it is done."""
+        return await _reassignments.alter_reassignments(self.cluster, targets, deadline=self._deadline(timeout_ms))
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Moves of replicas that are under way, of some partitions or of all."""
+        return await _reassignments.list_reassignments(self.cluster, partitions, deadline=self._deadline(timeout_ms))
+
+    async def describe_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
+        """The controllers: who leads, who votes, who only follows, and how far each has come."""
+        return await _quorum.describe_quorum(self.cluster, deadline=self._deadline(timeout_ms))
+
+    async def add_raft_voter(
+        self,
+        node_id: int,
+        directory_id: UUID,
+        listeners: Sequence[tuple[str, str, int]],
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Make a controller that follows a voter; `listeners` are its (name, host, port). Raises KafkaError."""
+        await _quorum.add_voter(self.cluster, node_id, directory_id, listeners, deadline=self._deadline(timeout_ms))
+
+    async def remove_raft_voter(self, node_id: int, directory_id: UUID, *, timeout_ms: float | None = None) -> None:
+        """Take a voter out of the quorum. Raises KafkaError."""
+        await _quorum.remove_voter(self.cluster, node_id, directory_id, deadline=self._deadline(timeout_ms))
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
+        """Forget a broker that will not come back. Raises KafkaError."""
+        await _quorum.unregister_broker(self.cluster, broker_id, deadline=self._deadline(timeout_ms))
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: float | None = None
