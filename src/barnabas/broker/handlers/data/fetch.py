@@ -37,7 +37,6 @@ from barnabas.wire.messages.fetch import (
 
 TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
-LEADER_HINTS_SINCE = 16
 UNSENT_BYTES_MAX = 256 * 1024 * 1024
 """All clients together; Kafka needs no such bound, because it hands files to the kernel (sendfile)."""
 _BREATH = 2048
@@ -230,8 +229,6 @@ def _respond(
                 else FetchableTopicResponse(topic_id=topic, partitions=[])
             )
         topics[-1].partitions.append(answer)
-        if ctx.api_version < LEADER_HINTS_SINCE:
-            answer.current_leader = LeaderIdAndEpoch()
         if ctx.api_version < LEADER_HINTS_SINCE:
             answer.current_leader = LeaderIdAndEpoch()
         leader = answer.current_leader.leader_id
