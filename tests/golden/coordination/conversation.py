@@ -491,7 +491,7 @@ async def delete(stage: Stage, words: list[str], options: dict[str, str]) -> Non
 
 
 async def poll(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """ConsumerGroupHeartbeat: poll NAME [epoch=] [topics=] [regex=] [owned=t:0,1;u:0]"""
+    """ConsumerGroupHeartbeat: poll NAME [epoch=] [topics=|topics=null] [regex=] [owned=t:0,1;u:0]"""
     coordinator = await stage.start()
     name = words[0]
     epoch = int(options.get("epoch", stage.epochs.get(name, 0)))
@@ -515,7 +515,7 @@ async def poll(stage: Stage, words: list[str], options: dict[str, str]) -> None:
         instance_id=options.get("instance"),
         rack_id=options.get("rack"),
         rebalance_timeout_ms=int(options.get("rebalance", 30_000 if joining else -1)),
-        subscribed_topic_names=options["topics"].split(",") if "topics" in options else ([] if joining else None),
+        subscribed_topic_names=_topic_names(options.get("topics"), joining=joining),
         subscribed_topic_regex=options.get("regex"),
         server_assignor=options.get("assignor"),
         topic_partitions=owned,
@@ -531,6 +531,12 @@ async def poll(stage: Stage, words: list[str], options: dict[str, str]) -> None:
         return f"NONE epoch={r.member_epoch} assignment={show_ids(stage, r.assignment.topic_partitions)}"
 
     stage.call(name, coordinator.consumer_group_heartbeat(Context(version, name), request), show)
+
+
+def _topic_names(option: str | None, *, joining: bool) -> list[str] | None:
+    if option is None:
+        return [] if joining else None
+    return None if option == "null" else option.split(",")
 
 
 async def describe_consumer(stage: Stage, words: list[str], options: dict[str, str]) -> None:

@@ -40,7 +40,8 @@ def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assi
             raise invalid("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
             raise invalid("TopicPartitions must be empty when (re-)joining.")
-        if not request.subscribed_topic_names and not request.subscribed_topic_regex:
+        # An empty list is a subscription: that of a member whose own pattern matches nothing yet.
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
