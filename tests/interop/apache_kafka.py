@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.interop.jars import kafka_classpath
@@ -37,15 +37,16 @@ group.initial.rebalance.delay.ms=0
 
 
 class ApacheKafka:
-    """Started with `running()`; `stop` is SIGTERM, `kill` is kill -9."""
+    """Started with `running()`; `stop` is SIGTERM, `kill` is kill -9. `settings` are lines of server.properties."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, settings: Sequence[str] = ()) -> None:
         self.data = root / "kafka-data"
         self._root = root
         self._process: subprocess.Popen[bytes] | None = None
         self._port, controller = _free_ports(2)
         self._config = root / "server.properties"
-        self._config.write_text(_PROPERTIES.format(broker=self._port, controller=controller, data=self.data))
+        properties = _PROPERTIES.format(broker=self._port, controller=controller, data=self.data)
+        self._config.write_text(properties + "".join(f"{line}\n" for line in settings))
         (root / "log4j2.yaml").write_text("Configuration:\n  Loggers:\n    Root:\n      level: WARN\n")
         if not self.data.exists():
             self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config)).wait(120)
