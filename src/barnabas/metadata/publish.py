@@ -23,10 +23,10 @@ class Publisher:
         """The newest committed image."""
         return self._image
 
-    def subscribe(self, subscriber: ImageSubscriber) -> None:
-        """From now on tell `subscriber` of every image; it is told at once of the present one as if all were new."""
+    def subscribe(self, subscriber: ImageSubscriber, *, at_once: bool = True) -> None:
+        """From now on tell `subscriber` of every image; it is told `at_once` of the present one as if all were new."""
         self._subscribers.append(subscriber)
-        if self._image.offset >= 0:
+        if at_once and self._image.offset >= 0:
             delta = ClusterDelta.everything(self._image)
             subscriber.on_image(delta, self._image)
 

@@ -37,6 +37,10 @@ Place = tuple[str, int, str]
 """(host, port, lane)"""
 
 
+class UnansweredError(KafkaError):
+    """The request was sent, and no answer will come: it may have been carried out, or not."""
+
+
 class Outgoing:
     """All connections of this node to others. `run` owns them; without it nothing is sent."""
 
@@ -62,8 +66,8 @@ class Outgoing:
     ) -> Response:
         """The answer to `request`, which is sent in the highest version that both sides know.
 
-        Raises KafkaError: BROKER_NOT_AVAILABLE (no connection, or it was lost: the request may have been carried out),
-        REQUEST_TIMED_OUT (likewise), UNSUPPORTED_VERSION (nothing was sent).
+        Raises KafkaError: BROKER_NOT_AVAILABLE (no connection, or it was lost), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        Only an UnansweredError may have been carried out; otherwise nothing was sent.
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         try:
@@ -253,7 +257,9 @@ class _Connection(asyncio.Protocol):
         entry = self._waiting.pop(correlation_id, None)
         if entry is not None:
             if not entry[0].done():
-                entry[0].set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} did not answer in time."))
+                entry[0].set_exception(
+                    UnansweredError(ErrorCode.REQUEST_TIMED_OUT, f"{self.peer} did not answer in time.")
+                )
             self.abort("a request before this one timed out")
 
     def _fail(self, reason: str) -> None:
@@ -263,5 +269,5 @@ class _Connection(asyncio.Protocol):
         for future, timer in waiting.values():
             timer.cancel()
             if not future.done():
-                future.set_exception(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{self.peer}: {self._failure}"))
+                future.set_exception(UnansweredError(ErrorCode.BROKER_NOT_AVAILABLE, f"{self.peer}: {self._failure}"))
                 future.exception()  # seen, even if whoever asked was cancelled

@@ -16,6 +16,7 @@ from barnabas.net.endpoint import Endpoint
 from barnabas.net.limits import NetLimits
 from barnabas.node.config import NodeConfig
 from barnabas.node.identity import Identity
+from barnabas.node.lifecycle import LifecycleSettings
 from barnabas.node.quorum.metadata_log import QuorumOptions
 from barnabas.raft.machine.values import Endpoint as VoterEndpoint
 from barnabas.raft.machine.values import RaftConfig
@@ -94,6 +95,15 @@ def quorum_options(config: NodeConfig, identity: Identity, own: Sequence[Endpoin
             can_vote=topology.is_controller,
         ),
         fsync=config.metadata_fsync,
+    )
+
+
+def lifecycle_settings(config: NodeConfig) -> LifecycleSettings:
+    return LifecycleSettings(
+        heartbeat_interval_ms=config["broker.heartbeat.interval.ms"],
+        session_timeout_ms=config["broker.session.timeout.ms"],
+        initial_registration_timeout_ms=config["initial.broker.registration.timeout.ms"],
+        controlled_shutdown_enable=config["controlled.shutdown.enable"],
     )
 
 
