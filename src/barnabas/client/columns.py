@@ -23,6 +23,8 @@ from barnabas.records.compression import Codec
 
 WITHOUT_HEADERS: Final = tuple(name for name in COLUMNS if name != "headers")
 ROWS_MAX: Final = 1_000_000
+FETCH_BYTES: Final = 4 * 1024 * 1024
+"""What a fetch of columns asks of each partition: what a RecordBatch costs in Python is then shared by many rows."""
 BYTES_MAX: Final = 256 * 1024 * 1024
 
 

@@ -200,6 +200,11 @@ def resolve_config(
     return table.parse_all(given)
 
 
+def is_given(name: str, config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> bool:
+    """The user has set it, in either way of writing."""
+    return name in (config or {}) or name.replace(".", "_") in keywords
+
+
 def _unknown(name: str, known: Iterable[str] = _KNOWN_ANYWHERE) -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -15,13 +15,14 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.assign.member import Assignor
 from barnabas.client.cluster import Cluster
 from barnabas.client.commits import Commits
-from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
+from barnabas.client.config import CONSUMER_CONFIGS, is_given, resolve_config
 from barnabas.client.coordinator import ConsumerCoordinator, RebalanceListener
 from barnabas.client.coordinator_choice import make_coordinator
 from barnabas.client.errors import ClientClosedError
@@ -86,7 +87,7 @@ class AsyncConsumer:
         self._reset_policy = ResetPolicy.parse(resolved["auto.offset.reset"])
         self._timeout_ms: int = resolved["default.api.timeout.ms"]
         self._subscription = SubscriptionState()
-        self._limits = FetchLimits(
+        limits = FetchLimits(
             max_bytes=resolved["fetch.max.bytes"],
             partition_max_bytes=resolved["max.partition.fetch.bytes"],
             min_bytes=resolved["fetch.min.bytes"],
@@ -99,7 +100,8 @@ class AsyncConsumer:
         self._positions = Positions(
             self.cluster, self._subscription, self._group_id, self._reset_policy, self._isolation, self._clock
         )
-        self._fetcher = Fetcher(self.cluster, self._subscription, self._limits, self._reset_policy, self._clock)
+        self._fetcher = Fetcher(self.cluster, self._subscription, limits, self._reset_policy, self._clock)
+        self._sizes_are_ours = not is_given("max.partition.fetch.bytes", config, settings)
         self._jobs = Jobs(self._fetcher.arrived.set)
         self._commits = Commits(
             self.cluster,
@@ -212,11 +214,15 @@ class AsyncConsumer:
     ) -> pa.RecordBatch | None:
         """What `poll` would bring of one partition, as Arrow: one fetch's worth, or None when the time is up.
 
+        Columns come in bulk: unless max.partition.fetch.bytes is set, a fetch brings up to 4 MB of each partition.
         Formats (`barnabas.registry.columns` has some) make typed columns of keys and values.
         """
         from barnabas.client.column_formats import decode_columns
-        from barnabas.client.columns import decode_batches
+        from barnabas.client.columns import FETCH_BYTES, decode_batches
 
+        if self._sizes_are_ours:
+            self._sizes_are_ours = False
+            self._fetcher.limits = replace(self._fetcher.limits, partition_max_bytes=FETCH_BYTES)
         deadline = self.cluster.now() + timeout_ms / 1000.0
         while True:
             await self._step()

@@ -20,7 +20,6 @@ from barnabas.client.fetching import (
     FetchLimits,
     FetchTarget,
     build_fetch,
-    end_of,
     fetched,
     note_leader_hints,
     partitions_of,
@@ -87,7 +86,7 @@ class Fetcher:
         """Set when there are new buffers or an error."""
         self._cluster = cluster
         self._subscription = subscription
-        self._limits = limits
+        self.limits = limits
         self._reset_policy = reset_policy
         self._clock = clock
         self._sessions: dict[int, _Session] = {}
@@ -155,7 +154,7 @@ class Fetcher:
 
     async def _send(self, leader: int, pairs: list[tuple[PartitionState, FetchTarget]]) -> None:
         cluster = self._cluster
-        deadline = cluster.deadline(cluster.options.request_timeout_ms + self._limits.max_wait_ms)
+        deadline = cluster.deadline(cluster.options.request_timeout_ms + self.limits.max_wait_ms)
         try:
             connection = await cluster.connection(leader, deadline)
         except KafkaError as error:
@@ -172,7 +171,7 @@ class Fetcher:
         changed = [t for p, t in targets.items() if session.epoch == 0 or session.known.get(p) != t]
         gone = {p: t.topic_id for p, t in session.known.items() if p not in targets} if session.epoch else {}
         identity = (session.session_id, session.epoch) if version >= SESSIONS_VERSION else (0, -1)
-        request, _ = build_fetch(changed, self._limits, session=identity, forgotten=gone)
+        request, _ = build_fetch(changed, self.limits, session=identity, forgotten=gone)
         session.known = targets
         fetch = _Fetch(
             {partition: target.position for partition, target in targets.items()},
@@ -253,8 +252,8 @@ class Fetcher:
         if batches is None:
             return
         last_epoch = state.last_fetched_epoch
-        state.fetch_position, epoch = end_of(batches.buffer, position)
-        state.fetch_epoch = epoch if epoch >= 0 else last_epoch
+        state.fetch_position = batches.end
+        state.fetch_epoch = batches.end_epoch if batches.end_epoch >= 0 else last_epoch
         if state.fetch_position == position:
             self.error = KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,

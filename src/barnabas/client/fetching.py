@@ -13,7 +13,7 @@ from uuid import UUID
 from barnabas.client.metadata import BrokerAddress
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.ids import CONSUMER_REPLICA_ID, NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
-from barnabas.records.batch import iter_batches
+from barnabas.records.batch import last_batch
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -114,19 +114,19 @@ def partitions_of(response: FetchResponse, names: Mapping[UUID, str]) -> Iterato
 
 
 def next_position(buffer: Any, position: int) -> int:
-    """The offset after the last whole batch in `buffer`, or `position` when there is none.
-
-    Control batches, aborted ones and holes of compaction count: a batch's last offset says where the log goes on.
-    """
+    """The offset after the last whole batch in `buffer`, or `position` when there is none."""
     return end_of(buffer, position)[0]
 
 
 def end_of(buffer: Any, position: int) -> tuple[int, int]:
-    """`next_position`, and the leader epoch of that last batch (NO_LEADER_EPOCH when there is none)."""
-    last, epoch = position, NO_LEADER_EPOCH
-    for _, header in iter_batches(buffer):
-        last, epoch = header.next_offset, header.partition_leader_epoch
-    return max(last, position), epoch
+    """The offset after the last whole batch in `buffer`, or `position` when there is none; and that batch's epoch.
+
+    Control batches, aborted ones and holes of compaction count: a batch's last offset says where the log goes on.
+    """
+    last = last_batch(buffer)
+    if last is None:
+        return position, NO_LEADER_EPOCH
+    return max(last.next_offset, position), last.partition_leader_epoch
 
 
 def fetched(partition: TopicPartition, position: int, data: PartitionData) -> FetchedBatches | None:
@@ -134,6 +134,7 @@ def fetched(partition: TopicPartition, position: int, data: PartitionData) -> Fe
     if not data.records:
         return None
     assert isinstance(data.records, (bytes, bytearray, memoryview))  # decoding never gives a sequence of buffers
+    end, end_epoch = end_of(data.records, position)
     aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
     return FetchedBatches(
         partition,
@@ -143,6 +144,8 @@ def fetched(partition: TopicPartition, position: int, data: PartitionData) -> Fe
         data.last_stable_offset,
         data.log_start_offset,
         aborted,
+        end,
+        end_epoch,
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from barnabas.client.errors import SerializationError
 from barnabas.client.fetcher import Fetcher
-from barnabas.client.fetching import end_of
 from barnabas.client.record_stream import RecordStream
 from barnabas.client.serialization import Decode
 from barnabas.client.subscription import SubscriptionState
@@ -100,7 +99,7 @@ class Handout:
             self._fetcher.release(stream.batches.partition)
 
     def _finish(self, batches: FetchedBatches) -> None:
-        self._advance(batches.partition, *end_of(batches.buffer, batches.position))
+        self._advance(batches.partition, batches.end, batches.end_epoch)
         self._fetcher.release(batches.partition)
 
     def _advance(self, partition: TopicPartition, position: int, leader_epoch: int) -> None:

@@ -25,7 +25,6 @@ from barnabas.client.fetching import (
     FetchTarget,
     build_fetch,
     fetched,
-    next_position,
     note_leader_hints,
     partitions_of,
 )
@@ -230,7 +229,7 @@ class PartitionReader:
         return arrived
 
     def _advance(self, progress: _Progress, batches: FetchedBatches, arrived: list[FetchedBatches]) -> None:
-        position = next_position(batches.buffer, progress.position)
+        position = batches.end
         if position == progress.position:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from barnabas.client.config import is_given
 from barnabas.client.metadata import MetadataCache
 from barnabas.client.options import Settings
 from barnabas.core.buffers import Buffer
@@ -44,7 +45,7 @@ def sender_options(settings: Settings, config: Mapping[str, object], keywords: M
     """Settings that depend on one another, with Kafka's rules for them (ProducerConfig.postProcessAndValidate)."""
 
     def given(name: str) -> bool:
-        return name in config or name.replace(".", "_") in keywords
+        return is_given(name, config, keywords)
 
     acks = -1 if settings["acks"] in ("all", "-1") else int(settings["acks"])
     idempotent = bool(settings["enable.idempotence"])

@@ -109,6 +109,10 @@ class FetchedBatches:
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
     """(producer id, first offset) of the aborted transactions in the buffer."""
+    end: int = -1
+    """The offset after the last whole batch; `position` when there is no whole one."""
+    end_epoch: int = -1
+    """The leader epoch of that last batch, or -1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,24 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
         pos += LOG_OVERHEAD + length
 
 
+def last_batch(buf: Buffer, pos: int = 0) -> BatchHeader | None:
+    """The header of the last whole batch, None when there is no whole one: `iter_batches` without what is between.
+
+    Raises CorruptBatchError where the bytes cannot be a batch.
+    """
+    end = len(buf)
+    last = -1
+    while end - pos >= LOG_OVERHEAD + _LENGTH_TO_MAGIC.size - 4:
+        length, _, magic = _LENGTH_TO_MAGIC.unpack_from(buf, pos + 8)
+        if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
+            next(iter_batches(buf, pos))  # says what is wrong
+        if end - pos < LOG_OVERHEAD + length:
+            break
+        last = pos
+        pos += LOG_OVERHEAD + length
+    return None if last < 0 else BatchHeader._make(_HEADER.unpack_from(buf, last))
+
+
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Compares the CRC-32C of the batch at `pos` with its header. Raises CorruptBatchError if they differ."""
     end = pos + header.size

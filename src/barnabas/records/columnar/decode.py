@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.records.columnar._jit import np, pa
-from barnabas.records.columnar.kernels import count_headers, find_headers, gather
+from barnabas.records.columnar.kernels import count_headers, find_headers, gather, measure
 from barnabas.records.columnar.segments import RecordTable, Selection, iter_tables
 from barnabas.records.errors import CorruptBatchError
 
@@ -30,6 +31,8 @@ _TYPES: Final = {
 COLUMNS: Final = tuple(_TYPES)
 """Every column, in Spark's order."""
 _OFFSETS_MAX: Final = (1 << 31) - 1
+_REPEATED_ROWS_MAX: Final = 1 << 16
+_NO_BITMAP: Final = np.zeros(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,9 @@ def decode_to_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Any:
 def _cuts(table: RecordTable, options: DecodeOptions) -> Iterator[tuple[int, int]]:
     """Row ranges that keep to `rows_max` and `bytes_max`."""
     rows = len(table)
+    if 0 < rows <= options.rows_max and len(table.data) <= min(options.bytes_max, _OFFSETS_MAX):
+        yield 0, rows
+        return
     # null lengths are -1: adding one byte per field instead keeps this to two vector operations
     ends = np.cumsum(table.key_len.astype(np.int64) + table.value_len + 2)
     limit = max(min(options.bytes_max, _OFFSETS_MAX), 1)
@@ -90,19 +96,19 @@ def _record_batch(table: RecordTable, low: int, high: int, options: DecodeOption
     for name in options.columns:
         match name:
             case "key":
-                arrays.append(_binary(table.data, table.key_at[rows], table.key_len[rows], pa.binary()))
+                arrays.append(_binary(table.data, table.key_at[rows], table.key_len[rows]))
             case "value":
-                arrays.append(_binary(table.data, table.value_at[rows], table.value_len[rows], pa.binary()))
+                arrays.append(_binary(table.data, table.value_at[rows], table.value_len[rows]))
             case "topic":
-                arrays.append(pa.repeat(pa.scalar(options.topic, pa.string()), high - low))
+                arrays.append(_repeat(options.topic, high - low))
             case "partition":
-                arrays.append(pa.repeat(pa.scalar(options.partition, pa.int32()), high - low))
+                arrays.append(_repeat(options.partition, high - low))
             case "offset":
                 arrays.append(_fixed(table.offsets[rows], pa.int64()))
             case "timestamp":
                 arrays.append(_fixed(table.timestamps[rows] * 1000, _TYPES["timestamp"]))
             case "timestampType":
-                arrays.append(_fixed(table.timestamp_types[rows], pa.int32()))
+                arrays.append(_timestamp_types(table.timestamp_types, rows))
             case _:
                 arrays.append(_headers(table.data, table.headers_at[rows], table.headers_len[rows]))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
@@ -113,19 +119,39 @@ def _fixed(values: Any, arrow_type: Any) -> Any:
     return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
 
 
-def _binary(data: Any, at: Any, lengths: Any, arrow_type: Any) -> Any:
-    """A binary or string column of the byte strings at these places, copied together."""
+def _repeat(value: str | int, rows: int) -> Any:
+    """A column of one value. Fetches bring one partition, so there is one such array behind many batches."""
+    if rows > _REPEATED_ROWS_MAX:
+        return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), rows)
+    return _repeated(value, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=32)
+def _repeated(value: str | int, rows: int) -> Any:
+    return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), rows)
+
+
+def _timestamp_types(types: Any, rows: slice) -> Any:
+    if isinstance(types, int):
+        return _repeat(types, rows.stop - rows.start)
+    return _fixed(types[rows], pa.int32())
+
+
+def _binary(data: Any, at: Any, lengths: Any) -> Any:
+    """A binary column of the byte strings at these places, copied together."""
     rows = len(at)
-    total = int(np.maximum(lengths, 0).sum(dtype=np.int64))
+    total, nulls = measure(lengths)
     if total > _OFFSETS_MAX:
         raise CorruptBatchError(f"{total} bytes of record headers do not fit one Arrow array: ask for fewer rows")
-    offsets = np.empty(rows + 1, np.int64)
+    if nulls == rows:
+        return pa.nulls(rows, pa.binary())
+    offsets = np.empty(rows + 1, np.int32)
     out = np.empty(total, np.uint8)
-    validity = np.zeros((rows + 7) // 8, np.uint8)
-    nulls = gather(data, at, lengths, offsets, out, validity)
-    assert nulls >= 0, "scan checked these positions"
-    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
-    return pa.Array.from_buffers(arrow_type, rows, buffers, nulls)
+    validity = np.zeros((rows + 7) // 8, np.uint8) if nulls else _NO_BITMAP
+    done = gather(data, at, lengths, offsets, out, validity)
+    assert done == 0, "scan checked these positions"
+    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
 
 
 def _headers(data: Any, at: Any, lengths: Any) -> Any:
@@ -139,8 +165,8 @@ def _headers(data: Any, at: Any, lengths: Any) -> Any:
     key_len, value_len = np.empty(total, np.int32), np.empty(total, np.int32)
     found = find_headers(data, at, lengths, list_offsets, key_at, key_len, value_at, value_len)
     assert found == total, "scan checked these headers"
-    keys = _text(_binary(data, key_at, key_len, pa.binary()))
-    values = _binary(data, value_at, value_len, pa.binary())
+    keys = _text(_binary(data, key_at, key_len))
+    values = _binary(data, value_at, value_len)
     entries = pa.StructArray.from_arrays([keys, values], fields=list(_HEADER_TYPE))
     has_any = np.diff(list_offsets) > 0
     validity = pa.py_buffer(np.packbits(has_any, bitorder="little"))

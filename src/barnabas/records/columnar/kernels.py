@@ -197,25 +197,43 @@ def scan(
     return row, OK, np.int64(-1)
 
 
-@kernel((BYTES, I64, I32, OUT_I64, MUTABLE_BYTES, MUTABLE_BYTES))
-def gather(data: Any, positions: Any, lengths: Any, out_offsets: Any, out: Any, validity: Any) -> Any:
-    """Copies byte strings together: Arrow's offsets, data and validity bitmap. Returns the nulls, or -1 for damage."""
+@kernel((I32,))
+def measure(lengths: Any) -> Any:
+    """The bytes that byte strings of these lengths take together, and how many of them are null (below 0)."""
+    total = np.int64(0)
     nulls = np.int64(0)
-    write = np.int64(0)
-    out_offsets[0] = 0
-    for i in range(positions.shape[0]):
+    for i in range(lengths.shape[0]):
         length = np.int64(lengths[i])
         if length < 0:
             nulls += 1
         else:
+            total += length
+    return total, nulls
+
+
+@kernel((BYTES, I64, I32, OUT_I32, MUTABLE_BYTES, MUTABLE_BYTES))
+def gather(data: Any, positions: Any, lengths: Any, out_offsets: Any, out: Any, validity: Any) -> Any:
+    """Copies byte strings together: Arrow's offsets, data and validity bitmap. Returns 0, or -1 for damage.
+
+    Without room for a bitmap there must be no nulls.
+    """
+    write = np.int64(0)
+    has_nulls = validity.shape[0] > 0
+    out_offsets[0] = 0
+    for i in range(positions.shape[0]):
+        length = np.int64(lengths[i])
+        if length >= 0:
             start = positions[i]
             if start < 0 or length > data.shape[0] - start or length > out.shape[0] - write:
                 return np.int64(-1)
             copy_bytes(out, write, data, start, length)
             write += length
-            validity[i >> 3] |= np.uint8(1 << (i & 7))
+            if has_nulls:
+                validity[i >> 3] |= np.uint8(1 << (i & 7))
+        elif not has_nulls:
+            return np.int64(-1)
         out_offsets[i + 1] = write
-    return nulls
+    return np.int64(0)
 
 
 @kernel((BYTES, I64, I32))

@@ -56,6 +56,7 @@ class RecordTable:
     offsets: Any
     timestamps: Any
     timestamp_types: Any
+    """One number where all rows have the same."""
     key_at: Any
     key_len: Any
     value_at: Any
@@ -123,8 +124,10 @@ class _Group:
             base_offset = self.fields[at_fault * _SEGMENT_WIDTH + 3]
             raise CorruptBatchError(f"batch at {base_offset}, after {rows} records: {REASONS[code]}")
         types = (append_times != OWN_TIME).astype(np.int32)
+        alike = not len(types) or (types == types[0]).all()
+        kinds = (int(types[0]) if len(types) else 0) if alike else types[segment_of[:rows]]
         return RecordTable(
-            data, offsets[:rows], timestamps[:rows], types[segment_of[:rows]], key_at[:rows], key_len[:rows],
+            data, offsets[:rows], timestamps[:rows], kinds, key_at[:rows], key_len[:rows],
             value_at[:rows], value_len[:rows], headers_at[:rows], headers_len[:rows],
         )  # fmt: skip
 
