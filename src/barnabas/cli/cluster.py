@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from barnabas.cli.cluster_moves import drain, elect, moves, reassign
 from barnabas.cli.cluster_up import up
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, noun
 from barnabas.cli.output import note, print_json, print_table, size_text
@@ -12,8 +15,11 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
+_SHOWN_MAX = 50
+
 app = noun("The cluster: its brokers, its controller, and what they can do.")
-app.command()(up)
+for _command in (up, reassign, drain, moves, elect):
+    app.command()(_command)
 
 
 @app.command()
@@ -42,6 +48,11 @@ def describe(
         for b in found["brokers"]
     ]
     print_table(["BROKER>", "ADDRESS", "RACK", "REPLICAS>", "SIZE>", "LOG DIRS"], rows)
+    if found["in_trouble"]:
+        trouble = [(p["partition"], p["trouble"], p["leader"], p["isr"], p["missing"]) for p in found["in_trouble"]]
+        print_table(["PARTITION", "TROUBLE", "LEADER>", "IN SYNC", "NOT IN SYNC"], trouble[:_SHOWN_MAX])
+        if len(trouble) > _SHOWN_MAX:
+            note(f"and {len(trouble) - _SHOWN_MAX} more; --json shows all")
 
 
 async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
@@ -76,8 +87,25 @@ async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
         "partitions": len(partitions),
         "under_replicated": sum(len(p.isr) < len(p.replicas) for p in partitions),
         "offline": sum(p.leader < 0 for p in partitions),
+        "in_trouble": _in_trouble(views),
         "brokers": brokers,
     }
+
+
+def _in_trouble(views: list[Any]) -> list[dict[str, Any]]:
+    """Partitions without a leader, or with replicas that are not in sync."""
+    return [
+        {
+            "partition": f"{view.name}-{index}",
+            "trouble": "offline" if p.leader < 0 else "under-replicated",
+            "leader": p.leader,
+            "isr": sorted(p.isr),
+            "missing": sorted(set(p.replicas) - set(p.isr)),
+        }
+        for view in sorted(views, key=lambda view: str(view.name))
+        for index, p in enumerate(view.partitions)
+        if p.leader < 0 or len(p.isr) < len(p.replicas)
+    ]
 
 
 @app.command()
@@ -124,3 +152,58 @@ async def served_apis(admin: AsyncAdmin) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+@app.command()
+def quorum(
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False, command_config: CommandConfig = None
+) -> None:
+    """Show the controllers: who leads, who votes, who only follows, and how far behind each is.
+
+    Example: `barnabas cluster quorum`
+    """
+
+    async def command(admin: AsyncAdmin) -> dict[str, Any]:
+        found = await admin.describe_quorum()
+        kinds = [("voter", r) for r in found.voters] + [("observer", r) for r in found.observers]
+        return {
+            "leader": found.leader_id,
+            "epoch": found.leader_epoch,
+            "high_watermark": found.high_watermark,
+            "replicas": [
+                {
+                    "node": r.node_id,
+                    "role": "leader" if r.node_id == found.leader_id else kind,
+                    "end": r.log_end_offset,
+                    "lag": found.lag(r),
+                    "last_fetch_ms": r.last_fetch_ms,
+                }
+                for kind, r in kinds
+            ],
+        }
+
+    found = run_admin(bootstrap_server, command, read_properties(command_config))
+    if json:
+        print_json(found)
+        return
+    note(f"leader {found['leader']} in epoch {found['epoch']}; committed up to {found['high_watermark']}")
+    rows = [(r["node"], r["role"], r["end"], r["lag"]) for r in found["replicas"]]
+    print_table(["NODE>", "ROLE", "LOG END>", "LAG>"], rows)
+
+
+@app.command()
+def unregister(
+    broker: Annotated[int, typer.Argument(help="A broker that will not come back.")],
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Forget a broker that will not come back. Drain it first, or its replicas are missed for ever.
+
+    Example: `barnabas cluster unregister 3`
+    """
+
+    async def command(admin: AsyncAdmin) -> None:
+        await admin.unregister_broker(broker)
+
+    run_admin(bootstrap_server, command, read_properties(command_config))
+    note(f"broker {broker} is forgotten")

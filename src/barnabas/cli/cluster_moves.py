@@ -1,0 +1,260 @@
+"""Shell: `barnabas cluster reassign, drain, moves, elect`: which brokers hold which replicas, and who leads."""
+
+from __future__ import annotations
+
+import asyncio
+import json as jsonlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.assign.moves import MoveError, plan_moves
+from barnabas.cli.moves_throttle import clear_throttle, set_throttle
+from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
+from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+from barnabas.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+
+Moves = Mapping[TopicPartition, Sequence[int]]
+
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; may be repeated.")]
+Throttle = Annotated[
+    int | None, typer.Option("--throttle", metavar="BYTES", help="At most so many bytes a second into each broker.")
+]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything has moved.")]
+
+_LOOK_S = 1.0
+
+
+def reassign(
+    to: Annotated[str | None, typer.Option("--to", metavar="ID,ID,...", help="Brokers that hold them then.")] = None,
+    topic: Topics = None,
+    replication_factor: Annotated[int | None, typer.Option("--replication-factor", min=1)] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="A plan in kafka-reassign-partitions' JSON instead.")
+    ] = None,
+    throttle: Throttle = None,
+    wait: Wait = True,
+    dry_run: DryRun = False,
+    json: Json = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Spread replicas evenly over brokers, change how many there are, or carry out a plan.
+
+    Without --to, all brokers are meant: that is how a new broker gets its share. Moves keep what may stay.
+
+    Example: `barnabas cluster reassign --topic orders --replication-factor 3 --dry-run`
+    """
+
+    async def command(admin: AsyncAdmin) -> Moves:
+        current, racks = await read_placement(admin)
+        if file is not None:
+            return _read_plan(file, current)
+        chosen = _brokers(to, racks)
+        only = None if topic is None else [tp for tp in current if tp.topic in topic]
+        if topic is not None and (missing := sorted(set(topic) - {tp.topic for tp in current})):
+            raise ValueError(f"There is no topic {', '.join(missing)}.")
+        return plan_moves(current, chosen, only=only, replication_factor=replication_factor, balance=True)
+
+    _carry_out(bootstrap_server, command_config, command, throttle=throttle, wait=wait, dry_run=dry_run, json=json)
+
+
+def drain(
+    broker: Annotated[int, typer.Argument(help="The broker that is to hold nothing any more.")],
+    throttle: Throttle = None,
+    wait: Wait = True,
+    dry_run: DryRun = False,
+    json: Json = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Move everything off a broker, so that it can be stopped for good.
+
+    Example: `barnabas cluster drain 3 --throttle 50000000`
+    """
+
+    async def command(admin: AsyncAdmin) -> Moves:
+        current, racks = await read_placement(admin)
+        left = {other: rack for other, rack in racks.items() if other != broker}
+        held = [tp for tp, replicas in current.items() if broker in replicas]
+        return plan_moves(current, left, only=held)
+
+    _carry_out(bootstrap_server, command_config, command, throttle=throttle, wait=wait, dry_run=dry_run, json=json)
+
+
+def moves(
+    cancel: Annotated[bool, typer.Option("--cancel", help="Call them off: everything stays where it was.")] = False,
+    json: Json = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Show the moves of replicas that are under way, or call them off.
+
+    Example: `barnabas cluster moves`
+    """
+
+    async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
+        under_way = await admin.list_partition_reassignments()
+        if cancel:
+            _raise_first(await admin.alter_partition_reassignments(dict.fromkeys(under_way)))
+            await clear_throttle(admin, under_way)
+        return [
+            {"partition": str(tp), "replicas": m.replicas, "adding": m.adding, "removing": m.removing}
+            for tp, m in sorted(under_way.items())
+        ]
+
+    found = run_admin(bootstrap_server, command, read_properties(command_config))
+    if json:
+        print_json(found)
+        return
+    note(f"{len(found)} move(s) {'called off' if cancel else 'under way'}")
+    rows = [(m["partition"], m["replicas"], m["adding"], m["removing"]) for m in found]
+    print_table(["PARTITION", "REPLICAS", "ADDING", "REMOVING"], rows)
+
+
+def elect(
+    topic: Topics = None,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="Any replica that is alive, records lost if need be; only without leader.")
+    ] = False,
+    json: Json = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Have the preferred replicas lead again, or give partitions without a leader any leader at all.
+
+    Example: `barnabas cluster elect --topic orders`
+    """
+
+    async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
+        from barnabas.client.admin.elections import ElectionType
+
+        partitions = None
+        if topic is not None:
+            views = await admin.describe_topics(topic)
+            partitions = [TopicPartition(n, p) for n, v in views.items() for p in range(_count(v))]
+        kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        results = await admin.elect_leaders(partitions, kind)
+        return [
+            {"partition": str(tp), "result": "elected" if error is None else error.code.name, "why": str(error or "")}
+            for tp, error in sorted(results.items())
+            if error is None or error.code.name != "ELECTION_NOT_NEEDED"
+        ]
+
+    found = run_admin(bootstrap_server, command, read_properties(command_config))
+    if json:
+        print_json(found)
+    else:
+        print_table(["PARTITION", "RESULT", "WHY"], [(r["partition"], r["result"], r["why"]) for r in found])
+    if any(r["result"] != "elected" for r in found):
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def read_placement(admin: AsyncAdmin) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]]:
+    """(partition -> replicas, broker -> rack) of the whole cluster."""
+    from barnabas.core.errors import KafkaError
+
+    cluster = await admin.describe_cluster()
+    names = [listing.name for listing in await admin.list_topics(include_internal=True)]
+    current: dict[TopicPartition, tuple[int, ...]] = {}
+    for view in (await admin.describe_topics(names)).values():
+        if isinstance(view, KafkaError):
+            raise view
+        for index, partition in enumerate(view.partitions):
+            current[TopicPartition(view.name, index)] = tuple(partition.replicas)
+    return dict(sorted(current.items())), {b.broker_id: b.rack for b in cluster.brokers}
+
+
+def _carry_out(
+    bootstrap_server: str,
+    command_config: str | None,
+    plan: Any,
+    *,
+    throttle: int | None,
+    wait: bool,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    """Plan, show, and unless it is a dry run, begin and wait."""
+
+    async def command(admin: AsyncAdmin) -> tuple[Moves, Mapping[TopicPartition, tuple[int, ...]]]:
+        current, _ = await read_placement(admin)
+        planned: Moves = await plan(admin)
+        if planned and not dry_run:
+            if throttle is not None:
+                await set_throttle(admin, current, planned, throttle)
+            _raise_first(await admin.alter_partition_reassignments(dict(planned)))
+            if wait:
+                await _wait_until_moved(admin, planned)
+                if throttle is not None:
+                    await clear_throttle(admin, planned)
+        return planned, current
+
+    try:
+        planned, current = run_admin(bootstrap_server, command, read_properties(command_config))
+    except MoveError as error:
+        fail(str(error), EXIT_USAGE)
+    if json:
+        print_json(as_plan(planned))
+        return
+    said = "would move" if dry_run else "moved" if wait else "to move; see `barnabas cluster moves`"
+    note(f"{len(planned)} partition(s) {said}")
+    print_table(["PARTITION", "FROM", "TO"], [(str(tp), current.get(tp, ()), to) for tp, to in sorted(planned.items())])
+
+
+async def _wait_until_moved(admin: AsyncAdmin, planned: Moves) -> None:
+    left = len(planned) + 1
+    while under_way := await admin.list_partition_reassignments(planned):
+        if len(under_way) < left:
+            left = len(under_way)
+            note(f"{len(planned) - left} of {len(planned)} moved")
+        await asyncio.sleep(_LOOK_S)
+
+
+def as_plan(planned: Moves) -> dict[str, Any]:
+    """The JSON of kafka-reassign-partitions."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(to)} for tp, to in sorted(planned.items())
+        ],
+    }
+
+
+def _read_plan(file: Path, current: Mapping[TopicPartition, tuple[int, ...]]) -> Moves:
+    try:
+        rows = jsonlib.loads(file.read_text(encoding="utf-8"))["partitions"]
+        planned = {TopicPartition(r["topic"], int(r["partition"])): tuple(map(int, r["replicas"])) for r in rows}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{file} is no plan ({error}). Write it as kafka-reassign-partitions does: "
+            '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
+        ) from error
+    return {tp: to for tp, to in planned.items() if current.get(tp) != to}
+
+
+def _brokers(to: str | None, racks: Mapping[int, str | None]) -> dict[int, str | None]:
+    if to is None:
+        return dict(racks)
+    chosen = [int(part) for part in to.split(",")]
+    if unknown := sorted(set(chosen) - set(racks)):
+        raise ValueError(f"--to names broker {', '.join(map(str, unknown))}; the cluster has {sorted(racks)}.")
+    return {broker: racks[broker] for broker in chosen}
+
+
+def _count(view: Any) -> int:
+    if isinstance(view, BaseException):
+        raise view
+    return int(view.partition_count)
+
+
+def _raise_first(results: Mapping[TopicPartition, BaseException | None]) -> None:
+    for error in results.values():
+        if error is not None:
+            raise error
