@@ -23,6 +23,7 @@ from barnabas.wire.messages import fetch_snapshot as snapshot
 
 
 def fetch_request(request: raft.FetchRequest, cluster_id: str) -> fetch.FetchRequest:
+    """From version 15 on (Kafka 3.5): earlier ones have another place for the replica's id."""
     partition = fetch.FetchPartition(
         partition=0,
         current_leader_epoch=request.epoch,
@@ -34,7 +35,6 @@ def fetch_request(request: raft.FetchRequest, cluster_id: str) -> fetch.FetchReq
     )
     return fetch.FetchRequest(
         cluster_id=cluster_id,
-        replica_id=request.replica.id,
         replica_state=fetch.ReplicaState(replica_id=request.replica.id),
         max_wait_ms=request.max_wait_ms,
         min_bytes=0,
@@ -58,7 +58,7 @@ def parse_fetch_request(request: fetch.FetchRequest, version: int, max_bytes: in
     )
 
 
-def fetch_response(response: raft.FetchResponse) -> fetch.FetchResponse:
+def fetch_response(response: raft.FetchResponse, version: int) -> fetch.FetchResponse:
     diverging, snapshot_id = response.diverging, response.snapshot_id
     partition = fetch.PartitionData(
         partition_index=0,
@@ -75,7 +75,7 @@ def fetch_response(response: raft.FetchResponse) -> fetch.FetchResponse:
     if snapshot_id is not None:
         partition.snapshot_id = fetch.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
     topic = fetch.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
-    nodes = node_endpoints(fetch.NodeEndpoint, response.leader_id, response.endpoints)
+    nodes = node_endpoints(fetch.NodeEndpoint, response.leader_id, response.endpoints if version >= 16 else ())
     return fetch.FetchResponse(responses=[topic], node_endpoints=nodes)
 
 
@@ -134,7 +134,9 @@ def parse_snapshot_request(request: snapshot.FetchSnapshotRequest) -> raft.Fetch
     )
 
 
-def snapshot_response(response: raft.FetchSnapshotResponse, asked: OffsetAndEpoch) -> snapshot.FetchSnapshotResponse:
+def snapshot_response(
+    response: raft.FetchSnapshotResponse, asked: OffsetAndEpoch, version: int
+) -> snapshot.FetchSnapshotResponse:
     partition = snapshot.PartitionSnapshotResponse(
         index=0,
         error_code=response.error,
@@ -146,7 +148,9 @@ def snapshot_response(response: raft.FetchSnapshotResponse, asked: OffsetAndEpoc
     )
     return snapshot.FetchSnapshotResponse(
         topics=[snapshot.TopicSnapshotResponse(name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=node_endpoints(snapshot.NodeEndpoint, response.leader_id, response.endpoints),
+        node_endpoints=node_endpoints(
+            snapshot.NodeEndpoint, response.leader_id, response.endpoints if version >= 1 else ()
+        ),
     )
 
 

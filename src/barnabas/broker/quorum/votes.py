@@ -51,7 +51,7 @@ def parse_vote_request(request: vote.VoteRequest, node_id: int) -> raft.VoteRequ
     )
 
 
-def vote_response(response: raft.VoteResponse) -> vote.VoteResponse:
+def vote_response(response: raft.VoteResponse, version: int) -> vote.VoteResponse:
     partition = vote.PartitionDataResponse(
         partition_index=0,
         error_code=response.error,
@@ -60,7 +60,7 @@ def vote_response(response: raft.VoteResponse) -> vote.VoteResponse:
         vote_granted=response.granted,
     )
     topic = vote.TopicDataResponse(topic_name=METADATA_TOPIC, partitions=[partition])
-    nodes = node_endpoints(vote.NodeEndpoint, response.leader_id, response.endpoints)
+    nodes = node_endpoints(vote.NodeEndpoint, response.leader_id, response.endpoints if version >= 1 else ())
     return vote.VoteResponse(topics=[topic], node_endpoints=nodes)
 
 
@@ -105,13 +105,15 @@ def parse_begin_request(request: begin.BeginQuorumEpochRequest, node_id: int) ->
     )
 
 
-def begin_response(response: raft.BeginQuorumEpochResponse) -> begin.BeginQuorumEpochResponse:
+def begin_response(response: raft.BeginQuorumEpochResponse, version: int) -> begin.BeginQuorumEpochResponse:
     partition = begin.PartitionDataResponse(
         partition_index=0, error_code=response.error, leader_id=response.leader_id, leader_epoch=response.epoch
     )
     return begin.BeginQuorumEpochResponse(
         topics=[begin.TopicDataResponse(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=node_endpoints(begin.NodeEndpoint, response.leader_id, response.endpoints),
+        node_endpoints=node_endpoints(
+            begin.NodeEndpoint, response.leader_id, response.endpoints if version >= 1 else ()
+        ),
     )
 
 
@@ -161,13 +163,13 @@ def parse_end_request(request: end.EndQuorumEpochRequest) -> raft.EndQuorumEpoch
     )
 
 
-def end_response(response: raft.EndQuorumEpochResponse) -> end.EndQuorumEpochResponse:
+def end_response(response: raft.EndQuorumEpochResponse, version: int) -> end.EndQuorumEpochResponse:
     partition = end.PartitionDataResponse(
         partition_index=0, error_code=response.error, leader_id=response.leader_id, leader_epoch=response.epoch
     )
     return end.EndQuorumEpochResponse(
         topics=[end.TopicDataResponse(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=node_endpoints(end.NodeEndpoint, response.leader_id, response.endpoints),
+        node_endpoints=node_endpoints(end.NodeEndpoint, response.leader_id, response.endpoints if version >= 1 else ()),
     )
 
 

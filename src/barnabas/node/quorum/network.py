@@ -13,6 +13,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.raft.machine import messages as raft
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.raft.machine.values import Endpoints
+from barnabas.wire.errors import VersionError
 from barnabas.wire.schema import Request
 
 VOTE_LANE: Final = "raft"
@@ -51,10 +52,23 @@ class QuorumNetwork:
             case _:
                 lane = VOTE_LANE
         message = encode(request, self._cluster_id)
-        response = await self._sender.send(
-            endpoint.host, endpoint.port, message, timeout_ms=self._timeout_ms, lane=lane
-        )
+        try:
+            response = await self._sender.send(
+                endpoint.host, endpoint.port, message, timeout_ms=self._timeout_ms, lane=lane
+            )
+        except (VersionError, KafkaError) as error:
+            too_old = isinstance(error, VersionError) or error.code is ErrorCode.UNSUPPORTED_VERSION
+            if too_old and isinstance(request, raft.VoteRequest) and request.pre_vote:
+                return _grant(request.epoch)
+            if isinstance(error, VersionError):
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Node {node_id} is too old: {error}") from error
+            raise
         return decode(request, response)
+
+
+def _grant(epoch: int) -> RaftResponse:
+    """A voter that does not know pre-votes stands in nobody's way (KIP-996); it is asked again for its real vote."""
+    return raft.VoteResponse(ErrorCode.NONE, epoch, granted=True)
 
 
 def encode(request: RaftRequest, cluster_id: str) -> Request:

@@ -22,4 +22,4 @@ async def handle(
     if error:
         return BeginQuorumEpochResponse(error_code=error)
     answer = await services.quorum.handle(parse_begin_request(request, services.node_id))
-    return begin_response(cast("raft.BeginQuorumEpochResponse", answer))
+    return begin_response(cast("raft.BeginQuorumEpochResponse", answer), ctx.api_version)

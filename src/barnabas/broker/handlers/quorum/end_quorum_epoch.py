@@ -22,4 +22,4 @@ async def handle(
     if error:
         return EndQuorumEpochResponse(error_code=error)
     answer = await services.quorum.handle(parse_end_request(request))
-    return end_response(cast("raft.EndQuorumEpochResponse", answer))
+    return end_response(cast("raft.EndQuorumEpochResponse", answer), ctx.api_version)

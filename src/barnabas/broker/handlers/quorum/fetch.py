@@ -27,4 +27,4 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: FetchRe
     if error:
         return FetchResponse(error_code=error)
     answer = await services.quorum.handle(parse_fetch_request(request, ctx.api_version, FETCH_BYTES_MAX))
-    return fetch_response(cast("raft.FetchResponse", answer))
+    return fetch_response(cast("raft.FetchResponse", answer), ctx.api_version)

@@ -30,7 +30,7 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: FetchSn
         return _unknown(request)
     asked = parse_snapshot_request(request)
     answer = await services.quorum.handle(asked)
-    return snapshot_response(cast("raft.FetchSnapshotResponse", answer), asked.snapshot_id)
+    return snapshot_response(cast("raft.FetchSnapshotResponse", answer), asked.snapshot_id, ctx.api_version)
 
 
 def _unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:

@@ -20,4 +20,4 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: VoteReq
     if error:
         return VoteResponse(error_code=error)
     answer = await services.quorum.handle(parse_vote_request(request, services.node_id))
-    return vote_response(cast("raft.VoteResponse", answer))
+    return vote_response(cast("raft.VoteResponse", answer), ctx.api_version)
