@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from barnabas.broker.controller_services import ControllerServices
-from barnabas.broker.forward import QuorumView
 from barnabas.broker.forwarded import answer_forwarded
 from barnabas.broker.handlers.controller.envelope import write_principal
 from barnabas.broker.request_context import RequestContext
@@ -62,12 +61,24 @@ _LANES: Final = {ApiKey.BROKER_HEARTBEAT: "heartbeat", ApiKey.BROKER_REGISTRATIO
 """Heartbeats wait behind nothing; everything else that goes to the controller shares a connection."""
 
 
+class Leadership(Protocol):
+    """Who leads the metadata log, as far as this node knows (`broker.forward.QuorumView` says more)."""
+
+    @property
+    def leader_id(self) -> int: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def leader_endpoint(self) -> tuple[str, int] | None: ...
+
+
 class ActiveController:
     """`local` is this node's own controller, if it has one."""
 
     def __init__(
         self,
-        quorum: QuorumView,
+        quorum: Leadership,
         outgoing: Outgoing,
         publisher: Publisher,
         *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.ports import CommittedBatch, MetadataListener
@@ -25,7 +25,9 @@ class LeaderLog:
     def register(self, listener: MetadataListener) -> None:
         self.listeners.append(listener)
 
-    def write_snapshot(self, end_offset: int, epoch: int, timestamp_ms: int, records: Sequence[MetadataRecord]) -> None:
+    async def write_snapshot(
+        self, end_offset: int, epoch: int, timestamp_ms: int, records: Iterable[MetadataRecord]
+    ) -> None:
         raise AssertionError("no test asks for a snapshot")
 
     def elect(self, leader_id: int) -> None:
