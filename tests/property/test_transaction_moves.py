@@ -1,0 +1,303 @@
+"""Transactions while their coordinator, and the leaders of their partitions, move at random moments.
+
+Three brokers run the production coordinators, gates and channels (`transaction_cluster`); coordinators are deposed
+without knowing it, lose what was not committed, come back; messages get lost before or after they have been carried
+out; new incarnations of the producer fence old ones. When all is quiet again:
+
+no marker is lost      every write is closed by a marker, and all of one transaction by the same
+none is doubled        ... in effect: nothing of a transaction comes after its marker, and markers of an earlier
+                       coordinator never after those of a later one
+what was told is true  a transaction whose commit was answered is committed everywhere; likewise an abort
+no zombie              nobody commits after a new incarnation has been given its epoch
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from barnabas.broker.verification import TransactionGate
+from barnabas.coordination.ports import Producer
+from barnabas.coordination.transaction.shard import TransactionShard
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import TopicPartition
+from barnabas.storage.producer_state import ProducerState
+from barnabas.wire.messages.end_txn import EndTxnRequest
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.schema import Request
+from tests.golden.transaction.conversation import Asker
+from tests.unit.coordination.kit import run_virtual
+from tests.unit.coordination.transaction_cluster import NODES, Cluster, Entry
+
+NAME: Final = "id"
+RETRIED: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+ATTEMPTS: Final = 200
+SEEDS: Final = 200
+"""Histories in which a planted bug must show."""
+Identity = tuple[int, int]
+
+
+@dataclass
+class History:
+    """What producers did and were told."""
+
+    cluster: Cluster
+    rng: random.Random
+    programs: list[asyncio.Task[None]] = field(default_factory=list)
+    begun: list[tuple[Identity, float]] = field(default_factory=list)
+    """Incarnations, and when they were told their first epoch."""
+    told: dict[Identity, bool] = field(default_factory=dict)
+    zombies: list[str] = field(default_factory=list)
+
+    def coordinator(self) -> Any:
+        """Mostly the one that is; now and then one that believes to be."""
+        believers = [node for node in self.cluster.nodes.values() if node.writer.epoch is not None]
+        leader = self.cluster.nodes[self.cluster.state.leader]
+        return (self.rng.choice(believers) if self.rng.random() < 0.3 else leader).coordinator
+
+    async def insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """The first answer that is not "try again"."""
+        for _ in range(ATTEMPTS):
+            answer = await ask()
+            code = answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
+            if code not in RETRIED:
+                return answer
+            await asyncio.sleep(0.02 + self.rng.random() / 10)
+        return answer
+
+    async def program(self, transactions: int) -> None:
+        """One incarnation of the producer."""
+        request = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
+        first = await self.insist(lambda: self.coordinator().init_producer_id(Asker(5), request))
+        if first.error_code:
+            return
+        identity: Identity | None = (first.producer_id, first.producer_epoch)
+        self.begun.append((identity, asyncio.get_running_loop().time()))
+        for _ in range(transactions):
+            written = await self._write_all(Producer(*identity))
+            identity = await self._end(identity, commit=written and self.rng.random() < 0.7)
+            if identity is None:
+                return
+
+    async def _write_all(self, producer: Producer) -> bool:
+        partitions = self.rng.sample(sorted(self.cluster.data), self.rng.randint(1, len(self.cluster.data)))
+        for tp in partitions:
+            for sequence in range(self.rng.randint(1, 2)):
+                if await self.insist(self._writing(producer, tp, sequence)) is not ErrorCode.NONE:
+                    return False
+        return True
+
+    def _writing(self, producer: Producer, tp: TopicPartition, sequence: int) -> Callable[[], Awaitable[ErrorCode]]:
+        return lambda: self.cluster.write(NAME, producer, tp, sequence)
+
+    async def _end(self, identity: Identity, *, commit: bool) -> Identity | None:
+        request = EndTxnRequest(
+            transactional_id=NAME, producer_id=identity[0], producer_epoch=identity[1], committed=commit
+        )
+        asked: list[float] = []
+
+        async def ask() -> Any:
+            asked.append(asyncio.get_running_loop().time())
+            return await self.coordinator().end_txn(Asker(5), request)
+
+        answer = await self.insist(ask)
+        if answer.error_code:
+            return None
+        self.told[identity] = commit
+        for newer, since in self.begun:
+            if newer > identity and since < asked[-1] and commit:
+                self.zombies.append(f"{identity} committed although {newer} had begun")
+        return answer.producer_id, answer.producer_epoch
+
+    # -- the end
+
+    async def settle_all(self) -> None:
+        self.cluster.fate = lambda source, target, request: "deliver"
+        self.cluster.commit()
+        for node_id in NODES:
+            self.cluster.tell(node_id)
+        if self.programs:
+            await asyncio.wait(self.programs)
+            for program in self.programs:
+                program.result()
+        await self.program(0)  # its predecessor's open transaction is aborted
+        for _ in range(100):
+            if not any(len(node.coordinator.markers) for node in self.cluster.nodes.values()):
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError("markers are still on their way")
+
+    def check(self) -> None:
+        assert self.begun, "somebody must have come through"
+        outcomes: dict[Identity, set[bool]] = {}
+        for data in self.cluster.data.values():
+            for identity, committed in closings(data.log):
+                outcomes.setdefault(identity, set()).add(committed)
+        assert {identity: found for identity, found in outcomes.items() if len(found) != 1} == {}, "torn"
+        for identity, committed in self.told.items():
+            assert outcomes.get(identity, {committed}) == {committed}, f"{identity} was told otherwise"
+        assert self.zombies == []
+
+
+def closings(log: list[Entry]) -> list[tuple[Identity, bool]]:
+    """The transactions in a partition, by producer id and epoch, and how they ended."""
+    found: list[tuple[Identity, bool]] = []
+    open_epochs: dict[int, int] = {}
+    closed: dict[int, int] = {}
+    coordinators: dict[int, int] = {}
+    for entry in log:
+        who = entry.producer_id
+        if entry.committed is None:
+            assert entry.epoch > closed.get(who, -1), f"{entry} came after its transaction had ended"
+            assert open_epochs.setdefault(who, entry.epoch) == entry.epoch, f"{entry} is in another's transaction"
+            continue
+        assert entry.coordinator_epoch >= coordinators.get(who, -1), f"{entry} is of an earlier coordinator"
+        coordinators[who] = entry.coordinator_epoch
+        if who in open_epochs:
+            epoch = open_epochs.pop(who)
+            assert entry.epoch > epoch, f"{entry} is the marker of an earlier transaction"
+            closed[who] = epoch
+            found.append(((who, epoch), entry.committed))
+    assert open_epochs == {}, "transactions without a marker"
+    return found
+
+
+NODE = st.sampled_from(NODES)
+STEPS = st.one_of(
+    st.tuples(st.just("begin"), st.integers(1, 3)),
+    st.tuples(st.just("elect"), NODE, st.booleans(), st.booleans()),
+    st.tuples(st.just("elect"), NODE, st.booleans(), st.booleans()),
+    st.tuples(st.just("tell"), NODE),
+    st.tuples(st.just("move"), st.integers(0, 2), NODE, st.booleans()),
+    st.tuples(st.just("hold")),
+    st.tuples(st.just("commit")),
+    st.tuples(st.just("fate"), st.sampled_from(["deliver", "lose", "mute", "chance"])),
+)
+HISTORIES = st.lists(st.tuples(STEPS, st.integers(0, 300)), min_size=3, max_size=30)
+
+
+async def play(steps: list[tuple[tuple[Any, ...], int]], seed: int) -> None:
+    cluster = Cluster()
+    history = History(cluster, random.Random(seed))
+
+    def chance(source: int, target: int, request: Request) -> str:
+        return history.rng.choice(["deliver", "deliver", "lose", "mute"])
+
+    async def scenario() -> None:
+        history.programs.append(asyncio.ensure_future(history.program(3)))
+        for step, pause_ms in steps:
+            match step:
+                case ("begin", count):
+                    history.programs.append(asyncio.ensure_future(history.program(count)))
+                case ("elect", node_id, tail, told):
+                    cluster.elect(node_id, tail=tail, told=told)
+                case ("tell", node_id):
+                    cluster.tell(node_id)
+                case ("move", index, node_id, told):
+                    cluster.move(TopicPartition("t", index), node_id, told=told)
+                case ("hold",):
+                    cluster.hold()
+                case ("commit",):
+                    cluster.commit()
+                case ("fate", "chance"):
+                    cluster.fate = chance
+                case ("fate", fate):
+                    cluster.fate = lambda source, target, request, fate=fate: str(fate)
+            await asyncio.sleep(pause_ms / 1000)
+        await history.settle_all()
+        history.check()
+
+    await cluster.run(scenario)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(HISTORIES, st.integers(0, 1 << 16))
+def test_coordinators_and_leaders_move_at_any_moment(steps: list[tuple[tuple[Any, ...], int]], seed: int) -> None:
+    run_virtual(play(steps, seed))
+
+
+# -- would it notice? --------------------------------------------------------------------------------------------------
+
+
+def random_steps(rng: random.Random) -> list[tuple[tuple[Any, ...], int]]:
+    def one() -> tuple[Any, ...]:
+        flip = rng.random() < 0.5
+        match rng.randrange(8):
+            case 0:
+                return ("begin", rng.randint(1, 3))
+            case 1 | 2:
+                return ("elect", rng.choice(NODES), flip, rng.random() < 0.5)
+            case 3:
+                return ("tell", rng.choice(NODES))
+            case 4:
+                return ("move", rng.randrange(3), rng.choice(NODES), flip)
+            case 5:
+                return ("hold",)
+            case 6:
+                return ("commit",)
+        return ("fate", rng.choice(["deliver", "lose", "mute", "chance"]))
+
+    return [(one(), rng.randint(0, 300)) for _ in range(30)]
+
+
+def _forgets_decisions(patch: pytest.MonkeyPatch) -> None:
+    """A new coordinator does not carry on where the one before was."""
+    patch.setattr(TransactionShard, "on_loaded", lambda self, turn: None)
+
+
+def _gives_up(patch: pytest.MonkeyPatch) -> None:
+    """Markers are tried once."""
+    patch.setattr("barnabas.coordination.transaction.markers.MarkerSender._later", lambda self, pending: None)
+
+
+def _old_coordinators_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """Leaders do not compare coordinator epochs."""
+    prepare: Any = ProducerState._prepare_marker
+
+    def forgetful(self: Any, entry: Any, *rest: Any) -> None:
+        entry.coordinator_epoch = -1
+        prepare(self, entry, *rest)
+
+    patch.setattr(ProducerState, "_prepare_marker", forgetful)
+
+
+def _nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
+    """Writes are admitted although no coordinator knows of them."""
+    patch.setattr(TransactionGate, "_must_ask", lambda self, write, client, *, verify: False)
+
+
+def _answers_early(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes for committed what it has written."""
+    from tests.unit.coordination.transaction_cluster import StateWriter
+
+    def own_end(self: StateWriter, tp: TopicPartition) -> int:
+        self._require()
+        return self._log.end if self.leads else self._alone[1]
+
+    patch.setattr(StateWriter, "high_watermark", own_end)
+
+
+@pytest.mark.parametrize(
+    "bug", [_forgets_decisions, _gives_up, _old_coordinators_are_believed, _nobody_is_asked, _answers_early]
+)
+def test_planted_bugs_are_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(SEEDS):
+            run_virtual(play(random_steps(random.Random(seed)), seed))
