@@ -16,6 +16,7 @@ from collections import OrderedDict
 from typing import Final, cast
 
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
+from barnabas.core.tasks import enter_task
 from barnabas.telemetry import get_logger
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.client_conn import ClientConnection
@@ -70,6 +71,7 @@ class Outgoing:
         Only an UnansweredError may have been carried out; otherwise nothing was sent.
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        await enter_task()
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await self._lane((host, port, lane)).connection()

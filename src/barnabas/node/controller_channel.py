@@ -22,6 +22,7 @@ from barnabas.broker.handlers.controller.envelope import write_principal
 from barnabas.broker.request_context import RequestContext
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
+from barnabas.core.tasks import enter_task
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.publish import Publisher
@@ -112,6 +113,7 @@ class ActiveController:
         deadline = asyncio.get_running_loop().time() + min(self._timeout_ms, max(asked_ms, _TIMEOUT_MS_MIN)) / 1000
         pause = _BACKOFF_MIN_S
         reason = "no controller is known"
+        await enter_task()
         try:
             async with asyncio.timeout_at(deadline):
                 while True:
