@@ -75,7 +75,10 @@ class RaftMetadataLog:
         executor: Executor, sender: Sender, clean_shutdown: bool = False,
     ) -> None:  # fmt: skip
         path = f"{directory}/{METADATA_PARTITION}"
-        fs.mkdir(path)
+        if not fs.exists(path):
+            fs.mkdir(path)
+            if options.fsync:
+                fs.sync_dir(directory)  # a vote must not be lost with the directory that it is in
         self._me = me
         self._options = options
         self._clock = clock

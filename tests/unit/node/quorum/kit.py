@@ -195,18 +195,19 @@ class Quorum:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{host} is not there")
         await asyncio.sleep(0.001)
         message = decode(type(request), version, encode(request, version))
-        response = await self.answer(target, key, version, message)
+        response = await _answer(target, log, key, version, message)
         if frozenset((source, target)) in self.cut or self.hosts[target].log is not log:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{host} went away")
         return decode(type(response), version, encode(response, version))
 
-    async def answer(self, target: int, key: int, version: int, message: Any, cluster_id: str = CLUSTER) -> Any:
-        if key == ApiKey.API_VERSIONS:
-            feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
-            return ApiVersionsResponse(api_keys=[], supported_features=[feature])
-        services = SimpleNamespace(node_id=target, cluster_id=cluster_id, quorum=self.hosts[target].now)
-        ctx = SimpleNamespace(api_key=key, api_version=version)
-        return await _HANDLERS[key].handle(services, ctx, message)
+
+async def _answer(node_id: int, log: RaftMetadataLog, key: int, version: int, message: Any) -> Any:
+    if key == ApiKey.API_VERSIONS:
+        feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+        return ApiVersionsResponse(api_keys=[], supported_features=[feature])
+    services = SimpleNamespace(node_id=node_id, cluster_id=CLUSTER, quorum=log)
+    ctx = SimpleNamespace(api_key=key, api_version=version)
+    return await _HANDLERS[key].handle(services, ctx, message)
 
 
 class _Wire:
