@@ -34,7 +34,7 @@ from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.schema import Request
 from tests.golden.transaction.conversation import Asker
 from tests.unit.coordination.kit import run_virtual
-from tests.unit.coordination.transaction_cluster import NODES, Cluster, Entry
+from tests.unit.coordination.transaction_cluster import NODES, Cluster, Entry, Fate
 
 NAME: Final = "id"
 RETRIED: Final = frozenset(
@@ -87,13 +87,14 @@ class History:
         first = await self.insist(lambda: self.coordinator().init_producer_id(Asker(5), request))
         if first.error_code:
             return
-        identity: Identity | None = (first.producer_id, first.producer_epoch)
+        identity: Identity = (first.producer_id, first.producer_epoch)
         self.begun.append((identity, asyncio.get_running_loop().time()))
         for _ in range(transactions):
             written = await self._write_all(Producer(*identity))
-            identity = await self._end(identity, commit=written and self.rng.random() < 0.7)
-            if identity is None:
+            following = await self._end(identity, commit=written and self.rng.random() < 0.7)
+            if following is None:
                 return
+            identity = following
 
     async def _write_all(self, producer: Producer) -> bool:
         partitions = self.rng.sample(sorted(self.cluster.data), self.rng.randint(1, len(self.cluster.data)))
@@ -128,7 +129,7 @@ class History:
     # -- the end
 
     async def settle_all(self) -> None:
-        self.cluster.fate = lambda source, target, request: "deliver"
+        self.cluster.fate = always("deliver")
         self.cluster.commit()
         for node_id in NODES:
             self.cluster.tell(node_id)
@@ -192,6 +193,10 @@ STEPS = st.one_of(
 HISTORIES = st.lists(st.tuples(STEPS, st.integers(0, 300)), min_size=3, max_size=30)
 
 
+def always(fate: str) -> Fate:
+    return lambda source, target, request: fate
+
+
 async def play(steps: list[tuple[tuple[Any, ...], int]], seed: int) -> None:
     cluster = Cluster()
     history = History(cluster, random.Random(seed))
@@ -218,7 +223,7 @@ async def play(steps: list[tuple[tuple[Any, ...], int]], seed: int) -> None:
                 case ("fate", "chance"):
                     cluster.fate = chance
                 case ("fate", fate):
-                    cluster.fate = lambda source, target, request, fate=fate: str(fate)
+                    cluster.fate = always(fate)
             await asyncio.sleep(pause_ms / 1000)
         await history.settle_all()
         history.check()
