@@ -40,8 +40,9 @@ serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
 test: $(VENV)/.ready-dev ## every test that needs only Python, Java and pip
 	$(PYTEST) -n 2 --dist loadfile -m 'not slow'
 
-sim: $(VENV)/.ready-dev ## the broker and its clients in a simulated world: SEEDS=200 runs, or SEED=7 to replay one
-	$(BIN)/python -m barnabas.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(ARGS)
+sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node
+	$(BIN)/python -m barnabas.testing.sim --scenario $(or $(SCENARIO),cluster) \
+	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(ARGS)
 
 soak: $(VENV)/.ready-dev ## the long runs: random kills, big copies, many seeds (half an hour)
 	$(PYTEST) -m slow --timeout 1800

@@ -7,34 +7,90 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
-from barnabas.testing.sim.faults import Menu
-from barnabas.testing.sim.torture import SECONDS, torture
+from barnabas.testing.sim import faults, torture
+from barnabas.testing.sim.cluster import storm, trouble
+from barnabas.testing.sim.outcome import Outcome
 from barnabas.testing.sim.world import World
 
 
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a seed is run in."""
+
+    run: Callable[..., Outcome]
+    seconds: float
+    menus: Any
+
+
+SCENARIOS: Final = {
+    "cluster": Scenario(storm.storm, storm.SECONDS, trouble.Menu),
+    "node": Scenario(torture.torture, torture.SECONDS, faults.Menu),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run, in whatever process."""
+
+    seed: int
+    scenario: str
+    seconds: float | None
+    menu: str | None
+
+    def run(self, world: World | None = None) -> Outcome:
+        found = SCENARIOS[self.scenario]
+        menu = None if self.menu is None else found.menus(self.menu)
+        return found.run(self.seed, seconds=self.seconds or found.seconds, menu=menu, world=world)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that did not go well: which kind of failure, and its message."""
+
+    seed: int
+    kind: str
+    text: str
+
+
 def main() -> int:
-    """Exit code 0: all went well; 1: a run failed."""
+    """Exit code 0: all went well; 1: a run failed; 2: the arguments make no sense."""
     parser = argparse.ArgumentParser(prog="python -m barnabas.testing.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=50, help="how many runs, from --first on (50)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seed", type=int, help="only this one; prints its history")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"simulated seconds with faults ({SECONDS:g})")
-    parser.add_argument("--menu", choices=[menu.value for menu in Menu], help="what may go wrong (drawn from the seed)")
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), default="cluster", help="cluster, or a node alone")
+    parser.add_argument("--seconds", type=float, help="simulated seconds with faults")
+    parser.add_argument(
+        "--menu", help="what may go wrong (drawn from the seed): kill, power, disk; of clusters: blackout"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes that work at a time (all cores)"
+    )
     parser.add_argument("--trace", type=Path, help="write the whole history of --seed to this file")
     arguments = parser.parse_args()
-    menu = Menu(arguments.menu) if arguments.menu else None
+    menus = [menu.value for menu in SCENARIOS[arguments.scenario].menus]
+    if arguments.menu is not None and arguments.menu not in menus:
+        parser.error(f"--menu {arguments.menu}: the menus of this scenario are {', '.join(menus)}")
+
+    def job(seed: int) -> Job:
+        return Job(seed, arguments.scenario, arguments.seconds, arguments.menu)
+
     if arguments.seed is not None:
-        return _one(arguments.seed, arguments.seconds, menu, arguments.trace)
-    return _many(range(arguments.first, arguments.first + arguments.seeds), arguments.seconds, menu)
+        return _one(job(arguments.seed), arguments.trace)
+    return _many([job(arguments.first + i) for i in range(arguments.seeds)], max(1, arguments.jobs))
 
 
-def _one(seed: int, seconds: float, menu: Menu | None, trace: Path | None) -> int:
-    world = World(seed)
+def _one(job: Job, trace: Path | None) -> int:
+    world = World(job.seed)
     code = 0
     try:
-        print(torture(seed, seconds=seconds, menu=menu, world=world))
+        print(job.run(world))
     except Exception:  # noqa: BLE001 - whatever it is, it is this run's result
         traceback.print_exc()
         code = 1
@@ -46,25 +102,40 @@ def _one(seed: int, seconds: float, menu: Menu | None, trace: Path | None) -> in
     return code
 
 
-def _many(seeds: range, seconds: float, menu: Menu | None) -> int:
+def _many(jobs: list[Job], processes: int) -> int:
     began = time.perf_counter()
     simulated = 0.0
-    failed: dict[int, str] = {}
-    for seed in seeds:
-        try:
-            outcome = torture(seed, seconds=seconds, menu=menu)
-        except Exception as error:  # noqa: BLE001 - the other seeds are run all the same
-            failed[seed] = type(error).__name__
-            print(f"seed {seed}: {type(error).__name__}: {error}\n    again: make sim SEED={seed}", flush=True)
-            continue
-        simulated += outcome.simulated_s
-        print(outcome, flush=True)
+    failures: list[Failure] = []
+    for outcome in _results(jobs, processes):
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
+            job = jobs[0]
+            again = f"make sim SEED={outcome.seed}" + ("" if job.scenario == "cluster" else f" SCENARIO={job.scenario}")
+            print(f"seed {outcome.seed}: {outcome.kind}: {outcome.text}\n    again: {again}", flush=True)
+        else:
+            simulated += outcome.simulated_s
+            print(outcome, flush=True)
     real = time.perf_counter() - began
     ratio = f"{simulated:.0f} s simulated in {real:.0f} s: {simulated / real:.0f} to 1"
-    print(f"{len(seeds) - len(failed)} of {len(seeds)} seeds clean; {ratio}")
-    for seed, kind in failed.items():
-        print(f"  seed {seed}: {kind}")
-    return 1 if failed else 0
+    print(f"{len(jobs) - len(failures)} of {len(jobs)} seeds clean; {ratio}")
+    for failure in failures:
+        print(f"  seed {failure.seed}: {failure.kind}: {failure.text.splitlines()[0][:160]}")
+    return 1 if failures else 0
+
+
+def _results(jobs: list[Job], processes: int) -> Iterator[Outcome | Failure]:
+    if processes == 1:
+        yield from map(_result, jobs)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(_result, jobs)
+
+
+def _result(job: Job) -> Outcome | Failure:
+    try:
+        return job.run()
+    except Exception as error:  # noqa: BLE001 - the other seeds are run all the same
+        return Failure(job.seed, type(error).__name__, str(error) or repr(error))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,8 @@ class SimLoop(BaseEventLoop):
         """A `network.Network`; set by the world."""
         self.steps = 0
         """Callbacks run so far."""
+        self.after_step: Callable[[], None] | None = None
+        """Looks at the world after every step; what it raises ends the run."""
         self._rng = rng
         self._now = start
         self._numbers = 0
@@ -102,6 +104,8 @@ class SimLoop(BaseEventLoop):
                 handle._run()
             elif process.life is Life.PAUSED:
                 process.held.append(handle)
+        if self.after_step is not None:
+            self.after_step()
 
     def _jump(self) -> None:
         """To the next timer."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.world import World
 
 PORT = 9092
+CONTROLLER_PORT = 9093
 DATA_DIR = "/data"
 
 
@@ -36,7 +37,7 @@ class SimNode:
         self.name = name
         self.node_id = node_id
         self.config = dict(config)
-        """broker settings by Kafka's names; for the next start."""
+        """Settings by Kafka's names; for the next start. Without `listeners` it is PLAINTEXT at the node's address."""
         self.disk = MemoryDisk()
         self.clock = SimClock(world.loop)
         self.disk.wall = self.clock.now_ms
@@ -46,16 +47,24 @@ class SimNode:
         """The same, now."""
         self.excused = False
         """A fault was injected after which this life may end by itself."""
+        self.serves_clients = True
+        """It is a broker."""
         self.process: Process | None = None
         self.node: Node | None = None
         self._world = world
         self._rng = world.chance(f"node {name}")
         self._lives = 0
+        self._ready: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
 
     @property
     def address(self) -> str:
         return f"{self.name}:{PORT}"
+
+    @property
+    def ready(self) -> bool:
+        """It has told so, and lives."""
+        return self.process is not None and self._ready is not None and self._ready.done()
 
     @property
     def alive(self) -> bool:
@@ -67,6 +76,11 @@ class SimNode:
 
     async def start(self) -> None:
         """Returns when clients may connect, or when it was killed before that. Raises what prevented the start."""
+        self.launch()
+        await self.wait_ready()
+
+    def launch(self) -> None:
+        """Start, and do not wait. A node of a cluster is not ready before there is a quorum."""
         if self.process is not None:
             raise SimulationError(f"{self.name} is running already.")
         world, loop = self._world, self._world.loop
@@ -77,12 +91,16 @@ class SimNode:
         world.processes.append(process)
         world.trace.event(self.name, f"starts (life {self._lives})")
         node = self.node = process.run(self._make_node)
-        ready: asyncio.Future[None] = loop.create_future()
+        ready = self._ready = loop.create_future()
         ended = self._ended = loop.create_future()
+
+        def is_ready(_: Node) -> None:
+            world.trace.event(self.name, "is ready")
+            ready.set_result(None)
 
         async def live() -> None:
             try:
-                await node.run(lambda _: ready.set_result(None))
+                await node.run(is_ready)
             except BaseException as error:
                 if process.life is Life.DEAD:
                     raise
@@ -98,18 +116,21 @@ class SimNode:
 
         task = process.spawn(loop, live(), name=self.name)
         task.add_done_callback(lambda t: t.cancelled() or t.exception())  # retrieved
+        ended.add_done_callback(lambda future: future.exception())
+
+    async def wait_ready(self) -> None:
+        """Returns when this life is ready, or over. Raises what ended it before it was ready."""
+        ready, ended = self._ready, self._ended
+        if ready is None or ended is None:
+            return
         await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            world.trace.event(self.name, "is ready")
-            ended.add_done_callback(lambda future: future.exception())
-        elif ended.done():
+        if not ready.done():
             await ended
 
     def _make_node(self) -> Node:
         config = build_config(
-            {**SETTINGS, **self.config, "node.id": str(self.node_id)},
+            {"listeners": f"PLAINTEXT://{self.address}", **SETTINGS, **self.config, "node.id": str(self.node_id)},
             data_dir=DATA_DIR,
-            listener=f"PLAINTEXT://{self.address}",
         )
         network, name = self._world.network, self.name
 

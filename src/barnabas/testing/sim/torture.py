@@ -12,47 +12,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from barnabas.core.errors import KafkaError
-from barnabas.core.ids import TopicPartition
-from barnabas.testing.histories import History, Kind, Poll
+from barnabas.testing.histories import History, Kind
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
+from barnabas.testing.sim.evidence import LAST_READER, LastLook
 from barnabas.testing.sim.faults import Faults, Menu, random_menu
-from barnabas.testing.sim.invariants import Evidence, Rows
+from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
-from barnabas.testing.sim.workload import GROUP, TOPICS, Mix, Workload, decode
+from barnabas.testing.sim.outcome import Outcome
+from barnabas.testing.sim.workload import TOPICS, Mix, Workload
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World, run_world
 
 SECONDS = 8.0
 """Simulated time with faults."""
-LAST_READER = "last"
 RECOVERY_S = 90.0
 """Simulated time in which a healthy cluster must have done what was asked of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A run that went well."""
-
-    seed: int
-    menu: Menu
-    simulated_s: float
-    real_s: float
-    steps: int
-    faults: int
-    acknowledged: int
-    transactions: int
-    digest: str
-    """Of the whole trace: equal for equal seeds."""
-
-    def __str__(self) -> str:
-        return (
-            f"seed {self.seed}: ok ({self.menu.value}: {self.faults} faults, {self.acknowledged} records acknowledged,"
-            f" {self.transactions} transactions, {self.simulated_s:.0f} s in {self.real_s:.2f} s) {self.digest[:16]}"
-        )
 
 
 def torture(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, world: World | None = None) -> Outcome:
@@ -63,7 +40,7 @@ def torture(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, wo
     run_world(world, lambda _: scenario.run(), within_s=3_600)
     return Outcome(
         seed,
-        scenario.menu,
+        scenario.menu.value,
         world.elapsed_s,
         time.perf_counter() - began,
         world.loop.steps,
@@ -121,7 +98,7 @@ class Torture:
         try:
             await self._run()
         except ExceptionGroup as group:  # of the task group that applies faults
-            error = _first(group)
+            error = first_of(group)
             if isinstance(error, SimulationError):
                 raise error from group
             raise CrashError(f"A broker could not be started again: {error!r}") from error
@@ -152,13 +129,11 @@ class Torture:
             invariant.check(evidence)
 
     async def _gather(self) -> Evidence:
-        tps = [TopicPartition(topic, p) for topic in TOPICS for p in range(self.workload.partitions)]
-        bounds = await self._bounds(tps)
-        before = await self._read_all(LAST_READER, tps, bounds)
+        look = LastLook(self.workload, RECOVERY_S)
+        before = await look.read_all(LAST_READER, await look.bounds())
         await self._restart(self.node)
-        committed = await self._committed(tps)
-        bounds = await self._bounds(tps)
-        after = await self._read_all(None, tps, bounds)
+        committed = await look.committed()
+        bounds = await look.bounds()
         return Evidence(
             self._judged(),
             self.menu is not Menu.KILL,
@@ -166,7 +141,7 @@ class Torture:
             committed,
             bounds,
             before,
-            after,
+            await look.read_all(None, bounds),
             tuple(self.workload.facts.done_again),
         )
 
@@ -185,62 +160,8 @@ class Torture:
         node.kill()
         await node.start()
 
-    async def _bounds(self, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int, int]]:
-        """When every transaction has ended: those of dead producers by their time-out."""
-        found: dict[TopicPartition, tuple[int, int, int]] = {}
 
-        async def settled() -> bool:
-            try:
-                async with (
-                    self.world.consumer(isolation_level="read_uncommitted") as reader,
-                    self.world.consumer(isolation_level="read_committed") as committed,
-                ):
-                    starts, ends = await reader.beginning_offsets(tps), await reader.end_offsets(tps)
-                    stable = await committed.end_offsets(tps)
-            except KafkaError as error:
-                if error.retriable:
-                    return False
-                raise
-            found.update({tp: (starts[tp], stable[tp], ends[tp]) for tp in tps})
-            return stable == ends
-
-        await self.world.until(settled, RECOVERY_S, "no transaction is open any more")
-        return found
-
-    async def _read_all(
-        self, who: str | None, tps: list[TopicPartition], bounds: dict[TopicPartition, tuple[int, int, int]]
-    ) -> dict[TopicPartition, Rows]:
-        """Every partition from its start to its end, by hand, read_committed; into the history as `who`."""
-        world, recorder = self.world, self.workload.facts.recorder
-        rows: dict[TopicPartition, list[tuple[int, bytes | None]]] = {tp: [] for tp in tps}
-        async with world.consumer(isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
-            consumer.assign(tps)
-            if who is not None:
-                recorder.note(who, Kind.ASSIGN, [str(tp) for tp in tps], world.elapsed_s * 1000)
-            deadline = world.loop.time() + RECOVERY_S
-            while True:
-                positions = {tp: await consumer.position(tp) for tp in tps}
-                behind = [tp for tp in tps if positions[tp] < bounds[tp][1]]
-                if not behind:
-                    break
-                if world.loop.time() > deadline:
-                    raise LivenessError(f"The last reader does not get to the end: it is at {positions} of {bounds}.")
-                records = await consumer.poll(500)
-                for record in records:
-                    rows[TopicPartition(record.topic, record.partition)].append((record.offset, record.value))
-                if who is not None:
-                    operation = recorder.invoke(who, Kind.POLL, (), world.elapsed_s * 1000)
-                    polls = [Poll(f"{r.topic}-{r.partition}", decode(r.value), r.offset) for r in records]
-                    recorder.ok(operation, polls, world.elapsed_s * 1000)
-        return {tp: tuple(found) for tp, found in rows.items()}
-
-    async def _committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        async with self.world.consumer(group_id=GROUP, default_api_timeout_ms=60_000) as consumer:
-            found = await consumer.committed(tps)
-        return {tp: answer.offset for tp, answer in found.items() if answer is not None}
-
-
-def _first(group: ExceptionGroup[Exception]) -> Exception:
+def first_of(group: ExceptionGroup[Exception]) -> Exception:
     found: Exception = group
     while isinstance(found, ExceptionGroup):
         found = found.exceptions[0]

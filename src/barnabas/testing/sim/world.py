@@ -33,6 +33,8 @@ from barnabas.client.share_consumer import AsyncShareConsumer
 from barnabas.core.config import ConfigDef
 from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.clock import SimClock
+from barnabas.testing.sim.cluster.cluster import SimCluster
+from barnabas.testing.sim.cluster.layout import Layout
 from barnabas.testing.sim.errors import CrashError, LivenessError
 from barnabas.testing.sim.guard import no_real_world
 from barnabas.testing.sim.loop import SimLoop
@@ -74,11 +76,12 @@ class World:
 
     # ---- nodes
 
-    def node(self, name: str, config: Mapping[str, str] | None = None) -> SimNode:
+    def node(self, name: str, config: Mapping[str, str] | None = None, *, node_id: int | None = None) -> SimNode:
         """A host that can run a node; not started."""
         found = self.nodes.get(name)
         if found is None:
-            found = self.nodes[name] = SimNode(self, name, len(self.nodes) + 1, config or {})
+            number = len(self.nodes) + 1 if node_id is None else node_id
+            found = self.nodes[name] = SimNode(self, name, number, config or {})
         return found
 
     async def start_broker(self, config: Mapping[str, str] | None = None, *, name: str = "b1") -> SimNode:
@@ -87,9 +90,23 @@ class World:
         await node.start()
         return node
 
+    async def start_cluster(
+        self,
+        brokers: int = 3,
+        controllers: int = 3,
+        *,
+        combined: bool = False,
+        config: Mapping[str, str] | None = None,
+    ) -> SimCluster:
+        """Brokers b1, b2, ... and controllers c1, c2, ..., or, with `combined`, the first brokers are the controllers.
+        Started and ready."""
+        cluster = SimCluster(self, Layout(brokers, controllers, combined=combined), config or {})
+        await cluster.start()
+        return cluster
+
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(node.address for node in self.nodes.values())
+        return ",".join(node.address for node in self.nodes.values() if node.serves_clients)
 
     # ---- clients
 

@@ -1,0 +1,98 @@
+"""Value: which nodes a simulated cluster has, and their configuration by Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.testing.sim.node import CONTROLLER_PORT, PORT
+
+FIRST_CONTROLLER_ID: Final = 101
+"""Of controllers that are no brokers."""
+QUICK: Final[Mapping[str, str]] = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "controller.quorum.election.timeout.ms": "600",
+    "controller.quorum.fetch.timeout.ms": "1200",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.request.timeout.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "leader.imbalance.check.interval.seconds": "5",
+    "log.segment.delete.delay.ms": "2000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+}
+"""Seconds instead of minutes: so that more happens in a run, not less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One node. A broker's name begins with b, a mere controller's with c."""
+
+    name: str
+    node_id: int
+    is_broker: bool
+    is_controller: bool
+
+    @property
+    def controller_address(self) -> str:
+        return f"{self.name}:{CONTROLLER_PORT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`combined`: the first brokers are the controllers. `dynamic`: the quorum may change (KIP-853)."""
+
+    brokers: int = 3
+    controllers: int = 3
+    combined: bool = False
+    dynamic: bool = False
+
+    def __str__(self) -> str:
+        roles = f"{self.brokers} brokers, {self.controllers} " + (
+            "of them controllers" if self.combined else "controllers"
+        )
+        return roles + (", dynamic quorum" if self.dynamic else "")
+
+    def hosts(self) -> Iterator[Host]:
+        for i in range(self.brokers):
+            yield Host(f"b{i + 1}", i + 1, True, self.combined and i < self.controllers)
+        if not self.combined:
+            for i in range(self.controllers):
+                yield Host(f"c{i + 1}", FIRST_CONTROLLER_ID + i, False, True)
+
+    def config(self, host: Host) -> dict[str, str]:
+        """What this node is configured with, but for its id."""
+        controllers = [other for other in self.hosts() if other.is_controller]
+        listeners = [f"PLAINTEXT://{host.name}:{PORT}"] if host.is_broker else []
+        roles = ["broker"] if host.is_broker else []
+        if host.is_controller:
+            listeners.append(f"CONTROLLER://{host.controller_address}")
+            roles.append("controller")
+        texts = {
+            **QUICK,
+            "process.roles": ",".join(roles),
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "default.replication.factor": str(min(3, self.brokers)),
+            "min.insync.replicas": str(min(2, self.brokers)),
+            "offsets.topic.replication.factor": str(min(3, self.brokers)),
+            "transaction.state.log.replication.factor": str(min(3, self.brokers)),
+            "transaction.state.log.min.isr": str(min(2, self.brokers)),
+            "share.coordinator.state.topic.replication.factor": str(min(3, self.brokers)),
+            "share.coordinator.state.topic.min.isr": str(min(2, self.brokers)),
+        }
+        if self.dynamic:
+            texts["controller.quorum.bootstrap.servers"] = ",".join(c.controller_address for c in controllers)
+            texts["controller.quorum.auto.join.enable"] = "true"
+        else:
+            texts["controller.quorum.voters"] = ",".join(f"{c.node_id}@{c.controller_address}" for c in controllers)
+        return texts

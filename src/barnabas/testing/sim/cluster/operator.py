@@ -1,0 +1,135 @@
+"""Shell: what an operator does while all that goes on: moves partitions, drains brokers, changes configs, makes topics.
+
+What is refused or not answered in time is told in the history and left: operators try again tomorrow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from barnabas.client.values import ConfigChange, ConfigResource
+from barnabas.core.errors import BarnabasError, KafkaError, error_code
+from barnabas.core.ids import TopicPartition
+from barnabas.testing.sim.cluster.trouble import Fault, Trouble
+from barnabas.testing.sim.workload.supervisor import PATIENCE
+from barnabas.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+
+_WITHIN_MS: Final = 8_000
+
+
+@asynccontextmanager
+async def _admin(trouble: Trouble) -> AsyncIterator[AsyncAdmin]:
+    try:
+        async with trouble.world.admin(default_api_timeout_ms=_WITHIN_MS, **PATIENCE) as admin:
+            yield admin
+    except (BarnabasError, TimeoutError) as error:
+        trouble.world.trace.event("operator", f"gives up: {type(error).__name__}: {str(error)[:120]}")
+
+
+async def _reassign(trouble: Trouble, admin: AsyncAdmin, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    """None cancels a move."""
+    topics: dict[str, list[ReassignablePartition]] = {}
+    for tp, replicas in moves.items():
+        wanted = None if replicas is None else list(replicas)
+        topics.setdefault(tp.topic, []).append(ReassignablePartition(partition_index=tp.partition, replicas=wanted))
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=_WITHIN_MS,
+        topics=[ReassignableTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+    told = {str(tp): replicas for tp, replicas in moves.items()}
+    trouble.world.trace.event("operator", f"reassigns {told}")
+    answer = await admin.cluster.send_controller(request, deadline=admin.cluster.deadline(_WITHIN_MS))
+    assert isinstance(answer, AlterPartitionReassignmentsResponse)
+    refused = [answer.error_code, *(p.error_code for topic in answer.responses for p in topic.partitions)]
+    for code in refused:
+        if code:
+            raise KafkaError(error_code(code), "The reassignment was refused.")
+
+
+async def move(trouble: Trouble) -> None:
+    """One partition goes to other brokers; some moves are cancelled half-way."""
+    tp, rng = trouble.any_partition(), trouble.rng
+    image = trouble.cluster.partition(tp)
+    ids = [broker.node_id for broker in trouble.cluster.brokers]
+    if image is None:
+        return
+    wanted = rng.sample(ids, min(len(image.replicas), len(ids)))
+    async with _admin(trouble) as admin:
+        await _reassign(trouble, admin, {tp: wanted})
+        if rng.random() < 0.3:
+            await asyncio.sleep(trouble.some(0.0, 1.0))
+            await _reassign(trouble, admin, {tp: None})
+
+
+async def drain(trouble: Trouble) -> None:
+    """Everything leaves one broker, as far as others can take it (with three brokers: fewer replicas)."""
+    broker = trouble.any_broker().node_id
+    image = trouble.cluster.newest_image()
+    others = [other.node_id for other in trouble.cluster.brokers if other.node_id != broker]
+    moves: dict[TopicPartition, list[int] | None] = {}
+    back: dict[TopicPartition, list[int] | None] = {}
+    for topic in () if image is None else image.topics:
+        for index, partition in enumerate(topic.partitions):
+            if broker in partition.replicas:
+                kept = [replica for replica in partition.replicas if replica != broker]
+                free = [other for other in others if other not in kept]
+                tp = TopicPartition(topic.name, index)
+                moves[tp] = [*kept, *free[:1]]
+                back[tp] = list(partition.replicas)
+    if not moves:
+        return
+    async with _admin(trouble) as admin:
+        await _reassign(trouble, admin, moves)
+        await asyncio.sleep(trouble.some(1.0, 6.0))
+        await _reassign(trouble, admin, back)
+
+
+async def elect_preferred(trouble: Trouble) -> None:
+    async with _admin(trouble) as admin:
+        await admin.elect_leaders()
+
+
+async def change_configs(trouble: Trouble) -> None:
+    """Of a topic: what cannot cost a promise."""
+    rng = trouble.rng
+    name, value = rng.choice(
+        [
+            ("max.message.bytes", "500000"),
+            ("segment.ms", str(rng.choice([1_500, 604_800_000]))),
+            ("internal.segment.bytes", str(rng.choice([6_000, 1 << 20]))),
+            ("index.interval.bytes", str(rng.choice([0, 4096]))),
+            ("message.timestamp.type", rng.choice(["CreateTime", "LogAppendTime"])),
+        ]
+    )
+    topic = trouble.choice(trouble.topics)
+    async with _admin(trouble) as admin:
+        await admin.incremental_alter_configs({ConfigResource.topic(topic): [ConfigChange(name, value)]})
+
+
+async def make_topics(trouble: Trouble) -> None:
+    """A topic comes, is written to, and goes."""
+    name = f"brief-{trouble.rng.randrange(1_000)}"
+    async with _admin(trouble) as admin:
+        await admin.create_topic(name, trouble.rng.randint(1, 3))
+        await asyncio.sleep(trouble.some(0.0, 3.0))
+        await admin.delete_topics([name])
+
+
+OPERATIONS = (
+    Fault("move a partition", 4, move),
+    Fault("drain a broker", 2, drain),
+    Fault("elect preferred leaders", 1, elect_preferred),
+    Fault("change configs", 1, change_configs),
+    Fault("make topics", 2, make_topics),
+)

@@ -1,0 +1,204 @@
+"""Machine: what must hold between the replicas of a partition: KIP-966's invariants, by their names there, held against
+the logs and roles of the running brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.core.ids import TopicPartition
+from barnabas.replication.rules.leader import effective_min_insync
+from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
+from barnabas.testing.sim.cluster.view import image_of, partitions_of
+from barnabas.testing.sim.node import SimNode
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from barnabas.replication.partition import Partition
+    from barnabas.storage.log import Log
+    from barnabas.testing.sim.cluster.cluster import SimCluster
+
+Key = tuple["UUID", int]
+
+
+class OneLeaderPerEpoch(Rule):
+    """In one leader epoch one broker leads a partition."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._leaders: dict[tuple[UUID, int, int], str] = {}
+
+    def look(self) -> None:
+        for node, partition, _ in _replicas(self.cluster):
+            if partition.leader is not None:
+                key = (partition.topic_id, partition.name.partition, partition.leader_epoch)
+                other = self._leaders.setdefault(key, node.name)
+                if other != node.name:
+                    self.broken(f"{other} and {node.name} led {partition.name} in epoch {partition.leader_epoch}")
+
+
+class ReplicationQuorumSuperset(Rule):
+    """Whoever commits waits for everyone who may be elected: its maximal ISR includes the controller's ISR and ELR."""
+
+    def look(self) -> None:
+        active = self.cluster.active_controller()
+        image = None if active is None else image_of(active)
+        if image is None:
+            return
+        for node, partition, log in _replicas(self.cluster):
+            role = partition.leader
+            state = image.topics.partition_by_id(partition.topic_id, partition.name.partition)
+            if role is None or state is None or state.leader_epoch != role.leader_epoch:
+                continue
+            commits = len(role.isr) >= effective_min_insync(role.replicas, log.config.min_insync_replicas)
+            needed = {*state.isr, *state.elr} if commits else set(state.isr)
+            if not needed <= role.maximal_isr:
+                self.broken(
+                    f"{node.name} leads {partition.name} and waits for {sorted(role.maximal_isr)}, electable are "
+                    f"{sorted(needed)} (partition epochs: {role.partition_epoch}, {state.partition_epoch})"
+                )
+
+
+@dataclass(slots=True)
+class _Committed:
+    """What any leader's high watermark has passed, of one partition."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    end: int = 0
+
+
+class ConsistentRead(Rule):
+    """Below any replica's high watermark stands what was committed there (LogMatching), in every later leadership
+    (LeaderCompleteness), and a leader's watermark never goes back. Compacted topics change their batches: they are left
+    out."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._committed: dict[Key, _Committed] = {}
+        self._checked: dict[tuple[str, UUID, int], tuple[int, int]] = {}
+        self._marks: dict[tuple[str, UUID, int, int], int] = {}
+
+    def look(self) -> None:
+        for node, partition, log in _replicas(self.cluster):
+            assert node.process is not None
+            index, mark = partition.name.partition, partition.high_watermark
+            if partition.leader is not None:
+                place = (node.process.name, partition.topic_id, index, partition.leader_epoch)
+                if mark < self._marks.get(place, -1):
+                    self.broken(f"{node.name} leads {partition.name}: watermark from {self._marks[place]} to {mark}")
+                self._marks[place] = mark
+            if log.config.compact:
+                continue
+            known = self._committed.setdefault((partition.topic_id, index), _Committed())
+            if partition.leader is not None and mark > known.end:
+                self._extend(node, partition, log, known, mark)
+            self._compare(node, partition, log, known)
+
+    def _extend(self, node: SimNode, partition: Partition, log: Log, known: _Committed, mark: int) -> None:
+        for row in batches_of(log, known.end, mark):
+            known.rows[row.base_offset] = row
+            known.end = row.next_offset
+
+    def _compare(self, node: SimNode, partition: Partition, log: Log, known: _Committed) -> None:
+        """Each batch once in a life of the process, unless the log was cut behind it."""
+        assert node.process is not None
+        place = (node.process.name, partition.topic_id, partition.name.partition)
+        checked, cuts = self._checked.get(place, (0, 0))
+        end = min(partition.high_watermark, known.end)
+        if log.log_end_offset < checked:
+            checked = log.log_start_offset
+        start = max(checked, log.log_start_offset)
+        for row in batches_of(log, start, end) if start < end else ():
+            committed = known.rows.get(row.base_offset)
+            if committed != row:
+                self.broken(f"{node.name} has {row} in {partition.name}, committed is {committed}")
+            start = row.next_offset
+        self._checked[place] = max(start, checked), cuts
+
+
+class LeaderCompleteness(Rule):
+    """Who leads in the newest epoch has every committed record."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._ends: dict[Key, tuple[int, str]] = {}
+
+    def look(self) -> None:
+        active = self.cluster.active_controller()
+        image = None if active is None else image_of(active)
+        if image is None:
+            return
+        for node, partition, log in _replicas(self.cluster):
+            if partition.leader is None:
+                continue
+            key = (partition.topic_id, partition.name.partition)
+            end, who = self._ends.get(key, (0, ""))
+            state = image.topics.partition_by_id(*key)
+            newest = state is not None and state.leader_epoch == partition.leader_epoch
+            if newest and log.log_end_offset < end:
+                self.broken(
+                    f"{node.name} leads {partition.name} in epoch {partition.leader_epoch} up to {log.log_end_offset}; "
+                    f"{end} was committed by {who}"
+                )
+            if partition.high_watermark > end:
+                self._ends[key] = partition.high_watermark, f"{node.name} in epoch {partition.leader_epoch}"
+
+
+class SameState(Rule):
+    """Replicas with the same log know the same of its producers, of its open transactions and of its epochs."""
+
+    def at_rest(self) -> None:
+        first: dict[Key, tuple[str, object]] = {}
+        for node, partition, log in _replicas(self.cluster):
+            if log.config.compact:
+                continue
+            facts = {
+                "log end": log.log_end_offset,
+                "high watermark": partition.high_watermark,
+                "last stable offset": log.last_stable_offset(partition.high_watermark),
+                "producers": sorted(
+                    (e.producer_id, e.epoch, e.txn_first_offset, [tuple(b) for b in e.batches][-1:])
+                    for e in log.producers.entries
+                ),
+            }
+            name, others = first.setdefault((partition.topic_id, partition.name.partition), (node.name, facts))
+            if facts != others:
+                assert isinstance(others, dict)
+                what = {key: (others[key], fact) for key, fact in facts.items() if fact != others[key]}
+                self.broken(f"{partition.name} on {name} and on {node.name}: {what}")
+
+
+class AcknowledgedIsEverywhere(Rule):
+    """When all is well, every in-sync replica holds every committed batch."""
+
+    def at_rest(self) -> None:
+        rows: dict[TopicPartition, tuple[str, list[Row]]] = {}
+        for node, partition, log in _replicas(self.cluster):
+            if log.config.compact:
+                continue
+            mine = list(batches_of(log, log.log_start_offset, log.log_end_offset))
+            name, others = rows.setdefault(partition.name, (node.name, mine))
+            start = max(mine[0].base_offset if mine else 0, others[0].base_offset if others else 0)
+            if [r for r in mine if r.base_offset >= start] != [r for r in others if r.base_offset >= start]:
+                self.broken(f"{partition.name} on {name} and on {node.name} have other batches")
+
+
+def _replicas(cluster: SimCluster) -> Iterator[tuple[SimNode, Partition, Log]]:
+    for node in cluster.brokers:
+        if node.process is not None:
+            for partition in partitions_of(node):
+                if partition.log is not None:
+                    yield node, partition, partition.log
+
+
+REPLICA_RULES: tuple[type[Rule], ...] = (
+    OneLeaderPerEpoch,
+    ReplicationQuorumSuperset,
+    ConsistentRead,
+    LeaderCompleteness,
+    SameState,
+    AcknowledgedIsEverywhere,
+)

@@ -1,0 +1,164 @@
+"""Shell: one run of the cluster's scenario, from its seed to the verdict.
+
+       trouble      quiet    trouble     quiet                         all killed, started
+    |────────────|─────────|───────────|─────────|──────────|─────────|──────────────────|
+      producers, groups, transactions, copiers, share consumers       read it all again, judge
+                                                  read it all
+
+The seed decides everything: how many nodes in which roles, which faults, how many clients, how large the segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+
+from barnabas.core.errors import KafkaError
+from barnabas.testing.sim import invariants
+from barnabas.testing.sim.cluster.cluster import SimCluster
+from barnabas.testing.sim.cluster.layout import Layout
+from barnabas.testing.sim.cluster.nemesis import Nemesis
+from barnabas.testing.sim.cluster.trouble import Menu, Trouble
+from barnabas.testing.sim.cluster.watch import Watch
+from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
+from barnabas.testing.sim.evidence import LAST_READER, LastLook
+from barnabas.testing.sim.invariants import Evidence
+from barnabas.testing.sim.outcome import Outcome
+from barnabas.testing.sim.torture import first_of
+from barnabas.testing.sim.workload import TOPICS, Mix, Workload
+from barnabas.testing.sim.workload.sharing import prepare_sharers
+from barnabas.testing.sim.world import World, run_world
+
+SECONDS = 10.0
+"""Simulated time with faults."""
+RECOVERY_S = 60.0
+"""Simulated time in which a healed cluster must be well, and must have done what was asked of it."""
+
+
+def storm(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, world: World | None = None) -> Outcome:
+    """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
+    world = world or World(seed)
+    scenario = Storm(world, seconds, menu)
+    began = time.perf_counter()
+    run_world(world, lambda _: scenario.run(), within_s=3_600)
+    return Outcome(
+        seed,
+        f"{scenario.menu.value}, {scenario.layout}",
+        world.elapsed_s,
+        time.perf_counter() - began,
+        world.loop.steps,
+        scenario.nemesis.count,
+        scenario.workload.facts.acknowledged,
+        scenario.workload.facts.transactions,
+        world.trace.digest(),
+    )
+
+
+class Storm:
+    """The scenario. What it builds stays, to be looked at."""
+
+    def __init__(self, world: World, seconds: float, menu: Menu | None) -> None:
+        rng = world.chance("scenario")
+        self.world = world
+        self.seconds = seconds
+        drawn = rng.choice([Menu.KILL, Menu.KILL, Menu.POWER, Menu.BLACKOUT, Menu.DISK])
+        self.menu = menu or drawn
+        self.layout = random_layout(rng)
+        flushes = self.menu is Menu.BLACKOUT
+        config = {"log.flush.interval.messages": "1"} if flushes else {}
+        self.cluster = SimCluster(world, self.layout, config)
+        for node in self.cluster.hosts.values():
+            node.clock.skew_s = rng.uniform(-10, 10)
+        self.workload = Workload(world, random_mix(rng), partitions=rng.randint(1, 2))
+        self.trouble = Trouble(self.cluster, self.workload, self.menu, TOPICS)
+        self.nemesis = Nemesis(self.trouble)
+        self.watch: Watch | None = None
+        self.episodes = rng.choice([1, 1, 2])
+        self.topic_config: Mapping[str, str | None] = {
+            "internal.segment.bytes": str(rng.choice([6_000, 20_000, 1 << 20])),
+            "segment.ms": str(rng.choice([1_500, 604_800_000])),
+            "index.interval.bytes": str(rng.choice([0, 100, 4096])),
+        }
+
+    async def run(self) -> None:
+        """Raises what `storm` raises."""
+        try:
+            await self._run()
+        except ExceptionGroup as group:  # of the task group that applies faults
+            error = first_of(group)
+            if isinstance(error, SimulationError):
+                raise error from group
+            raise CrashError(f"A fault could not be applied or undone: {error!r}") from error
+        except KafkaError as error:
+            if self.world.crashes:
+                raise
+            if not error.retriable:
+                raise CorrectnessError(f"A healthy cluster answered with {error!r}.") from error
+            raise LivenessError(f"A healthy cluster did not answer in time: {error}") from error
+
+    async def _run(self) -> None:
+        world, workload = self.world, self.workload
+        world.trace.event("scenario", f"{self.menu.value}, {self.layout}, {workload.mix}, {dict(self.topic_config)}")
+        self.watch = Watch(self.cluster)
+        await self.cluster.start()
+        async with world.admin() as admin:
+            for topic in TOPICS:
+                await admin.create_topic(topic, workload.partitions, configs=self.topic_config)
+            await prepare_sharers(admin)
+        workload.start()
+        for _ in range(self.episodes):
+            await self.nemesis.strike(self.seconds / self.episodes)
+            await self.nemesis.rest(RECOVERY_S)
+            world.check_crashes()
+        await asyncio.sleep(1.0)
+        await workload.stop(RECOVERY_S)
+        world.check_crashes()
+        evidence = await self._gather()
+        world.check_crashes()
+        for invariant in invariants.ALL:
+            invariant.check(evidence)
+
+    async def _gather(self) -> Evidence:
+        assert self.watch is not None
+        look = LastLook(self.workload, RECOVERY_S)
+        before = await look.read_all(LAST_READER, await look.bounds())
+        await self.cluster.until_well(RECOVERY_S, quiet=True)
+        self.watch.at_rest()
+        for node in self.cluster.hosts.values():
+            node.kill()
+        for node in self.cluster.hosts.values():
+            await self.cluster.up(node)
+        await self.cluster.until_well(RECOVERY_S)
+        committed = await look.committed()
+        bounds = await look.bounds()
+        after = await look.read_all(None, bounds)
+        return Evidence(
+            self.workload.facts.recorder.history(),
+            False,
+            self.workload.facts.committed,
+            committed,
+            bounds,
+            before,
+            after,
+            tuple(self.workload.facts.done_again),
+        )
+
+
+def random_layout(rng: random.Random) -> Layout:
+    brokers = rng.choice([3, 3, 3, 4])
+    if rng.random() < 0.5:
+        return Layout(brokers, 3, combined=True, dynamic=rng.random() < 0.2)
+    return Layout(brokers, rng.choice([1, 3, 3]), dynamic=rng.random() < 0.2)
+
+
+def random_mix(rng: random.Random) -> Mix:
+    return Mix(
+        producers=rng.randint(1, 2),
+        transactions=rng.randint(0, 1),
+        readers=rng.randint(1, 2),
+        watchers=rng.randint(0, 1),
+        copiers=rng.choice([0, 1, 2]),
+        sharers=rng.choice([0, 0, 1, 2]),
+    )

@@ -1,0 +1,70 @@
+"""Value: where in a production node things are to be found: the only file of the simulation that knows.
+
+Nothing here changes anything, and every function gives None (or nothing) for a node that is down or not that far yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.coordination.group.consumer_group import ConsumerGroup
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.raft.machine.raft import RaftMachine
+    from barnabas.replication.partition import Partition
+    from barnabas.storage.log import Log
+    from barnabas.testing.sim.node import SimNode
+
+
+def image_of(host: SimNode) -> ClusterImage | None:
+    """The newest committed image of a running node."""
+    parts = _parts(host)
+    return None if parts is None else parts.publisher.image
+
+
+def raft_of(host: SimNode) -> RaftMachine | None:
+    """The replica of the metadata quorum."""
+    parts = _parts(host)
+    driver = None if parts is None else parts.metadata._driver
+    return None if driver is None else driver._machine
+
+
+def partitions_of(host: SimNode) -> Iterator[Partition]:
+    """Every replica that a broker hosts, as it is now."""
+    services = services_of(host)
+    if services is not None:
+        yield from list(services.partitions)
+
+
+def services_of(host: SimNode) -> Any | None:
+    """What the handlers of a broker work with."""
+    node: Any = host.node
+    broker = None if node is None else node.broker
+    return None if broker is None else broker._services
+
+
+def metadata_log_of(host: SimNode) -> Log | None:
+    """The log under the quorum's replica."""
+    parts = _parts(host)
+    return None if parts is None else parts.metadata._log._log
+
+
+def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
+    """(leader epoch, group) of the groups of the new protocol that this broker coordinates, as far as it has loaded
+    what was committed before."""
+    from barnabas.coordination.group.consumer_group import ConsumerGroup
+
+    services = services_of(host)
+    if services is None:
+        return
+    for shard_host in list(services.groups._runtime._active.values()):
+        if shard_host.caught_up:
+            for group in shard_host.shard.table.committed_groups():
+                if isinstance(group, ConsumerGroup):
+                    yield shard_host.leader_epoch, group
+
+
+def _parts(host: SimNode) -> Any | None:
+    node: Any = host.node
+    return None if node is None else node.parts

@@ -1,0 +1,50 @@
+"""Shell: looks at the nodes of a cluster while it runs: at the quorum after each step, at replicas many times a second.
+
+What must hold is in `raft_rules`, `replica_rules` and `group_rules`, one class a rule; its docstring is the promise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
+from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
+from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.cluster.cluster import SimCluster
+
+_LOOK_S: Final = 0.05
+"""Between two looks at everything."""
+
+
+class Watch:
+    """Begins with the world's loop, and ends with the world. Raises CorrectnessError out of the loop."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._raft = [rule(cluster) for rule in RAFT_RULES]
+        self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES)]
+        self._loop = cluster.world.loop
+        self._next_look = 0.0
+        self._loop.after_step = self._step
+
+    def _step(self) -> None:
+        for rule in self._raft:
+            rule.step()
+        if self._loop.time() >= self._next_look:
+            self.look()
+
+    def look(self) -> None:
+        """Now."""
+        self._next_look = self._loop.time() + _LOOK_S
+        for rule in self._raft:
+            rule.look()
+        for rule in self._rest:
+            rule.look()
+
+    def at_rest(self) -> None:
+        """Nobody writes, everything is replicated: what must be equal by now is."""
+        self.look()
+        for rule in (*self._raft, *self._rest):
+            rule.at_rest()
