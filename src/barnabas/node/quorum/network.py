@@ -13,7 +13,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.raft.machine import messages as raft
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.raft.machine.values import Endpoints
-from barnabas.wire.errors import VersionError
+from barnabas.wire.errors import VersionError, WireError
 from barnabas.wire.schema import Request
 
 VOTE_LANE: Final = "raft"
@@ -60,9 +60,11 @@ class QuorumNetwork:
             too_old = isinstance(error, VersionError) or error.code is ErrorCode.UNSUPPORTED_VERSION
             if too_old and isinstance(request, raft.VoteRequest) and request.pre_vote:
                 return _grant(request.epoch)
-            if isinstance(error, VersionError):
-                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Node {node_id} is too old: {error}") from error
-            raise
+            if isinstance(error, KafkaError):
+                raise
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Node {node_id} is too old: {error}") from error
+        except WireError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node {node_id} made no sense: {error}") from error
         return decode(request, response)
 
 
