@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.values import ConsumerRecord
-from barnabas.records.batch import iter_batches, iter_records
+from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.errors import CorruptBatchError
@@ -52,6 +52,97 @@ def test_good_batches(records: list[SimpleRecord], codec: Codec, base_offset: in
     assert rows == general(batch)
     assert [(row.key, row.value) for row in rows] == [(r.key, r.value) for r in records]
     assert all(type(row) is ConsumerRecord for row in rows)
+
+
+SHAPES = st.tuples(
+    st.integers(1, 200),  # how many
+    st.sampled_from([None, 0, 1, 8, 70]),  # sizes of key,
+    st.sampled_from([None, 0, 3, 60, 100, 1_000]),  # and value
+    st.sampled_from([0, 1, 3, 64]),  # ms between timestamps
+    st.sampled_from([(), (("h", b"1"),)]),
+)
+
+
+def of_shapes(shapes: list[tuple[Any, ...]]) -> list[SimpleRecord]:
+    """Runs of records of one shape, their contents different."""
+    records: list[SimpleRecord] = []
+    for count, key, value, step, headers in shapes:
+        for number in range(count):
+            parts = [None if size is None else (b"%d" % number).ljust(size, b".")[:size] for size in (key, value)]
+            records.append(SimpleRecord(parts[0], parts[1], 1_000 + step * len(records), headers))
+    return records
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=4), st.booleans())
+@settings(deadline=None)
+def test_runs_of_equal_records(shapes: list[tuple[Any, ...]], append_time: bool) -> None:
+    records = of_shapes(shapes)
+    batch = build_batch(records, base_offset=500, leader_epoch=7)
+    if append_time:
+        raw = bytearray(batch)
+        raw[22] |= 0x08
+        batch = bytes(raw)
+    rows = unrolled(batch)
+    assert rows == general(batch)
+    assert [(row.key, row.value) for row in rows] == [(r.key, r.value) for r in records]
+    assert all(type(row) is ConsumerRecord for row in rows)
+
+
+def test_a_batch_with_offset_deltas_of_three_bytes() -> None:
+    batch = build_batch([SimpleRecord(None, b"value", 5)] * 9_000)
+    assert unrolled(batch) == general(batch)
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=2), st.data())
+@settings(deadline=None, max_examples=300)
+def test_broken_runs(shapes: list[tuple[Any, ...]], data: st.DataObject) -> None:
+    batch = bytearray(build_batch(of_shapes(shapes)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(61, len(batch) - 1))
+        batch[place] = data.draw(st.integers(0, 255))
+    assert unrolled(bytes(batch)) == general(bytes(batch))
+
+
+@given(st.lists(SHAPES, min_size=1, max_size=2), st.data())
+@settings(deadline=None)
+def test_runs_with_holes_of_compaction(shapes: list[tuple[Any, ...]], data: st.DataObject) -> None:
+    """Whole records taken out, the offsets of the others kept."""
+    kept = of_shapes(shapes)
+    places = data.draw(st.sets(st.integers(0, len(kept) + 20), min_size=len(kept), max_size=len(kept)))
+    batch = renumbered(kept, sorted(places))
+    assert unrolled(batch) == general(batch)
+    assert [row.offset for row in unrolled(batch)] == sorted(places)
+
+
+def renumbered(records: list[SimpleRecord], deltas: list[int]) -> bytes:
+    """A batch of these records at these offset deltas."""
+    payload = b"".join(
+        encode_record(record, delta, record.timestamp - records[0].timestamp)
+        for record, delta in zip(records, deltas, strict=True)
+    )
+    _, header = next(iter_batches(build_batch(records)))
+    header = header._replace(
+        batch_length=HEADER_SIZE - LOG_OVERHEAD + len(payload), last_offset_delta=deltas[-1], record_count=len(records)
+    )
+    return header.pack() + payload
+
+
+def encode_record(record: SimpleRecord, delta: int, time: int) -> bytes:
+    parts = b"".join(varint(-1) if part is None else varint(len(part)) + part for part in (record.key, record.value))
+    headers = b"".join(
+        varint(len(name)) + name.encode() + varint(len(value or b"")) + (value or b"") for name, value in record.headers
+    )
+    body = b"\0" + varint(time) + varint(delta) + parts + varint(len(record.headers)) + headers
+    return varint(len(body)) + body
+
+
+def varint(value: int) -> bytes:
+    raw = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while raw > 127:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*out, raw])
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=5), st.data())
