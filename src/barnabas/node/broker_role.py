@@ -37,6 +37,7 @@ from barnabas.node.lifecycle import BrokerLifecycle
 from barnabas.node.parts import Parts
 from barnabas.node.peers import Peers
 from barnabas.node.ports_taken import TakenPort
+from barnabas.node.replication_channel import ReplicationChannel
 from barnabas.node.running import running, unless
 from barnabas.node.settings import (
     broker_settings,
@@ -44,6 +45,7 @@ from barnabas.node.settings import (
     group_config,
     lifecycle_settings,
     net_limits,
+    replication_settings,
     transaction_config,
     upkeep_intervals,
 )
@@ -53,6 +55,7 @@ from barnabas.replication.compaction import Compactor
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.on_request import OnRequest
 from barnabas.replication.partitions import Partitions
+from barnabas.replication.replication import Replication
 from barnabas.replication.upkeep import Upkeep
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import OsFileSystem
@@ -81,6 +84,13 @@ class BrokerRole:
         self._channels = CoordinationChannels(peers)
         self._services = self._build_services(controller)
         self._channels.connect(self._services)
+        self._replication = Replication(
+            self.partitions,
+            ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch),
+            lambda: replication_settings(parts.config_view(parts.image)),
+            parts.clock,
+            parts.rng,
+        )
         self._lifecycle = BrokerLifecycle(
             controller,
             parts.identity,
@@ -104,14 +114,16 @@ class BrokerRole:
         groups, transactions, shares = services.groups, services.transactions, services.shares
         async with running(
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
-            self._upkeep.run, self._compactor.run, shares.coordinator.run, shares.partitions.run,
+            self._upkeep.run, self._compactor.run, self._replication.run, shares.coordinator.run, shares.partitions.run,
         ):  # fmt: skip
             self.partitions.discover()
             feeds = (GroupFeed(groups), TransactionFeed(transactions), ShareFeed(shares))
             for feed in feeds:
                 self.partitions.add_listener(feed)
             settings_feed = _SettingsFeed(parts, services)
-            for subscriber in (self.partitions, *feeds, services.metadata, settings_feed, self._lifecycle):
+            for subscriber in (
+                self.partitions, self._replication, *feeds, services.metadata, settings_feed, self._lifecycle,
+            ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)
             await unless(parts.stopping, self._lifecycle.register())
             async with running(self._lifecycle.run):

@@ -214,9 +214,8 @@ def test_fetches_of_clients_that_are_gone_are_given_up() -> None:
         for each in gone:
             each.send(fetch("quiet", wait_ms=60_000), 11)
         assert broker.node is not None
-        partitions = broker.node._partitions
-        assert partitions is not None
-        readers = partitions.require("quiet", 0).readers
+        assert broker.node.broker is not None
+        readers = broker.node.broker.partitions.require("quiet", 0).readers
         _until(lambda: len(readers) == 50)
         for each in gone:
             each.socket.close()

@@ -121,8 +121,8 @@ async def log_start(call: Call, topic: str) -> int:
 
 
 def partitions_of(node: Node) -> Partitions:
-    assert node._partitions is not None
-    return node._partitions
+    assert node.broker is not None
+    return node.broker.partitions
 
 
 def test_a_failing_directory_takes_only_its_own_partitions_offline(tmp_path: Path) -> None:
