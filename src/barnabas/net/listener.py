@@ -82,6 +82,13 @@ class Listener:
         finally:
             self._close_all()
 
+    def hand_over(self, handler: RequestHandler) -> None:
+        """From now on `handler` answers. Open connections are closed: what they learned of versions is not true any
+        more."""
+        self.handler = handler
+        for connection in list(self._connections):
+            connection.close("another handler serves this listener now", expected=True)
+
     def stop(self) -> None:
         """No new connections, close the open ones, let `serve` return."""
         if self._server is not None:

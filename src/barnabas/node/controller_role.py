@@ -69,7 +69,7 @@ class ControllerDoor:
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
         handler = BrokerHandler(dispatcher, lambda connection_id: None)
         for listener in self._listeners:
-            listener.handler = handler
+            listener.hand_over(handler)
 
 
 def _build_service(parts: Parts, log_dir: str) -> ControllerService:
