@@ -162,20 +162,18 @@ class TransactionShard:
         txn = self.transactions.get(transactional_id)
         if code is not ErrorCode.NONE or txn is None or txn.state not in PREPARED:
             return
-        if txn.partitions:
-            self._markers.put(
-                MarkerJob(
-                    self.home,
-                    transactional_id,
-                    txn.producer_id,
-                    txn.epoch,
-                    txn.state is TxnState.PREPARE_COMMIT,
-                    txn.client_version,
-                    txn.partitions,
-                )
+        # also without partitions: the queue tries again when the end cannot be written
+        self._markers.put(
+            MarkerJob(
+                self.home,
+                transactional_id,
+                txn.producer_id,
+                txn.epoch,
+                txn.state is TxnState.PREPARE_COMMIT,
+                txn.client_version,
+                txn.partitions,
             )
-        else:
-            self._put(turn, transactional_id, transitions.complete(txn, turn.now_ms))
+        )
 
     def markers_written(self, turn: Turn, job: MarkerJob) -> None:
         """Every partition of the job has its marker, or is gone."""
@@ -212,7 +210,7 @@ class TransactionShard:
     def on_loaded(self, turn: Turn) -> None:
         config = self.config
         turn.arm(ABORT_TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
-        turn.arm(EXPIRE_TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms)
+        turn.arm(EXPIRE_TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms, retry=True)
         decided = [name for name, txn in self.transactions.items() if txn.state in PREPARED]
         for transactional_id in sorted(decided):
             turn.arm(("announce", transactional_id), 0, retry=True)
@@ -243,7 +241,8 @@ class TransactionShard:
         for transactional_id in sorted(expired)[:EXPIRED_PER_TURN]:
             turn.write(StateRecord(TransactionLogKey(transactional_id=transactional_id), None))
         more = len(expired) > EXPIRED_PER_TURN
-        turn.arm(EXPIRE_TIMER, 0 if more else config.transaction_remove_expired_transaction_cleanup_interval_ms)
+        wait_ms = 0 if more else config.transaction_remove_expired_transaction_cleanup_interval_ms
+        turn.arm(EXPIRE_TIMER, wait_ms, retry=True)
 
     def on_unloaded(self, turn: Turn) -> None:
         self._markers.drop(self.home)
