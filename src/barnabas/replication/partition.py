@@ -91,9 +91,8 @@ class Partition:
         return False
 
     def _lead(self, image: PartitionImage, log: Log) -> bool:
-        """Begin a leadership, unless its epoch cannot be written."""
-        if self.leader is not None:
-            self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        """Begin a leadership, unless its epoch cannot be written. Who waits for a commit goes on waiting if this node
+        led before: what it has appended is still there."""
         self.follower = None
         log.assign_epoch(image.leader_epoch, log.log_end_offset)
         if log.failure is not None:  # `fail` has been called
@@ -109,6 +108,7 @@ class Partition:
         )
         self.flush_if_due()
         self.advance()
+        self.copiers.notify(LOOK_AGAIN)  # they fetch in an epoch that is over
         self.host.on_role(self)
         return True
 

@@ -1,6 +1,6 @@
-"""Several brokers' replicas in virtual time: real partitions, fetchers, ISR keepers, fetch handlers, logs on a simulated
-disk; a real controller machine. What stands in for the rest: the wire between them (messages are encoded and decoded),
-and images that arrive after a moment.
+"""Several brokers' replicas in virtual time: real partitions, fetchers, ISR keepers, fetch handlers, and logs on a
+simulated disk; a real controller machine. What stands in for the rest: the wire between them (messages are encoded and
+decoded), and images that arrive after a moment.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import gc
 import random
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -116,7 +116,7 @@ class Cluster:
     def image(self) -> ClusterImage:
         return self.controller.image
 
-    def commit(self, records: list[MetadataRecord]) -> None:
+    def commit(self, records: Sequence[MetadataRecord]) -> None:
         if records:
             self.controller.apply(self.image, records)
             for broker in self.brokers.values():
@@ -148,7 +148,7 @@ class Cluster:
                 )
             ]
         )
-        response = cast(Any, self.ask(request))
+        response = cast("Any", self.ask(request))
         assert response.topics[0].error_code == 0, response.topics[0]
 
     def configure(self, resource: ResourceType, name: str, key: str, value: str) -> None:
@@ -195,7 +195,7 @@ class Broker:
         cluster.processes.append(self.process)
         self.clock = SimClock(loop)
         self.image = ClusterImage(cluster_id="c")
-        executor = cast(Executor, None)
+        executor = cast("Executor", None)
         directory = LogDir.open(
             self.disk.mount(),
             "/data",
@@ -213,7 +213,7 @@ class Broker:
         self.replication = Replication(self.partitions, channel, lambda: cluster.settings, self.clock, rng)
         self.metadata = MetadataCache()
         self.services = cast(
-            Services,
+            "Services",
             SimpleNamespace(
                 node_id=self.number,
                 clock=self.clock,
@@ -252,13 +252,13 @@ class Broker:
             rack=self.rack,
             log_dirs=[directory_id],
         )
-        answer = cast(Any, self.cluster.ask(registration, 4))
+        answer = cast("Any", self.cluster.ask(registration, 4))
         assert answer.error_code == 0
         beat = BrokerHeartbeatRequest(
             broker_id=self.number, broker_epoch=answer.broker_epoch, current_metadata_offset=1 << 40
         )
         self.cluster.ask(beat, 1)
-        return cast(int, answer.broker_epoch)
+        return cast("int", answer.broker_epoch)
 
     @property
     def alive(self) -> bool:
@@ -327,11 +327,11 @@ class Broker:
             version,
             0,
             "test",
-            cast(Any, client),
+            cast("Any", client),
             self.clock.now_ms(),
             self.cluster.loop.time(),
         )
-        return cast(Response, await HANDLERS[_key(request)](self.services, ctx, request))
+        return cast("Response", await HANDLERS[_key(request)](self.services, ctx, request))
 
 
 class _Way:
@@ -362,7 +362,7 @@ class _Way:
                 await self._hop(broker_id)
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
-        return cast(Response, decode(APIS[ApiKey(_key(request))].response, version, memoryview(answer)))
+        return cast("Response", decode(APIS[ApiKey(_key(request))].response, version, memoryview(answer)))
 
     async def call(self, request: Message, version: int, ctx: object = None) -> Message:
         await self._hop(0)

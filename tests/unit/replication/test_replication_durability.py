@@ -25,9 +25,9 @@ async def _fetched(cluster: Cluster, broker: Broker, offset: int = 0, **options:
         **options,  # type: ignore[arg-type]
     )
     task = broker.process.spawn(cluster.loop, broker.serve(request, 12))
-    answer = cast(FetchResponse, await task).responses[0].partitions[0]
+    answer = cast("FetchResponse", await task).responses[0].partitions[0]
     assert answer.error_code == 0
-    return bytes(cast(bytes, answer.records))
+    return bytes(cast("bytes", answer.records))
 
 
 def test_one_broker_shows_records_only_when_they_are_durable() -> None:
