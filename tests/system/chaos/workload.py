@@ -139,9 +139,10 @@ class Committer:
 class Administrator:
     """Creates topics, and sets a config of each to its number."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, replicas: int = 1) -> None:
         self.created: set[str] = set()
         self.configured: dict[str, str] = {}
+        self._replicas = replicas
         self._admin = AdminClient({"bootstrap.servers": address, **_CLIENT})
 
     def run(self, stop: threading.Event) -> None:
@@ -150,7 +151,7 @@ class Administrator:
             number += 1
             name = f"made-{number}"
             with contextlib.suppress(KafkaException):
-                self._admin.create_topics([NewTopic(name, 1, 1)], request_timeout=5)[name].result()
+                self._admin.create_topics([NewTopic(name, 1, self._replicas)], request_timeout=5)[name].result()
                 self.created.add(name)
                 entry = ConfigEntry("retention.ms", str(number), incremental_operation=AlterConfigOpType.SET)
                 resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
@@ -167,9 +168,10 @@ class Administrator:
             assert answer.result()["retention.ms"].value == self.configured[resource.name], resource.name
 
 
-def create_logs(address: str) -> None:
+def create_logs(address: str, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": address})
-    topics = [NewTopic(f"log-{codec}", PARTITIONS, 1, config=_SMALL_SEGMENTS) for codec in CODECS]
+    config = {**_SMALL_SEGMENTS, "min.insync.replicas": str(max(replicas - 1, 1))}
+    topics = [NewTopic(f"log-{codec}", PARTITIONS, replicas, config=config) for codec in CODECS]
     for future in admin.create_topics(topics).values():
         future.result()
 
