@@ -115,7 +115,7 @@ class ShareMachine(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS))
     def leave(self, member: str) -> None:
-        self.state.release(member)
+        self.state.release(member, LIMITS)
         for o, (holder, _) in self.holders.items():
             if holder == member:
                 self.pending.setdefault(o, "other")
@@ -209,9 +209,9 @@ class ShareMachine(RuleBasedStateMachine):
         """Whatever happened, patient members bring every record to its end."""
         if self.writing is not None:
             self.state.settle(written=False)
-        self.state.release("a")
-        self.state.release("b")
-        self.state.release("c")
+        self.state.release("a", LIMITS)
+        self.state.release("b", LIMITS)
+        self.state.release("c", LIMITS)
         for _ in range(1_000):
             if self.state.unwritten:
                 self._store(self.state.take_write())

@@ -184,7 +184,7 @@ class SharePartition:
         """What the member holds is to come free: it has gone."""
         if self._state is None or self.closed is not None:
             return None
-        return self._written(self._state.release(member))
+        return self._written(self._state.release(member, self.limits))
 
     def _ready(self) -> SharePartitionState:
         if self.closed is not None:

@@ -219,22 +219,13 @@ class SharePartitionState:
                 self._runs.change(first, last, partial(_changed, kind=kind, turn=turn, limits=limits))
         return turn if self._turn == turn else None
 
-    def release(self, member: str) -> int | None:
-        """The member is gone; what it held was perhaps never seen, so that delivery does not count. Gives the turn."""
-        return self._free(
-            lambda cell: cell.member == member, lambda cell: (RecordState.AVAILABLE, max(cell.deliveries - 1, 0))
-        )
+    def release(self, member: str, limits: ShareLimits) -> int | None:
+        """The member is gone. What it held was delivered, as in Kafka 4.3 (before, it did not count). Gives the turn."""
+        return self._free(lambda cell: cell.member == member, partial(_returned, limits=limits))
 
     def expire(self, limits: ShareLimits, now_ms: int) -> int | None:
         """Locks that have run out. Gives the turn, if there are any."""
-        limit = limits.delivery_count_limit
-        return self._free(
-            lambda cell: cell.lock_until_ms <= now_ms,
-            lambda cell: (
-                RecordState.ARCHIVED if cell.deliveries >= limit else RecordState.AVAILABLE,
-                cell.deliveries,
-            ),
-        )
+        return self._free(lambda cell: cell.lock_until_ms <= now_ms, partial(_returned, limits=limits))
 
     def _free(self, chosen: Callable[[Cell], bool], after: Callable[[Cell], tuple[RecordState, int]]) -> int | None:
         turn = self._turn + 1
@@ -295,6 +286,12 @@ class SharePartitionState:
                 start = first
                 break
         self._runs.drop_below(start)
+
+
+def _returned(cell: Cell, limits: ShareLimits) -> tuple[RecordState, int]:
+    """What becomes of a record that comes back without an acknowledgement."""
+    exhausted = cell.deliveries >= limits.delivery_count_limit
+    return (RecordState.ARCHIVED if exhausted else RecordState.AVAILABLE, cell.deliveries)
 
 
 def _changed(cell: Cell, kind: AckType, turn: int, limits: ShareLimits) -> Cell:
