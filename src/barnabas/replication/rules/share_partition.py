@@ -220,7 +220,7 @@ class SharePartitionState:
         return turn if self._turn == turn else None
 
     def release(self, member: str, limits: ShareLimits) -> int | None:
-        """The member is gone. What it held was delivered, as in Kafka 4.3 (before, it did not count). Gives the turn."""
+        """The member is gone. What it held was delivered: that counts since Kafka 4.3. Gives the turn."""
         return self._free(lambda cell: cell.member == member, partial(_returned, limits=limits))
 
     def expire(self, limits: ShareLimits, now_ms: int) -> int | None:
