@@ -227,7 +227,12 @@ class _Connection(asyncio.Protocol):
     async def ask(self, request: Request, deadline: float, version_max: int | None) -> Response:
         if len(self._waiting) >= IN_FLIGHT_MAX:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{self.peer} has {IN_FLIGHT_MAX} unanswered requests.")
-        version = self._choose(request, version_max)
+        try:
+            version = self._choose(request, version_max)
+        except KafkaError:
+            if not self._waiting and self.agreed:  # it may know more by now: a controller that has found its cluster
+                self.abort("the other side does not serve what was asked")
+            raise
         if not self.alive or self._transport is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{self.peer}: {self._failure or 'closed'}")
         correlation_id, parts = self._wire.send(request, version)

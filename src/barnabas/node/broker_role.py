@@ -22,6 +22,7 @@ from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.transaction.service import TransactionCoordinator
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.publish import Publisher
 from barnabas.net.limits import ConnectionQuota, RequestBudget
 from barnabas.net.listener import Listener
 from barnabas.node.adapters import (
@@ -121,11 +122,14 @@ class BrokerRole:
             for feed in feeds:
                 self.partitions.add_listener(feed)
             settings_feed = _SettingsFeed(parts, services)
+            # Roles are taken from an image that knows this registration. An older one still has those of the process
+            # before, which may have had more in its logs (Kafka's initialCatchUpFuture).
+            await unless(parts.stopping, self._lifecycle.register())
+            await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             for subscriber in (
                 self.partitions, self._replication, *feeds, services.metadata, settings_feed, self._lifecycle,
             ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)
-            await unless(parts.stopping, self._lifecycle.register())
             async with running(self._lifecycle.run):
                 await self._serve(on_ready)
 
@@ -242,6 +246,29 @@ class BrokerRole:
             Listener(port.endpoint, handler, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock)
             for port in self._ports
         ]
+
+
+async def _caught_up(publisher: Publisher, offset: int) -> None:
+    """Returns when the newest image contains the record at `offset`."""
+    waiting = _Waiting(offset)
+    publisher.subscribe(waiting)
+    try:
+        if publisher.image.offset < offset:
+            await waiting.reached.wait()
+    finally:
+        publisher.unsubscribe(waiting)
+
+
+class _Waiting:
+    """Hears of images until one is new enough."""
+
+    def __init__(self, offset: int) -> None:
+        self.reached = asyncio.Event()
+        self._offset = offset
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        if image.offset >= self._offset:
+            self.reached.set()
 
 
 class _SettingsFeed:
