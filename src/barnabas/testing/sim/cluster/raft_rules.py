@@ -11,6 +11,7 @@ from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
 from barnabas.testing.sim.cluster.view import image_of, metadata_log_of, raft_of
 
 if TYPE_CHECKING:
+    from barnabas.metadata.image import ClusterImage
     from barnabas.testing.sim.cluster.cluster import SimCluster
 
 
@@ -110,7 +111,7 @@ class OneTruth(Rule):
                 "topics": sorted(((t.name, t.topic_id, t.partitions) for t in image.topics), key=lambda row: row[0]),
                 "brokers": sorted((b.broker_id, b.epoch, b.fenced, b.rack) for b in image.brokers.brokers.values()),
                 "features": image.features,
-                "configs": repr(image.configs),
+                "configs": _sorted_configs(image),
                 "producer ids": image.producer_ids,
             }
             if first is None:
@@ -119,6 +120,10 @@ class OneTruth(Rule):
                 assert isinstance(first[2], dict)
                 what = [name for name, fact in facts.items() if fact != first[2][name]]
                 self.broken(f"{first[0]} and {node.name} have other {what} at offset {image.offset}")
+
+
+def _sorted_configs(image: ClusterImage) -> list[tuple[str, list[tuple[str, str]]]]:
+    return sorted((repr(resource), sorted(values.items())) for resource, values in image.configs.by_resource.items())
 
 
 RAFT_RULES: tuple[type[Rule], ...] = (
