@@ -162,7 +162,8 @@ class ZooKeeperMachine:
         return self._told[1]
 
     def is_leading(self, now_ms: int) -> bool:
-        return self._office is not None and now_ms < self._office.lease_until_ms and not self._failed
+        over = self._failed or self._resigning
+        return self._office is not None and now_ms < self._office.lease_until_ms and not over
 
     def leader_id(self, now_ms: int) -> int:
         leader_id = self._told[0]
@@ -235,7 +236,7 @@ class ZooKeeperMachine:
     def propose(self, records: Sequence[MetadataRecord], now_ms: int, wall_ms: int) -> int:
         """Append them as one batch. Gives a token, which an effect Settled will name. Raises KafkaError."""
         office = self._office
-        if office is None or not self.is_leading(now_ms) or self._resigning:
+        if office is None or not self.is_leading(now_ms):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
         if len(self._appends) >= PROPOSALS_MAX:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "ZooKeeper is not keeping up; retry later.")
@@ -259,7 +260,8 @@ class ZooKeeperMachine:
     def write_snapshot(self, snapshot: LoadedSnapshot) -> bool:
         """False if there is nothing to do: another node leads, it is being done, or was done."""
         kept = self._tail.snapshot
-        if self._office is None or self._upkeep.busy or (kept is not None and kept.end_offset >= snapshot.end_offset):
+        before = kept.end_offset if kept is not None else 0
+        if self._office is None or self._upkeep.busy or not before < snapshot.end_offset <= self.position:
             return False
         chunks = encode_snapshot(snapshot, self._metadata_version, CHUNK_BYTES)
         name = snapshot_name(snapshot.end_offset, self._office.epoch)
@@ -492,6 +494,7 @@ class ZooKeeperMachine:
 
     def _ask_in_office(self, office: Office, now_ms: int) -> Ask | None:
         if self._resigning:
+            self._tell(_NOBODY, office.epoch)  # before, for another may lead before the answer comes
             return Ask(Multi((office.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, office))
         published = self._upkeep.finished(self._tail)
         if published is not None:
