@@ -123,7 +123,7 @@ def check_invariants(image: ClusterImage) -> None:
         assert image.topics.get_by_id(topic.topic_id) == topic
         for partition in topic.partitions:
             assert set(partition.isr) <= set(partition.replicas)
-            assert partition.isr
+            assert partition.isr or not partition.has_leader
             assert len(set(partition.replicas)) == len(partition.replicas)
             if partition.has_leader:
                 assert partition.leader in partition.isr

@@ -22,9 +22,11 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.metadata.controller.brokers import decide_fence_broker, decide_heartbeat
 from barnabas.metadata.controller.controller import Controller
+from barnabas.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
 from barnabas.metadata.controller.partitions import decide_balance_leaders, decide_unclean_elections
 from barnabas.metadata.controller.sessions import BrokerSessions
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.metadata.delta import replayed
 from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.other_records import NoOpRecord
@@ -186,7 +188,11 @@ class ControllerService:
         # What an earlier leader wrote may be in the log and not committed. It is once a record of this term is.
         await self._log.propose([NoOpRecord()])
         if epoch == self._epoch and not self._image().features.metadata_version:
-            await self._log.propose(list(self._bootstrap()))
+            records = list(self._bootstrap())
+            founded = replayed(self._image(), records)
+            if elr_enabled(founded):
+                records += records_to_enable(founded, self._settings.static_config)
+            await self._log.propose(records)
             log.info("the cluster is founded", cluster=self._image().cluster_id)
         if epoch != self._epoch:
             return

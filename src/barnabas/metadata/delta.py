@@ -7,7 +7,7 @@ Afterwards the delta still says what changed, part by part, which is what subscr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -325,6 +325,17 @@ class ClusterDelta:
     def _change_broker(self, broker: BrokerImage, **changes: Any) -> None:
         values = {name: getattr(broker, name) for name in BrokerImage.__slots__}
         self.brokers.put(broker.broker_id, BrokerImage(**{**values, **changes}))
+
+
+def replayed(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterImage:
+    """`image` after `records`, for a decision that builds on another one; its offset is a guess."""
+    delta = ClusterDelta(image)
+    count = 0
+    for record in records:
+        delta.apply(record)
+        count += 1
+    last = image.provenance
+    return delta.finish(Provenance(last.offset + count, last.epoch, last.timestamp_ms))
 
 
 def _endpoints(given: list[BrokerEndpoint] | list[ControllerEndpoint]) -> tuple[Endpoint, ...]:

@@ -34,8 +34,9 @@ DEFAULT_LEVELS: Final[Mapping[str, int]] = {
     GROUP_VERSION: 1,
     TRANSACTION_VERSION: 2,
     SHARE_VERSION: 1,
+    ELR_VERSION: 1,
 }
-"""What a new cluster starts with. Streams groups and eligible leader replicas are not served yet, so they start off."""
+"""What a new cluster starts with. Streams groups are not served yet, so they start off."""
 
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {(ELR_VERSION, 1): {METADATA_VERSION: 23}}
 """(feature, level) -> the least levels of others that it needs."""

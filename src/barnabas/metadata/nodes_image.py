@@ -9,6 +9,7 @@ from uuid import UUID
 
 from barnabas.core.ids import NO_TOPIC_ID
 from barnabas.metadata.persistent import PersistentMap
+from barnabas.metadata.topics_image import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 
 class SecurityProtocol(IntEnum):
@@ -108,6 +109,13 @@ class BrokersImage:
     def is_unfenced(self, broker_id: int) -> bool:
         broker = self.get(broker_id)
         return broker is not None and not broker.fenced
+
+    def has_online_dir(self, broker_id: int, directory: UUID) -> bool:
+        """Whether a replica in that log directory can be used, as far as anybody has said (`DirectoryId.isOnline`)."""
+        broker = self.get(broker_id)
+        if broker is None or not broker.log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return True
+        return directory in broker.log_dirs
 
     def is_active(self, broker_id: int) -> bool:
         broker = self.get(broker_id)

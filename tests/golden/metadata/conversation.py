@@ -7,9 +7,10 @@ next step is what came out: the response, the records, and what the image says.
     CreateTopicsResponse(...)
       TopicRecord(...)
 
-Steps: `broker N [rack]` registers and unfences one; `crashed N` registers it as a new process after an unclean end,
-`beat N` unfences that; `<Api> <version> <json>` is any request of the controller;
-`fence N`; `image` shows topics, brokers and configs; `lose <Api> ...` decides, applies and then fails to commit.
+Steps: `broker N [rack] [dirs]` registers and unfences one, with so many log directories; `crashed N` registers it as a
+new process after an unclean end, `beat N` unfences that; `<Api> <version> <json>` is any request of the controller, in
+which `$id:t` is topic t's id and `$dir:N.2` broker N's second directory; `fence N`; `image` shows topics, brokers and
+configs; `lose <Api> ...` decides, applies and then fails to commit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from barnabas.metadata.controller.brokers import decide_fence_broker
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.features import SUPPORTED_FEATURES, bootstrap_records
+from barnabas.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
 from barnabas.metadata.image import ClusterImage, PartitionImage, Provenance
 from barnabas.metadata.record_base import MetadataRecord
 from barnabas.metadata.records import decode_record, encode_record
@@ -48,7 +49,9 @@ class Conversation:
         self.rng = random.Random(0)
         self.names: dict[UUID, str] = {}
         self.crashes = 0
-        self.controller.apply(self.controller.image, bootstrap_records())
+        # Eligible leader replicas have a script of their own, which switches them on.
+        levels = {name: level for name, level in DEFAULT_LEVELS.items() if name != ELR_VERSION}
+        self.controller.apply(self.controller.image, bootstrap_records(levels))
 
     def run(self, step: str) -> Iterator[str]:
         word, _, rest = step.partition(" ")
@@ -88,9 +91,9 @@ class Conversation:
         yield self.readable(repr(response))
         yield from self.take(decision)
 
-    def broker(self, broker_id: str, rack: str | None = None) -> Iterator[str]:
+    def broker(self, broker_id: str, rack: str | None = None, dirs: str = "1") -> Iterator[str]:
         number = int(broker_id)
-        registered = self.register(number, UUID(int=number), rack)
+        registered = self.register(number, UUID(int=number), rack, int(dirs))
         self.controller.apply(self.controller.image, registered.records)
         yield from self.beat(number)
 
@@ -101,7 +104,9 @@ class Conversation:
         yield repr(registered.response)
         yield from self.take(registered)
 
-    def register(self, number: int, incarnation_id: UUID, rack: str | None) -> Decision[MetadataRecord, Any]:
+    def register(
+        self, number: int, incarnation_id: UUID, rack: str | None, dirs: int = 1
+    ) -> Decision[MetadataRecord, Any]:
         registration = BrokerRegistrationRequest(
             broker_id=number,
             cluster_id="c",
@@ -112,7 +117,7 @@ class Conversation:
                 for name, levels in SUPPORTED_FEATURES.items()
             ],
             rack=rack,
-            log_dirs=[UUID(int=1000 + number)],
+            log_dirs=[directory(number, index + 1) for index in range(dirs)],
         )
         return self.controller.decide(self.controller.image, registration, self.context(4))
 
@@ -155,13 +160,17 @@ class Conversation:
     def with_ids(self, text: str) -> str:
         """`$id:name` stands for the id of a topic."""
         ids = {name: uuid_to_text(topic_id) for topic_id, name in self.names.items()}
-        return re.sub(r"\$id:([\w.-]+)", lambda match: ids[match[1]], text)
+        text = re.sub(r"\$id:([\w.-]+)", lambda match: ids[match[1]], text)
+        return re.sub(r"\$dir:(\d+)\.(\d+)", lambda match: uuid_to_text(directory(int(match[1]), int(match[2]))), text)
 
     def readable(self, text: str) -> str:
         """Topic ids by name, error codes by name: what a reader wants to see."""
 
         def topic(match: re.Match[str]) -> str:
-            name = self.names.get(UUID(match[1]))
+            value = UUID(match[1])
+            name = self.names.get(value)
+            if value.int in range(1000, 3000):
+                return f"<directory {value.int // 1000} of {value.int % 1000}>"
             return f"<id of {name}>" if name else "<id>"
 
         text = re.sub(r"UUID\('([0-9a-f-]{36})'\)", topic, text)
@@ -171,6 +180,10 @@ class Conversation:
             text,
         )
         return re.sub(r"<(\w+)\.(\w+): -?\d+>", r"\2", text)
+
+
+def directory(broker: int, index: int) -> UUID:
+    return UUID(int=1000 * index + broker)
 
 
 def eligible(partition: PartitionImage) -> str:
@@ -187,12 +200,18 @@ def build(kind: type[Struct], values: dict[str, Any]) -> Struct:
         field = fields[name]
         element: Any = field.element if field.kind == "array" else field.kind
         if isinstance(value, list):
-            given[name] = [build(element, item) if isinstance(element, type) else item for item in value]
+            given[name] = [build_item(element, item) for item in value]
         elif element == "uuid":
             given[name] = uuid_from_text(value)
         else:
             given[name] = value
     return kind(**given)
+
+
+def build_item(element: Any, item: Any) -> Any:
+    if isinstance(element, type):
+        return build(element, item)
+    return uuid_from_text(item) if element == "uuid" else item
 
 
 def snake(name: str) -> str:

@@ -83,6 +83,8 @@ def test_the_log_gives_the_cluster_kafka_had() -> None:
 def test_a_node_that_takes_the_cluster_over_leads_its_partitions(previous_epoch: int, recovery_state: int) -> None:
     controller = Controller(ControllerSettings(node_id=1), load())
     ctx = DecideContext(now_ms=0, rng=random.Random(0), settings=controller.settings, version=4)
+    kafkas = controller.image.brokers.get(1)
+    assert kafkas is not None
     request = BrokerRegistrationRequest(
         broker_id=1,
         cluster_id="c",
@@ -91,7 +93,7 @@ def test_a_node_that_takes_the_cluster_over_leads_its_partitions(previous_epoch:
             Feature(name=name, min_supported_version=levels.min_level, max_supported_version=levels.max_level)
             for name, levels in SUPPORTED_FEATURES.items()
         ],
-        log_dirs=[UUID(int=1234)],
+        log_dirs=list(kafkas.log_dirs),  # meta.properties keeps their ids
         previous_broker_epoch=previous_epoch,
     )
     registered = controller.decide(controller.image, request, ctx)

@@ -22,6 +22,7 @@ from barnabas.metadata.config_rules import (
 from barnabas.metadata.config_view import ConfigView, default_of
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.eligible_leaders import check_min_isr, records_after_change
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_names import name_problem
 from barnabas.metadata.image import ClusterImage
@@ -155,14 +156,16 @@ def _changed(
 ) -> list[MetadataRecord]:
     """Check what the resource would have, and that it exists; then the records of what really changes."""
     merged = {**present, **changes}
+    check_min_isr(image, resource, changes)
     _check(image, resource, {name: value for name, value in merged.items() if value is not None}, ctx)
     _check_exists(image, resource)
-    return [
+    records: list[MetadataRecord] = [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
         for name, value in changes.items()
         # KAFKA-14136: setting a broker config to what it is makes the broker read it again, so it is written too.
         if value != present.get(name) or (resource.type == ResourceType.BROKER and value is not None)
     ]
+    return records + records_after_change(image, records)
 
 
 def _edit_list(resource: ConfigResource, config: incremental.AlterableConfig, current: str | None) -> str:

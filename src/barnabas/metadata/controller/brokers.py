@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
+from barnabas.metadata.controller.directories import records_without_directories
 from barnabas.metadata.controller.partitions import records_with_broker, records_without_broker
 from barnabas.metadata.controller.settings import DecideContext
+from barnabas.metadata.delta import replayed
 from barnabas.metadata.image import BrokerImage, ClusterImage
 from barnabas.metadata.nodes_records import (
     BrokerEndpoint,
@@ -73,11 +75,17 @@ def decide_register_broker(
 def decide_heartbeat(
     image: ClusterImage, request: BrokerHeartbeatRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, BrokerHeartbeatResponse]:
-    """What a beat changes: unfence a broker that caught up, fence one that wants it, let one shut down in order."""
+    """What a beat changes: unfence a broker that caught up, fence one that wants it, let one shut down in order; first
+    of all give new leaders to what lay in a log directory that is offline now."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     caught_up = request.current_metadata_offset >= broker.epoch
+    offline = records_without_directories(image, broker, request.offline_log_dirs, ctx)
+    if offline:
+        image = replayed(image, offline)
+        broker = image.brokers.get(request.broker_id)
+        assert broker is not None
     records: list[MetadataRecord] = []
     fenced, shut_down = broker.fenced, False
     if request.want_shut_down:
@@ -89,7 +97,7 @@ def decide_heartbeat(
         fenced = True
         records = [*records_without_broker(image, broker.broker_id, ctx), _registration_change(broker, fenced=YES)]
     response = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=shut_down)
-    return Decision(response, records)
+    return Decision(response, [*offline, *records])
 
 
 def decide_fence_broker(image: ClusterImage, broker_id: int, ctx: DecideContext) -> Decision[MetadataRecord, None]:

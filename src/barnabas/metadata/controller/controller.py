@@ -18,9 +18,11 @@ from barnabas.metadata.controller.brokers import (
     decide_register_broker,
     decide_unregister_broker,
 )
+from barnabas.metadata.controller.controllers import decide_register_controller
 from barnabas.metadata.controller.create_partitions import decide_create_partitions
 from barnabas.metadata.controller.create_topics import decide_create_topics
 from barnabas.metadata.controller.delete_topics import decide_delete_topics
+from barnabas.metadata.controller.directories import decide_assign_replicas_to_dirs
 from barnabas.metadata.controller.partitions import decide_elect_leaders
 from barnabas.metadata.controller.producer_ids import decide_allocate_producer_ids
 from barnabas.metadata.controller.reassignments import (
@@ -29,15 +31,17 @@ from barnabas.metadata.controller.reassignments import (
 )
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.controller.update_features import decide_update_features
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.delta import replayed
+from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.record_base import MetadataRecord
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest
 from barnabas.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest
+from barnabas.wire.messages.controller_registration import ControllerRegistrationRequest
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest
 from barnabas.wire.messages.create_topics import CreateTopicsRequest
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
@@ -65,6 +69,8 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
     BrokerRegistrationRequest: decide_register_broker,
     BrokerHeartbeatRequest: decide_heartbeat,
     UnregisterBrokerRequest: decide_unregister_broker,
+    ControllerRegistrationRequest: decide_register_controller,
+    AssignReplicasToDirsRequest: decide_assign_replicas_to_dirs,
 }
 
 
@@ -89,8 +95,4 @@ class Controller:
 
         Its offset runs ahead of the log by a guess: control records of the log may take offsets in between.
         """
-        delta = ClusterDelta(image)
-        for record in records:
-            delta.apply(record)
-        last = image.provenance
-        self.image = delta.finish(Provenance(last.offset + len(records), last.epoch, last.timestamp_ms))
+        self.image = replayed(image, records)

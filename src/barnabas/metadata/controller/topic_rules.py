@@ -33,8 +33,9 @@ class TopicRules:
         *,
         unclean_shutdown: Collection[int] = (),
     ) -> Rules:
+        brokers = self._image.brokers
         return Rules(
-            is_usable,
+            lambda broker: is_usable(broker) and brokers.has_online_dir(broker, partition.directory_of(broker)),
             min(self._of(topic)[1], len(partition.replicas)),
             self.elr_enabled,
             unclean_shutdown,

@@ -7,9 +7,11 @@ from enum import IntEnum
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
+from barnabas.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.features import (
     DEPENDENCIES,
+    ELR_VERSION,
     METADATA_CHANGED_AT,
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
@@ -47,6 +49,8 @@ def decide_update_features(
             if update.feature in twice:
                 raise invalid_request(f"Provided feature: {update.feature} is duplicated in the request.")
             if _check(image, update, wanted, ctx):
+                if update.feature == ELR_VERSION and update.max_version_level and not elr_enabled(image):
+                    records += records_to_enable(image, ctx.settings.static_config)
                 records.append(FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level))
     except KafkaError as error:
         return Decision(UpdateFeaturesResponse(error_code=error.code, error_message=message_of(error)))
