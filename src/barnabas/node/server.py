@@ -144,6 +144,7 @@ class Node:
             if self.config.topology.is_controller:
                 controller = ControllerRole(parts, metadata_dir(self.config, self._dirs).path)
                 metadata.register(controller.service)
+            await unless(self._stopping, metadata.find_quorum())
             metadata.open()
             if controller is not None:
                 door.admit(parts, controller.services)

@@ -23,6 +23,7 @@ from barnabas.core.rng import Rng
 from barnabas.metadata.ports import CommittedBatch, MetadataListener
 from barnabas.metadata.record_base import MetadataRecord
 from barnabas.metadata.records import encode_record
+from barnabas.node.quorum.finding import quorum_exists
 from barnabas.node.quorum.handover import Handover, version_after
 from barnabas.node.quorum.network import QuorumNetwork, Sender
 from barnabas.node.quorum.raft_log import METADATA_PARTITION, RECORD_BATCH_BYTES_MAX, RaftLog
@@ -97,6 +98,17 @@ class RaftMetadataLog:
         """metadata.version after what was proposed, while this node leads."""
 
     # ---- life
+
+    async def find_quorum(self) -> None:
+        """Before `open`: a node that might found a quorum makes sure that the other controllers know of none. Only a
+        node whose log is empty, and that has others to ask, asks and waits."""
+        options = self._options
+        own = {(endpoint.host, endpoint.port) for endpoint in options.endpoints}
+        others = [address for address in options.bootstrap if address not in own]
+        known = dict(options.voters) or self._log.end_offset or self._snapshots.formatted().voters
+        if options.may_found and others and not known and await quorum_exists(self._network, others):
+            log.info("there is a quorum already: this node, whose log is empty, does not found one")
+            self._options = replace(options, may_found=False)
 
     def open(self) -> None:
         """Read the disk; hand the newest snapshot to the listeners. What is committed beyond it, only the quorum can
