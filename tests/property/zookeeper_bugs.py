@@ -1,4 +1,4 @@
-"""Bugs to plant into the machines of the ZooKeeper log, each of a kind that has cost somebody data. All must be seen."""
+"""Bugs to plant into the machines of the ZooKeeper log, each of a kind that has cost data: all must be seen."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """ZooKeeper in memory: servers that lag, sessions that end, watches that fire once, transactions.
 
 Every write is ordered by the ensemble; a server applies them in that order, some time later, and answers reads from
-what it has applied. A session is connected to one server at a time, never to one that is behind what the session has seen.
+what it has applied. A session is connected to one server at a time, never to one that is behind what the session has
+seen.
 """
 
 from __future__ import annotations

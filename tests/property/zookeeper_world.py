@@ -18,6 +18,7 @@ from barnabas.metadata.ports import LoadedSnapshot
 from barnabas.metadata.records import MetadataRecord, TopicRecord
 from barnabas.node.zookeeper import machine, reader
 from barnabas.node.zookeeper.effects import Commit, Effect, Fatal, Joined, LeaderChanged, LoadSnapshot, Outcome, Settled
+from barnabas.node.zookeeper.entries import encode_snapshot
 from barnabas.node.zookeeper.layout import TAIL, read_tail
 from barnabas.node.zookeeper.machine import Candidate, ZooKeeperMachine
 from barnabas.node.zookeeper.requests import Answer, Failed, Failure, Get, Request
@@ -312,9 +313,11 @@ class World:
     def snapshot(self, node: Node) -> None:
         if node.alive and not node.paused:
             log = node.log[0]
-            records = [topic(name) for name in log]
-            node.machine.write_snapshot(LoadedSnapshot(len(log), max(node.machine.epoch, 1), self.now, records))
-            node.turn()
+            if node.machine.wants_snapshot(len(log)):
+                snapshot = LoadedSnapshot(len(log), max(node.machine.epoch, 1), self.now, [topic(name) for name in log])
+                chunks = encode_snapshot(snapshot, node.machine.metadata_version, self.plan.chunk_bytes)
+                node.machine.write_snapshot(snapshot, chunks)
+                node.turn()
 
     # ---- what the nodes decide
 

@@ -30,7 +30,6 @@ from barnabas.node.zookeeper.effects import Commit, Effect, Fatal, Joined, Leade
 from barnabas.node.zookeeper.entries import (
     ZNODE_COST_BYTES,
     encode_batch,
-    encode_snapshot,
     metadata_version_after,
     split,
 )
@@ -161,6 +160,11 @@ class ZooKeeperMachine:
     def epoch(self) -> int:
         return self._told[1]
 
+    @property
+    def metadata_version(self) -> int:
+        """As the log has it that was read."""
+        return self._metadata_version
+
     def is_leading(self, now_ms: int) -> bool:
         over = self._failed or self._resigning
         return self._office is not None and now_ms < self._office.lease_until_ms and not over
@@ -257,17 +261,19 @@ class ZooKeeperMachine:
         self._appends.add(Proposal(self._next_token, batch, data))
         return self._next_token
 
-    def write_snapshot(self, snapshot: LoadedSnapshot) -> bool:
+    def wants_snapshot(self, end_offset: int) -> bool:
         """False if there is nothing to do: another node leads, it is being done, or was done."""
         kept = self._tail.snapshot
         before = kept.end_offset if kept is not None else 0
-        if self._office is None or self._upkeep.busy or not before < snapshot.end_offset <= self.position:
-            return False
-        chunks = encode_snapshot(snapshot, self._metadata_version, CHUNK_BYTES)
+        return self._office is not None and not self._upkeep.busy and before < end_offset <= self.position
+
+    def write_snapshot(self, snapshot: LoadedSnapshot, chunks: list[bytes]) -> None:
+        """`chunks` is what `encode_snapshot` made of it, which may have taken a while."""
+        if self._office is None or not self.wants_snapshot(snapshot.end_offset):
+            return
         name = snapshot_name(snapshot.end_offset, self._office.epoch)
         info = SnapshotInfo(name, snapshot.end_offset, snapshot.epoch, snapshot.timestamp_ms, len(chunks))
         self._upkeep.begin(info, chunks)
-        return True
 
     def add_reader(self) -> int:
         """Read all of the log once more, for those who came later."""

@@ -1,14 +1,14 @@
 """Shell: the metadata log in ZooKeeper. Fills the `MetadataLog` port, and `QuorumView`.
 
-`connect` -> `register` listeners -> `open` reads all there is -> `run` follows the log, and stands for election. One
-request is under way at a time; what happens meanwhile (answers, watches, the session) wakes the one loop that turns the
-machine.
+`connect` -> `register` listeners -> `find_quorum` reads all there is -> `open` -> `run` follows the log, and stands for
+election. One request is under way at a time; what happens meanwhile (answers, watches, the session) wakes the one loop
+that turns the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -28,11 +28,15 @@ from barnabas.node.zookeeper.effects import (
     Outcome,
     Settled,
 )
+from barnabas.node.zookeeper.entries import encode_snapshot
 from barnabas.node.zookeeper.errors import ZooKeeperError
 from barnabas.node.zookeeper.layout import CLUSTER_ID, read_cluster_id, write_broker, write_cluster_id
-from barnabas.node.zookeeper.machine import Candidate, ZooKeeperMachine
+from barnabas.node.zookeeper.machine import CHUNK_BYTES, Candidate, ZooKeeperMachine
 from barnabas.node.zookeeper.requests import Answer, Create, Failed, Failure, Get, Multi, Sync, Znode
 from barnabas.node.zookeeper.settings import ZooKeeperSettings
+from barnabas.raft.machine.messages import RaftRequest, RaftResponse
+from barnabas.raft.machine.raft import QuorumView as QuorumDescription
+from barnabas.raft.machine.values import Voters
 from barnabas.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -71,6 +75,8 @@ class ZooKeeperMetadataLog:
         self._session: ZooKeeperSession | None = None
         self._wake = asyncio.Event()
         self._resigned = asyncio.Event()
+        self._led = asyncio.Event()
+        """Set while a leader is known."""
         self._opened = False
         self._listeners: dict[int, list[MetadataListener]] = {0: []}
         self._proposals: dict[int, asyncio.Future[int]] = {}
@@ -78,7 +84,8 @@ class ZooKeeperMetadataLog:
     # ---- life
 
     async def connect(self, cluster_id: str) -> str:
-        """Begin a session. Gives the cluster's id, which is `cluster_id` if this is the first node of all.
+        """Begin a session. Gives the cluster's id, which is `cluster_id` if this is the first node of all; with an empty
+        `cluster_id` nothing is founded, and the answer may be empty, too.
 
         Raises ZooKeeperError when no server can be reached, or kazoo is not installed.
         """
@@ -88,15 +95,18 @@ class ZooKeeperMetadataLog:
         await self._session.start()
         return await self._agree_on_cluster_id(self._session, cluster_id)
 
-    async def open(self) -> None:
+    async def find_quorum(self) -> None:
         """Take the node's id, and read the log: listeners that are registered know everything afterwards.
 
         Raises MetadataError for a log that cannot be read, and when another live node has the id.
         """
-        if self._session is None:
-            raise ZooKeeperError("The metadata log in ZooKeeper must be connected before it is opened.")
+        assert self._session is not None, "connect() comes first"
         self._opened = True
         await self._turn_until(lambda: self._machine.caught_up)
+
+    def open(self) -> None:
+        """Nothing is on this node's disk."""
+        assert self._opened, "find_quorum() comes first"
 
     async def run(self) -> None:
         """Until cancelled. Raises MetadataError when the node must not go on."""
@@ -139,10 +149,21 @@ class ZooKeeperMetadataLog:
         self._wake.set()
         return future
 
-    def write_snapshot(self, end_offset: int, epoch: int, timestamp_ms: int, records: Sequence[MetadataRecord]) -> None:
-        """Only the active controller does; there is one snapshot for all nodes."""
-        if self._machine.write_snapshot(LoadedSnapshot(end_offset, epoch, timestamp_ms, records)):
-            self._wake.set()
+    async def write_snapshot(
+        self, end_offset: int, epoch: int, timestamp_ms: int, records: Iterable[MetadataRecord]
+    ) -> None:
+        """Only the active controller does; there is one snapshot for all nodes. It is written in the background."""
+        machine = self._machine
+        if not machine.wants_snapshot(end_offset):
+            return
+        version = machine.metadata_version
+
+        def encode() -> tuple[LoadedSnapshot, list[bytes]]:
+            snapshot = LoadedSnapshot(end_offset, epoch, timestamp_ms, list(records))
+            return snapshot, encode_snapshot(snapshot, version, CHUNK_BYTES)
+
+        machine.write_snapshot(*await asyncio.get_running_loop().run_in_executor(None, encode))
+        self._wake.set()
 
     # ---- QuorumView
 
@@ -172,8 +193,25 @@ class ZooKeeperMetadataLog:
         controller = self._machine.controller
         return None if controller is None or self.leader_id < 0 else (controller.host, controller.port)
 
-    def describe(self) -> None:
+    def describe(self) -> QuorumDescription | None:
         """There is no Raft quorum to describe."""
+        return None
+
+    @property
+    def voter_set(self) -> Voters:
+        """ZooKeeper's servers vote, and they are no nodes of this cluster."""
+        return Voters()
+
+    async def handle(self, request: RaftRequest) -> RaftResponse:
+        """Nodes of this cluster send no such requests. Raises KafkaError."""
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "ZooKeeper keeps the metadata of this cluster (zookeeper.connect): it has no quorum of controllers.",
+        )
+
+    async def wait_caught_up(self) -> None:
+        """Until a leader is known. All that was in the log is in this node's image since `find_quorum`."""
+        await self._led.wait()
 
     # ---- SessionEvents
 
@@ -240,6 +278,7 @@ class ZooKeeperMetadataLog:
                     self._listeners[0].append(listener)
                     listener.on_leader(self.leader_id, self.leader_epoch)
             case LeaderChanged(leader_id, epoch):
+                self._led.clear() if leader_id < 0 else self._led.set()
                 log.info("the active controller is known", leader_id=leader_id, epoch=epoch)
                 for listener in self._listeners[0]:
                     listener.on_leader(leader_id, epoch)
@@ -268,7 +307,7 @@ class ZooKeeperMetadataLog:
         self._proposals.clear()
 
     async def _agree_on_cluster_id(self, session: ZooKeeperSession, proposed: str) -> str:
-        """Whoever comes first writes the id; everyone reads what was written."""
+        """Whoever comes first writes the id; everyone reads what was written. Nobody writes an empty one."""
         create = Multi((Create(CLUSTER_ID, write_cluster_id(proposed)),))
         answer: Answer = Failed(Failure.CONNECTION_LOSS)
         for _ in range(_ATTEMPTS_MAX):
@@ -276,6 +315,8 @@ class ZooKeeperMetadataLog:
             answer = await session.ask(Get(CLUSTER_ID))
             if isinstance(answer, Znode):
                 return read_cluster_id(answer.data)
+            if not proposed and isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
+                return ""
             await session.ask(Multi((Create("/cluster"),)))
             answer = await session.ask(create)
         raise ZooKeeperError(f"The cluster's id could be neither read nor written in ZooKeeper: {answer}")
