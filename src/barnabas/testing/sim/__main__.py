@@ -104,7 +104,7 @@ def _one(job: Job, trace: Path | None) -> int:
 
 def _many(jobs: list[Job], processes: int) -> int:
     began = time.perf_counter()
-    simulated = 0.0
+    simulated = cpu = 0.0
     failures: list[Failure] = []
     for outcome in _results(jobs, processes):
         if isinstance(outcome, Failure):
@@ -114,10 +114,11 @@ def _many(jobs: list[Job], processes: int) -> int:
             print(f"seed {outcome.seed}: {outcome.kind}: {outcome.text}\n    again: {again}", flush=True)
         else:
             simulated += outcome.simulated_s
+            cpu += outcome.cpu_s
             print(outcome, flush=True)
     real = time.perf_counter() - began
-    ratio = f"{simulated:.0f} s simulated in {real:.0f} s: {simulated / real:.0f} to 1"
-    print(f"{len(jobs) - len(failures)} of {len(jobs)} seeds clean; {ratio}")
+    ratio = f"{simulated:.0f} s simulated in {cpu:.0f} s of one core: {simulated / max(cpu, 0.001):.0f} to 1"
+    print(f"{len(jobs) - len(failures)} of {len(jobs)} seeds clean in {real:.0f} s; {ratio}")
     for failure in failures:
         print(f"  seed {failure.seed}: {failure.kind}: {failure.text.splitlines()[0][:160]}")
     return 1 if failures else 0

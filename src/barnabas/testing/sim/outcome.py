@@ -12,7 +12,8 @@ class Outcome:
     seed: int
     about: str
     simulated_s: float
-    real_s: float
+    cpu_s: float
+    """Of the processor: what the machine does beside does not count."""
     steps: int
     faults: int
     acknowledged: int
@@ -23,5 +24,5 @@ class Outcome:
     def __str__(self) -> str:
         return (
             f"seed {self.seed}: ok ({self.about}: {self.faults} faults, {self.acknowledged} records acknowledged,"
-            f" {self.transactions} transactions, {self.simulated_s:.0f} s in {self.real_s:.2f} s) {self.digest[:16]}"
+            f" {self.transactions} transactions, {self.simulated_s:.0f} s in {self.cpu_s:.2f} s) {self.digest[:16]}"
         )

@@ -12,7 +12,9 @@ from barnabas.testing.sim.cluster.view import image_of, metadata_log_of, raft_of
 
 if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
+    from barnabas.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.node import SimNode
 
 
 class MonotonicEpoch(Rule):
@@ -22,17 +24,12 @@ class MonotonicEpoch(Rule):
         super().__init__(cluster)
         self._seen: dict[str, int] = {}
 
-    def step(self) -> None:
-        seen = self._seen
-        for node in self.cluster.controllers:
-            machine = raft_of(node)
-            if machine is None:
-                continue
-            epoch, before = machine.epoch, seen.get(node.name, 0)
-            if epoch < before and machine.is_leader:
-                self.broken(f"{node.name} leads epoch {epoch} and was in {before} before")
-            if epoch > before:
-                seen[node.name] = epoch
+    def step(self, node: SimNode, machine: RaftMachine) -> None:
+        epoch, before = machine.epoch, self._seen.get(node.name, 0)
+        if epoch < before and machine.is_leader:
+            self.broken(f"{node.name} leads epoch {epoch} and was in {before} before")
+        if epoch > before and node in self.cluster.controllers:
+            self._seen[node.name] = epoch
 
 
 class SingleLeader(Rule):
@@ -42,11 +39,8 @@ class SingleLeader(Rule):
         super().__init__(cluster)
         self._leaders: dict[int, str] = {}
 
-    def step(self) -> None:
-        for node in self.cluster.controllers:
-            machine = raft_of(node)
-            if machine is None or not machine.is_leader:
-                continue
+    def step(self, node: SimNode, machine: RaftMachine) -> None:
+        if machine.is_leader:
             assert node.process is not None
             me = node.process.name
             other = self._leaders.setdefault(machine.epoch, me)
@@ -61,16 +55,12 @@ class MonotonicQuorumWatermark(Rule):
         super().__init__(cluster)
         self._seen: dict[str, int] = {}
 
-    def step(self) -> None:
-        seen = self._seen
-        for node in self.cluster.hosts.values():
-            machine = raft_of(node)
-            if machine is None or node.process is None:
-                continue
-            mark, name = machine.high_watermark, node.process.name
-            if mark < seen.get(name, -1):
-                self.broken(f"{name}: high watermark from {seen[name]} to {mark}")
-            seen[name] = mark
+    def step(self, node: SimNode, machine: RaftMachine) -> None:
+        assert node.process is not None
+        mark, name = machine.high_watermark, node.process.name
+        if mark < self._seen.get(name, -1):
+            self.broken(f"{name}: high watermark from {self._seen[name]} to {mark}")
+        self._seen[name] = mark
 
 
 class ConsistentMetadata(Rule):
@@ -122,8 +112,11 @@ class OneTruth(Rule):
                 self.broken(f"{first[0]} and {node.name} have other {what} at offset {image.offset}")
 
 
-def _sorted_configs(image: ClusterImage) -> list[tuple[str, list[tuple[str, str]]]]:
-    return sorted((repr(resource), sorted(values.items())) for resource, values in image.configs.by_resource.items())
+def _sorted_configs(image: ClusterImage) -> list[tuple[tuple[int, str], list[tuple[str, str]]]]:
+    return sorted(
+        ((int(resource.type), resource.name), sorted(values.items()))
+        for resource, values in image.configs.by_resource.items()
+    )
 
 
 RAFT_RULES: tuple[type[Rule], ...] = (

@@ -9,8 +9,10 @@ from barnabas.storage.batches import walk_headers
 from barnabas.testing.sim.errors import CorrectnessError
 
 if TYPE_CHECKING:
+    from barnabas.raft.machine.raft import RaftMachine
     from barnabas.storage.log import Log
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.node import SimNode
 
 
 class Rule:
@@ -19,8 +21,8 @@ class Rule:
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
 
-    def step(self) -> None:
-        """After every step of the loop: cheap."""
+    def step(self, node: SimNode, machine: RaftMachine) -> None:
+        """After a step of the loop in which a replica of the quorum got another epoch, role or high watermark."""
 
     def look(self) -> None:
         """Many times a second."""

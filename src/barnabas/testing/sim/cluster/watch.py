@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
 from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES
+from barnabas.testing.sim.cluster.view import raft_of
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.process import Process
 
 _LOOK_S: Final = 0.05
 """Between two looks at everything."""
@@ -26,12 +28,24 @@ class Watch:
         self._raft = [rule(cluster) for rule in RAFT_RULES]
         self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES)]
         self._loop = cluster.world.loop
+        self._hosts = list(cluster.hosts.values())
+        self._states: dict[Process, tuple[object, ...]] = {}
         self._next_look = 0.0
         self._loop.after_step = self._step
 
     def _step(self) -> None:
-        for rule in self._raft:
-            rule.step()
+        for node in self._hosts:
+            if node.process is None:
+                continue
+            machine = raft_of(node)
+            if machine is None:
+                continue
+            quorum = machine._q
+            state = (quorum.epoch, quorum.state.__class__, quorum.high_watermark)
+            if state != self._states.get(node.process):
+                self._states[node.process] = state
+                for rule in self._raft:
+                    rule.step(node, machine)
         if self._loop.time() >= self._next_look:
             self.look()
 
