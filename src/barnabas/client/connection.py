@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
@@ -19,6 +21,9 @@ from barnabas.client.versions import BrokerVersions
 from barnabas.core.errors import BarnabasError
 from barnabas.wire.client_conn import RESPONSE_BYTES_MAX, ClientConnection
 from barnabas.wire.frame_buffer import FrameBuffer
+
+OnAnswer = Callable[[Any, BarnabasError | None], None]
+"""Called once: with the response, or with None and what went wrong."""
 
 WRITE_HIGH_WATER_BYTES = 4 * 1024 * 1024
 """Above this many unsent bytes `drain` waits."""
@@ -35,7 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wire = ClientConnection(client_id)
         self._frames = FrameBuffer(RESPONSE_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._pending: dict[int, tuple[asyncio.Future[Any], asyncio.TimerHandle | None, str]] = {}
+        self._pending: dict[int, tuple[OnAnswer, asyncio.TimerHandle | None, str]] = {}
         self._failure: BarnabasError | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -76,11 +81,10 @@ class Connection(asyncio.BufferedProtocol):
         entry = self._pending.pop(correlation_id, None)
         if entry is None:
             return
-        future, timer, _ = entry
+        on_answer, timer, _ = entry
         if timer is not None:
             timer.cancel()
-        if not future.done():
-            future.set_result(response)
+        on_answer(response, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         because = f": {exc}" if exc else ""
@@ -113,25 +117,35 @@ class Connection(asyncio.BufferedProtocol):
         Raises nothing: what goes wrong is in the future. `deadline` is in seconds of the loop's clock.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        if not self.alive or self._transport is None:
-            future.set_exception(self._failure or BrokerUnreachableError(f"The connection to {self.peer} is closed."))
-            return future
         try:
-            correlation_id, parts = self._wire.send(message, version, expect_response=expect_response)
+            self._write(message, version, deadline, partial(_settle, future) if expect_response else None)
         except BarnabasError as error:
             future.set_exception(error)
             return future
+        if not expect_response:
+            future.set_result(None)
+        return future
+
+    def post(self, message: Any, version: int, deadline: float, on_answer: OnAnswer) -> None:
+        """`send` for who is in a hurry: `on_answer` is called by what reads the socket, a turn of the loop earlier
+        than a future's callback would be. It must not raise, and is never called before `post` returns.
+        """
+        try:
+            self._write(message, version, deadline, on_answer)
+        except BarnabasError as error:
+            self._loop.call_soon(on_answer, None, error)
+
+    def _write(self, message: Any, version: int, deadline: float | None, on_answer: OnAnswer | None) -> None:
+        if not self.alive or self._transport is None:
+            raise self._failure or BrokerUnreachableError(f"The connection to {self.peer} is closed.")
+        correlation_id, parts = self._wire.send(message, version, expect_response=on_answer is not None)
         self.last_used = self._loop.time()
-        if expect_response:
-            name = type(message).__name__
+        if on_answer is not None:
             timer = None
             if deadline is not None:
                 timer = self._loop.call_at(deadline, self._on_timeout, correlation_id)
-            self._pending[correlation_id] = (future, timer, name)
-        else:
-            future.set_result(None)
+            self._pending[correlation_id] = (on_answer, timer, type(message).__name__)
         self._transport.writelines(parts)
-        return future
 
     async def drain(self) -> None:
         """Wait until the unsent bytes are below the high-water mark, or the connection is gone."""
@@ -152,28 +166,34 @@ class Connection(asyncio.BufferedProtocol):
         await self.closed.wait()
 
     def _on_timeout(self, correlation_id: int) -> None:
-        entry = self._pending.get(correlation_id)
+        entry = self._pending.pop(correlation_id, None)
         if entry is None:
             return
-        future, _, name = entry
-        if not future.done():
-            future.set_exception(
-                RequestTimeoutError(
-                    f"{self.peer} did not answer {name} in time. It may be overloaded or cut off; raise"
-                    " request.timeout.ms if it needs longer."
-                )
-            )
+        on_answer, _, name = entry
+        late = RequestTimeoutError(
+            f"{self.peer} did not answer {name} in time. It may be overloaded or cut off; raise request.timeout.ms if"
+            " it needs longer."
+        )
+        on_answer(None, late)
         self.abort(BrokerUnreachableError(f"The connection to {self.peer} was given up: {name} timed out."))
 
     def _fail(self, reason: BarnabasError) -> None:
         if self._failure is None:
             self._failure = reason
         pending, self._pending = self._pending, {}
-        for future, timer, _ in pending.values():
+        for on_answer, timer, _ in pending.values():
             if timer is not None:
                 timer.cancel()
-            if not future.done():
-                future.set_exception(self._failure)
+            on_answer(None, self._failure)
+
+
+def _settle(future: asyncio.Future[Any], response: Any, error: BarnabasError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(response)
+    else:
+        future.set_exception(error)
 
 
 class ConnectionOpener(Protocol):

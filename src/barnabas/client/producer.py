@@ -237,11 +237,15 @@ class AsyncProducer(TransactionCalls):
         was_empty = not queue.queue
         when = self._now_ms() if timestamp is None else timestamp
         loop = self._loop or self._ensure_running()
-        future, full = accumulator.append(queue, key_bytes, value_bytes, when, headers, loop.time())
+        now = loop.time()
+        future, full = accumulator.append(queue, key_bytes, value_bytes, when, headers, now)
         if sticky:
             state.sticky.on_appended(size, count, batch_closed=full)
         if full or was_empty:
-            self._sender.wake()
+            if accumulator.unfinished == 1 and not accumulator.linger_s:
+                self._sender.send_now(now)
+            if queue.queue:
+                self._sender.wake()
         if on_delivery is not None or self._interceptors:
             self._watch(future, on_delivery)
         return future

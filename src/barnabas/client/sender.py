@@ -78,6 +78,8 @@ class Sender:
         self._links: dict[int, _Link] = {}
         self._wake = asyncio.Event()
         self._stopping = False
+        self._busy = False
+        """In the middle of a round, or of taking an answer in."""
         self._refreshing = False
         self._identifying = False
         self._adding = False
@@ -87,6 +89,14 @@ class Sender:
     def wake(self) -> None:
         """There may be something to send."""
         self._wake.set()
+
+    def send_now(self, now: float) -> None:
+        """A round at once, for a record that nothing stands before: it saves a turn of the loop.
+
+        What cannot go now (or when this is called from within a round, by a delivery callback) is for `wake`.
+        """
+        if self._tasks is not None and not self._stopping and not self._busy:
+            self._round(now)
 
     def stop(self) -> None:
         """End `run` at its next step; what is still unsent stays in the accumulator."""
@@ -101,7 +111,7 @@ class Sender:
             self._start: Callable[[Coroutine[Any, Any, None]], None] = partial(_start, tasks, background)
             while not self._stopping:
                 self._wake.clear()
-                next_at = self._send_ready(loop.time())
+                next_at = self._round(loop.time())
                 if self._wake.is_set():
                     await asyncio.sleep(0)
                     continue
@@ -113,6 +123,13 @@ class Sender:
                 task.cancel()
 
     # -- one round -------------------------------------------------------------------------------------------------
+
+    def _round(self, now: float) -> float | None:
+        self._busy = True
+        try:
+            return self._send_ready(now)
+        finally:
+            self._busy = False
 
     def _send_ready(self, now: float) -> float | None:
         """Send what can be sent; the loop time at which to look again, if nothing happens before."""
@@ -176,10 +193,10 @@ class Sender:
             return None
         remaining = queues
         while remaining and link.in_flight < self._options.in_flight_max:
-            remaining = self._send_request(link, leader, remaining, now)
+            remaining = self._send_request(link, remaining, now)
         return None
 
-    def _send_request(self, link: _Link, leader: int, queues: list[PartitionQueue], now: float) -> list[PartitionQueue]:
+    def _send_request(self, link: _Link, queues: list[PartitionQueue], now: float) -> list[PartitionQueue]:
         """One produce request with the first batch of as many partitions as fit; the partitions that have more."""
         taken: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
@@ -201,10 +218,10 @@ class Sender:
             if queue.is_ready(now, flushing=flushing):
                 left.append(queue)
         if taken:
-            self._write(link, leader, taken)
+            self._write(link, taken)
         return left
 
-    def _write(self, link: _Link, leader: int, taken: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
+    def _write(self, link: _Link, taken: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
         connection = link.connection
         assert connection is not None
         options = self._options
@@ -226,27 +243,41 @@ class Sender:
             return
         link.in_flight += 1
         deadline = self._cluster.deadline(options.request_timeout_ms)
-        future = connection.send(request, version, deadline)
-        future.add_done_callback(partial(self._on_response, link, leader, taken))
+        connection.post(request, version, deadline, partial(self._on_answer, link, taken))
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def _on_response(
+    def _on_answer(
         self,
         link: _Link,
-        leader: int,
         taken: list[tuple[PartitionQueue, ProducerBatch]],
-        future: asyncio.Future[ProduceResponse],
+        response: ProduceResponse | None,
+        error: BarnabasError | None,
     ) -> None:
         link.in_flight -= 1
         now = self._cluster.now()
-        error = None if future.cancelled() else future.exception()
-        if future.cancelled() or error is not None:
-            problem = error if isinstance(error, BarnabasError) else KafkaError(ErrorCode.NETWORK_EXCEPTION)
+        self._busy = True
+        try:
+            self._take_answers(link, taken, response, error, now)
+        finally:
+            self._busy = False
+        self.on_progress()
+        if self._accumulator.unfinished:
+            self.wake()
+
+    def _take_answers(
+        self,
+        link: _Link,
+        taken: list[tuple[PartitionQueue, ProducerBatch]],
+        response: ProduceResponse | None,
+        error: BarnabasError | None,
+        now: float,
+    ) -> None:
+        if response is None:
+            problem = error or KafkaError(ErrorCode.NETWORK_EXCEPTION)
             for queue, batch in taken:
                 self._settle(queue, batch, problem, now)
         else:
-            response = future.result()
             if response.throttle_time_ms:
                 link.paused_until = now + response.throttle_time_ms / 1000.0
             answers = answers_of(response)
@@ -255,8 +286,6 @@ class Sender:
                 index = queue.partition.partition
                 answer = answers.get((queue.partition.topic, index)) or answers.get((topic_id, index))
                 self._take_answer(queue, batch, response, answer, now)
-        self.on_progress()
-        self.wake()
 
     def _take_answer(
         self,
