@@ -17,6 +17,7 @@ from barnabas.net.outgoing import Outgoing
 from barnabas.node.config import NodeConfig
 from barnabas.node.identity import Identity
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 from barnabas.storage.fs import FileSystem
 from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import Metrics
@@ -37,7 +38,7 @@ class Parts:
     cleaners: Executor
     dirs: list[LogDir]
     outgoing: Outgoing
-    metadata: RaftMetadataLog
+    metadata: RaftMetadataLog | ZooKeeperMetadataLog
     publisher: Publisher
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the node is told to stop."""

@@ -36,6 +36,8 @@ from barnabas.node.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.node.running import StoppedError, running, unless
 from barnabas.node.settings import quorum_options
+from barnabas.node.zookeeper.joining import join
+from barnabas.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 from barnabas.raft.machine.values import ReplicaKey
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import FileSystem, OsFileSystem
@@ -86,6 +88,7 @@ class Node:
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
         self._dirs: list[LogDir] = []
+        self._zookeeper: ZooKeeperMetadataLog | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -134,9 +137,11 @@ class Node:
         door = ControllerDoor(self.config, controllers, self.metrics)
         pages = () if self.pages is None else (self.pages.run,)
         async with running(outgoing.run, door.run, *pages):
-            await self._learn_cluster_id(outgoing)
+            zookeeper = await self._join_zookeeper(clients, controllers)
+            if zookeeper is None:
+                await self._learn_cluster_id(outgoing)
             self._dirs = open_log_dirs(self._fs, self.config, self.identity, self._rng, self._on_directory_failed)
-            parts = self.parts = self._build_parts(outgoing, controllers)
+            parts = self.parts = self._build_parts(outgoing, zookeeper or self._open_raft(outgoing, controllers))
             loader = Loader(parts.publisher)
             metadata = parts.metadata
             metadata.register(loader)
@@ -189,20 +194,33 @@ class Node:
         )
         self.identity = replace(self.identity, cluster_id=found)
 
-    def _build_parts(self, outgoing: Outgoing, controllers: Sequence[TakenPort]) -> Parts:
+    async def _join_zookeeper(
+        self, clients: Sequence[TakenPort], controllers: Sequence[TakenPort]
+    ) -> ZooKeeperMetadataLog | None:
+        """With zookeeper.connect: the log that it keeps, and the id of the cluster."""
+        if not self.config.topology.zookeeper:
+            return None
+        told = [port.advertised for port in clients], [port.advertised for port in controllers]
+        joining = join(self.config, self.identity, *told, self._clock, self._rng)
+        self._zookeeper, self.identity = await unless(self._stopping, joining)
+        return self._zookeeper
+
+    def _open_raft(self, outgoing: Outgoing, controllers: Sequence[TakenPort]) -> RaftMetadataLog:
         home = metadata_dir(self.config, self._dirs)
-        identity = self.identity
-        metadata = RaftMetadataLog(
+        return RaftMetadataLog(
             self._fs,
             home.path,
-            ReplicaKey(identity.node_id, home.directory_id),
-            quorum_options(self.config, identity, [port.advertised for port in controllers]),
+            ReplicaKey(self.identity.node_id, home.directory_id),
+            quorum_options(self.config, self.identity, [port.advertised for port in controllers]),
             clock=self._clock,
             rng=self._rng,
             executor=self._disk,
             sender=outgoing,
             clean_shutdown=home.clean_shutdown,
         )
+
+    def _build_parts(self, outgoing: Outgoing, metadata: RaftMetadataLog | ZooKeeperMetadataLog) -> Parts:
+        identity = self.identity
         return Parts(
             config=self.config,
             identity=identity,
@@ -251,6 +269,8 @@ class Node:
         """Leave the disk so that the next start need not look at every log."""
         if self.broker is not None:
             self.broker.close()
+        if self.parts is None and self._zookeeper is not None:
+            self._zookeeper.close(clean=False)
         if self.parts is not None:
             try:
                 self.parts.metadata.close(clean=clean)

@@ -39,7 +39,7 @@ async def join(
         found = f"cluster {cluster_id}" if cluster_id else "no cluster yet"
         raise IdentityError(
             f"The data directories {', '.join(config.log_dirs)} belong to cluster {identity.cluster_id}, but in "
-            f"ZooKeeper ({config['zookeeper.connect']}) there is {found}. Use other data directories, or the place in ZooKeeper "
-            "where this cluster is: zookeeper.connect=host:port/name"
+            f"ZooKeeper ({config['zookeeper.connect']}) there is {found}. Use other data directories, or the place in "
+            "ZooKeeper where this cluster is: zookeeper.connect=host:port/name"
         )
     return log, replace(identity, cluster_id=cluster_id)

@@ -84,8 +84,8 @@ class ZooKeeperMetadataLog:
     # ---- life
 
     async def connect(self, cluster_id: str) -> str:
-        """Begin a session. Gives the cluster's id, which is `cluster_id` if this is the first node of all; with an empty
-        `cluster_id` nothing is founded, and the answer may be empty, too.
+        """Begin a session. Gives the cluster's id, which is `cluster_id` if this is the first node of all; with an
+        empty `cluster_id` nothing is founded, and the answer may be empty, too.
 
         Raises ZooKeeperError when no server can be reached, or kazoo is not installed.
         """
