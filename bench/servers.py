@@ -15,6 +15,12 @@ from typing import Protocol
 from barnabas.core.ids import uuid_to_text
 from barnabas.testing.process import BrokerProcess
 
+KAFKA_JVM_FLAGS = (
+    "-Xmx1G -Xms1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
+    " -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
+)
+"""Those of kafka-server-start.sh."""
+
 
 class Server(Protocol):
     """What a benchmark needs of a broker."""
@@ -42,7 +48,7 @@ class Barnabas(BrokerProcess):
         """Counted to the same moment as for every broker, not to the line that says it is ready."""
         began = time.monotonic()
         super().start()
-        _wait_serving(self.port, began + 30)
+        wait_serving(self.port, began + 30)
         self.start_seconds = time.monotonic() - began
 
     def pid(self) -> int:
@@ -59,7 +65,7 @@ class ApacheKafka:
     def __init__(self, folder: Path, classpath: str) -> None:
         self.folder = folder / "kafka"
         self.classpath = classpath
-        self.port, controller = _free_port(), _free_port()
+        self.port, controller = free_port(), free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self.start_seconds = 0.0
         self.process: subprocess.Popen[bytes] | None = None
@@ -93,13 +99,11 @@ transaction.state.log.min.isr=1
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
     def start(self) -> None:
-        flags = "-Xmx1G -Xms1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
-        flags += " -XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
         began = time.monotonic()
         with (self.folder / "log.txt").open("ab") as log:
-            command = ["java", *flags.split(), "-cp", self.classpath, "kafka.Kafka", str(self.properties)]
+            command = ["java", *KAFKA_JVM_FLAGS.split(), "-cp", self.classpath, "kafka.Kafka", str(self.properties)]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
-        _wait_serving(self.port, began + 90)
+        wait_serving(self.port, began + 90)
         self.start_seconds = time.monotonic() - began
 
     def stop(self) -> None:
@@ -136,7 +140,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -145,7 +149,7 @@ def _free_port() -> int:
 _API_VERSIONS_V0 = bytes.fromhex("0000000a001200000000000100 00".replace(" ", ""))
 
 
-def _wait_serving(port: int, deadline: float) -> None:
+def wait_serving(port: int, deadline: float) -> None:
     """Ready means the same for every broker: it answers an ApiVersions request."""
     while time.monotonic() < deadline:
         try:
