@@ -26,11 +26,11 @@ def run_workload(name: str, bootstrap: str, **arguments: Any) -> Result:
     return result
 
 
-def create_topic(bootstrap: str, *, topic: str, partitions: int) -> Result:
+def create_topic(bootstrap: str, *, topic: str, partitions: int, replicas: int = 1) -> Result:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, replicas)]).values():
         future.result(30)
     return {}
 
