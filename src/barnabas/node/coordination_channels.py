@@ -93,7 +93,9 @@ class Transactions:
     async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         broker_id = self._neighbours.coordinator(TRANSACTION_STATE_TOPIC, transaction.transactional_id)
         if self._neighbours.is_here(broker_id):
-            return await self._neighbours.require().transactions.batched_partitions(transaction, version=2)
+            services = self._neighbours.require()
+            patience_ms = services.settings.add_partitions_to_txn_retry_backoff_ms
+            return await services.transactions.batched_partitions(transaction, version=2, patience_ms=patience_ms)
         return await self._batched.ask(broker_id, transaction)
 
     async def _carry(

@@ -225,7 +225,9 @@ class Node:
                 clock=LoopClock(),
                 gate=self.gate,
                 transactions=self.coordinator,
-                settings=SimpleNamespace(request_timeout_ms=REQUEST_TIMEOUT_MS),
+                settings=SimpleNamespace(
+                    request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20
+                ),
                 partitions=SimpleNamespace(require=lambda topic, p: self.replicas[TopicPartition(topic, p)]),
                 metadata=SimpleNamespace(image=SimpleNamespace(topics=self)),
             ),

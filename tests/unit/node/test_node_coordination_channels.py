@@ -97,7 +97,7 @@ def play(
                 SimpleNamespace(
                     node_id=HERE,
                     metadata=SimpleNamespace(image=image),
-                    settings=SimpleNamespace(request_timeout_ms=30_000),
+                    settings=SimpleNamespace(request_timeout_ms=30_000, add_partitions_to_txn_retry_backoff_ms=20),
                     **services,
                 ),
             )
@@ -158,13 +158,15 @@ def test_questions_to_a_coordinator_gather_while_one_is_under_way() -> None:
 
 
 def test_this_nodes_own_coordinator_is_asked_without_a_message() -> None:
-    async def batched_partitions(asked: AddPartitionsToTxnTransaction, *, version: int) -> AddPartitionsToTxnResult:
-        return AddPartitionsToTxnResult(transactional_id=f"{asked.transactional_id} v{version}")
+    async def batched_partitions(
+        asked: AddPartitionsToTxnTransaction, *, version: int, patience_ms: int
+    ) -> AddPartitionsToTxnResult:
+        return AddPartitionsToTxnResult(transactional_id=f"{asked.transactional_id} v{version} {patience_ms} ms")
 
     async def scenario(channels: CoordinationChannels) -> None:
         names = ["a", "b", "c", "d"]
         answers = [(await channels.transactions.ask(transaction(name))).transactional_id for name in names]
-        assert answers == [f"{name} v2" if coordinator_partition(name, 2) == 0 else name for name in names]
+        assert answers == [f"{name} v2 20 ms" if coordinator_partition(name, 2) == 0 else name for name in names]
 
     coordinator = SimpleNamespace(batched_partitions=batched_partitions)
     play(Others(confirm), {TRANSACTION_STATE_TOPIC: [HERE, THERE]}, scenario, transactions=coordinator)

@@ -6,6 +6,7 @@ inside; it raises nothing but bugs. Which topics exist, authorization and quotas
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol, TypeVar
 
@@ -46,6 +47,10 @@ IMPLICIT_SINCE: Final = 5
 """EndTxn 5, TxnOffsetCommit 5, Produce 12: the versions of transaction protocol 2 (KIP-890)."""
 
 
+PATIENT_MAX: Final = 8
+"""Questions of one transactional id that wait for its transaction before to end; a producer asks one at a time."""
+
+
 class Asker(Protocol):
     """Who asks: the API's version, and over which connection (they are numbered as they are opened)."""
 
@@ -73,6 +78,8 @@ class TransactionCoordinator:
         self._next_producer_id = producer_ids
         self._partitions = 0
         self._feature_level = 2
+        self._patient: dict[str, list[asyncio.Future[None]]] = {}
+        """Who waits for the end of a transaction, by transactional id."""
         self.markers = MarkerSender(markers, self._coordinator_epoch, self._markers_written)
         self._runtime = CoordinatorRuntime(
             RuntimeConfig(TRANSACTION_STATE_TOPIC, config.write_timeout_ms),
@@ -148,27 +155,61 @@ class TransactionCoordinator:
         *,
         version: int,
         connection: int = 0,
+        patience_ms: int = 0,
     ) -> ErrorCode:
-        """Take partitions into the producer's transaction. `version`: 2 when a write asked, not the producer."""
+        """Take partitions into the producer's transaction. `version`: 2 when a write asked, not the producer.
+
+        While the markers of the transaction before are under way the answer is CONCURRENT_TRANSACTIONS, and producers
+        come back after 20 ms or more. Markers take less, so for `patience_ms` the question waits here instead.
+        """
         wanted = frozenset(partitions)
+        deadline = asyncio.get_running_loop().time() + patience_ms / 1000
+        while True:
+            try:
+                _check_id(transactional_id)
+                return await self._runtime.write(
+                    self.partition_for(transactional_id),
+                    lambda shard, turn: shard.add_partitions(
+                        turn, transactional_id, producer, wanted, version, connection
+                    ),
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    return error.code
+            if not await self._ended(transactional_id, deadline):
+                return ErrorCode.CONCURRENT_TRANSACTIONS
+
+    async def _ended(self, transactional_id: str, deadline: float) -> bool:
+        """Until all markers of the id's transaction are written; False when the deadline comes first. Without a task
+        of its own, as connections start requests (net.eager)."""
+        loop = asyncio.get_running_loop()
+        waiting = self._patient.get(transactional_id, [])
+        if loop.time() >= deadline or len(waiting) >= PATIENT_MAX:
+            return False
+        future: asyncio.Future[None] = loop.create_future()
+        waiting.append(future)
+        self._patient[transactional_id] = waiting
+        timer = loop.call_at(deadline, future.cancel)
         try:
-            _check_id(transactional_id)
-            return await self._runtime.write(
-                self.partition_for(transactional_id),
-                lambda shard, turn: shard.add_partitions(turn, transactional_id, producer, wanted, version, connection),
-            )
-        except KafkaError as error:
-            return error.code
+            await asyncio.wait((future,))
+            return not future.cancelled()
+        finally:
+            timer.cancel()
+            waiting.remove(future)
+            if not waiting:
+                self._patient.pop(transactional_id, None)
 
     async def batched_partitions(
-        self, transaction: AddPartitionsToTxnTransaction, *, version: int
+        self, transaction: AddPartitionsToTxnTransaction, *, version: int, patience_ms: int = 0
     ) -> AddPartitionsToTxnResult:
         """One transaction of AddPartitionsToTxn 4 and later, where a partition's leader asks: add, or only verify."""
         transactional_id = transaction.transactional_id
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
         wanted = [TopicPartition(topic.name, p) for topic in transaction.topics for p in topic.partitions]
         if not transaction.verify_only:
-            code = await self.add_partitions(transactional_id, producer, wanted, version=version)
+            code = await self.add_partitions(
+                transactional_id, producer, wanted, version=version, patience_ms=patience_ms
+            )
             return batched_result(transactional_id, transaction.topics, lambda _: code)
         try:
             _check_id(transactional_id)
@@ -274,6 +315,9 @@ class TransactionCoordinator:
             self._runtime.host(job.home).run(lambda shard, turn: shard.markers_written(turn, job))
         except KafkaError as error:
             raise KafkaError(error_for_client(error.code), error.detail) from error
+        for waiting in self._patient.get(job.transactional_id, ()):
+            if not waiting.done():
+                waiting.set_result(None)
 
 
 def batched_result(
