@@ -254,11 +254,14 @@ class Broker:
         )
         answer = cast("Any", self.cluster.ask(registration, 4))
         assert answer.error_code == 0
-        beat = BrokerHeartbeatRequest(
-            broker_id=self.number, broker_epoch=answer.broker_epoch, current_metadata_offset=1 << 40
-        )
+        self.epoch = cast("int", answer.broker_epoch)
+        self.heartbeat()
+        return self.epoch
+
+    def heartbeat(self) -> None:
+        """Unfences it."""
+        beat = BrokerHeartbeatRequest(broker_id=self.number, broker_epoch=self.epoch, current_metadata_offset=1 << 40)
         self.cluster.ask(beat, 1)
-        return cast("int", answer.broker_epoch)
 
     @property
     def alive(self) -> bool:
@@ -303,6 +306,11 @@ class Broker:
         """Append and wait until it is committed."""
         end = self.append(*values, topic=topic, index=index)
         return await self.partition(topic, index).wait_committed(end, self.cluster.loop.time() + timeout_s)
+
+    def end(self, index: int = 0) -> int:
+        """Where its log of `t` ends; -1 before there is one."""
+        found = self.partitions.get("t", index)
+        return -1 if found is None or found.log is None else found.log.log_end_offset
 
     def values(self, topic: str = "t", index: int = 0, *, committed: bool = False) -> list[bytes]:
         """Every record in the log, or below the high watermark."""
@@ -350,19 +358,18 @@ class _Way:
         version = VERSIONS[ApiKey(_key(request))]
         peer = self._cluster.brokers[broker_id]
         sent = encode(request, version)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._hop(broker_id)
-                if not peer.alive:
-                    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is down.")
-                received = decode(type(request), version, sent)
-                peer.fetches.append(received)
-                task = peer.process.spawn(self._cluster.loop, peer.serve(received, version))
-                answer = encode(await task, version)
-                await self._hop(broker_id)
-        except TimeoutError:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
-        return cast("Response", decode(APIS[ApiKey(_key(request))].response, version, memoryview(answer)))
+        await self._hop(broker_id)
+        if not peer.alive:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is down.")
+        received = decode(type(request), version, sent)
+        peer.fetches.append(received)
+        task = peer.process.spawn(self._cluster.loop, peer.serve(received, version))
+        await asyncio.wait({task}, timeout=timeout_ms / 1000)  # a task of a process that was killed never ends
+        if not task.done():
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        answer = encode(task.result(), version)
+        await self._hop(broker_id)
+        return decode(APIS[ApiKey(_key(request))].response, version, memoryview(answer))
 
     async def call(self, request: Message, version: int, ctx: object = None) -> Message:
         await self._hop(0)
