@@ -39,6 +39,9 @@ R = TypeVar("R")
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 """A batch of a coordinator's topic that decompresses to more than this is damage, not data."""
 
+BREATH_BYTES: Final = 64 * 1024
+"""After a chunk of a log that is at least so big others may run; it takes milliseconds to replay."""
+
 _ELSEWHERE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 )
@@ -128,7 +131,8 @@ class CoordinatorRuntime(Generic[S]):
                 if host.closed:
                     return
                 replay(host, chunk, self._writer.high_watermark(host.tp))
-                await asyncio.sleep(0)  # what is in memory is read without waiting: let others have their turn
+                if len(chunk) >= BREATH_BYTES:
+                    await asyncio.sleep(0)  # what is in memory is read without waiting: let others have their turn
             if host.closed:
                 return
             high_watermark = self._writer.high_watermark(host.tp)
