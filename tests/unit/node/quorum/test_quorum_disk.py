@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -51,12 +53,12 @@ VOTERS = Voters((Voter(ME, (Endpoint("CONTROLLER", "n1", 9093),), 0, 1),))
 
 
 @contextlib.asynccontextmanager
-async def alone(disk: MemoryDisk, options: QuorumOptions | None = None, *, node_id: int = 1):  # type: ignore[no-untyped-def]
+async def alone(disk: MemoryDisk, options: QuorumOptions | None = None, *, key: ReplicaKey = ME):  # type: ignore[no-untyped-def]
     """The only voter, as a single node runs it."""
     log = RaftMetadataLog(
         disk.mount(),
         DIRECTORY,
-        ReplicaKey(node_id, disk_of(node_id)),
+        key,
         options or QuorumOptions(CLUSTER),
         clock=LoopClock(),
         rng=random.Random(1),
@@ -448,6 +450,33 @@ def test_a_directory_of_kraft_version_0_stays_one() -> None:
         state = parse_quorum_state(bytes(disk.data(f"{LOG}/quorum-state")).decode())
         assert (state.version, state.voters, state.leader_epoch) == (0, (1,), 6)
         assert raft_log(disk).open().voters == ()
+
+    run(main)
+
+
+def test_a_log_of_apache_kafka_is_led_on_by_the_voter_it_names() -> None:
+    """The log of a node that Kafka 4.3.1 formatted with --standalone (kraft.version 1)."""
+    kafka = Path(__file__).parents[3] / "golden" / "metadata" / "kafka_4_3_1_cluster_metadata.log"
+    voter = Voter(
+        ReplicaKey(1, UUID("d3679352-da68-4814-b87e-624188973973")), (Endpoint("CONTROLLER", "localhost", 19093),)
+    )
+
+    async def main() -> None:
+        disk = MemoryDisk()
+        store = votes(disk)
+        disk.put(f"{LOG}/00000000000000000000.log", kafka.read_bytes())
+        await store.save(ElectionState(1, 1, voter.key))
+        log = raft_log(disk)
+        assert log.open() == LogSummary(
+            ORIGIN, 38, ((1, 0),), kraft_versions=((1, 1),), voters=((2, Voters((voter,))),)
+        )
+        async with alone(disk, key=voter.key) as (log, state):
+            await log.wait_leader()
+            assert (log.leader_epoch, state.offset, log.voter_set) == (2, 37, Voters((voter,)))
+            await log.propose(topics("a"))
+        async with alone(disk) as (log, _):  # the same id on another disk is another replica: it must not lead
+            await asyncio.sleep(10)
+            assert log.leader_id == -1
 
     run(main)
 
