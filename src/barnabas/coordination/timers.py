@@ -2,22 +2,32 @@
 
 Almost every timer here is a session timer that each heartbeat pushes back. So a later deadline only overwrites a
 number; the loop's handle stays where it is, and when it goes off early it is set again for the rest.
+
+A timer that goes off much too late waits once more, for a moment: if this process stood still, so did all of its
+members' beats, which lie unread.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from barnabas.coordination.turn import TimerKey
 
+STALL_S: Final = 1.0
+"""Who is woken so much too late has not run meanwhile: the process was stopped, or the machine slept."""
+GRACE_S: Final = 2.0
+"""Time, then, to read what has come meanwhile: beats of members who are not to blame, or that another leads by now."""
+
 
 class _Timer:
-    __slots__ = ("deadline", "handle", "retry", "wakes_at")
+    __slots__ = ("deadline", "excused", "handle", "retry", "wakes_at")
 
     def __init__(self, deadline: float, handle: asyncio.TimerHandle, retry: bool) -> None:
         self.deadline = deadline
         self.wakes_at = deadline
+        self.excused = False
         self.handle = handle
         self.retry = retry
 
@@ -67,6 +77,10 @@ class Timers:
 
     def _wake(self, key: TimerKey) -> None:
         timer = self._timers[key]
+        now = self._loop.time()
+        if now - timer.wakes_at > STALL_S and not timer.excused:
+            timer.excused = True
+            timer.deadline = max(timer.deadline, now + GRACE_S)
         if timer.deadline > timer.wakes_at:
             timer.wakes_at = timer.deadline
             timer.handle = self._loop.call_at(timer.deadline, self._wake, key)
