@@ -1,33 +1,15 @@
-"""Shell: TLS contexts and the SASL exchange at the start of a connection (KIP-43, KIP-84, KIP-152)."""
+"""Shell: the SASL exchange at the start of a connection (KIP-43, KIP-84, KIP-152)."""
 
 from __future__ import annotations
-
-import ssl
 
 from barnabas.client.connection import Connection
 from barnabas.client.options import SecurityOptions
 from barnabas.client.sasl import SaslClient, sasl_client
-from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-
-def build_tls_context(options: SecurityOptions) -> ssl.SSLContext:
-    """The context for `security.protocol` SSL or SASL_SSL. Raises ConfigError when a file cannot be used."""
-    try:
-        context = ssl.create_default_context(cafile=options.ca_file, cadata=options.ca_pem)
-        context.check_hostname = options.verify_host
-        if options.certificate_file:
-            context.load_cert_chain(options.certificate_file, options.key_file, options.key_password)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"The TLS settings cannot be used: {error}. Certificates and keys must be PEM files"
-            " (ssl.ca.location, ssl.certificate.location, ssl.key.location)."
-        ) from error
-    return context
 
 
 async def authenticate(connection: Connection, options: SecurityOptions, deadline: float, rng: Rng) -> None:

@@ -84,13 +84,17 @@ _SHARED: Final[list[Row]] = [
     ("ssl.certificate.location", "str", None, None, "m", "PEM file of the client's own certificate chain (librdkafka's name)."),
     ("ssl.key.location", "str", None, None, "m", "PEM file of the client's private key (librdkafka's name)."),
     ("ssl.keystore.location", "str", None, None, "m", "PEM file that holds the client's private key and certificate chain."),
+    ("ssl.keystore.certificate.chain", "password", None, None, "m", "The client's certificate chain, as PEM text."),
+    ("ssl.keystore.key", "password", None, None, "m", "The client's private key, as PEM text."),
+    ("ssl.keystore.type", "str", "PEM", None, "m", "PEM: this client reads nothing else."),
+    ("ssl.truststore.type", "str", "PEM", None, "m", "PEM: this client reads nothing else."),
+    ("ssl.enabled.protocols", "list", "", None, "m", "TLSv1.2, TLSv1.3: the versions to speak; empty: those of the Python that runs."),
     ("ssl.key.password", "password", None, None, "m", "The password of the private key."),
     ("ssl.endpoint.identification.algorithm", "str", "https", None, "l", "https: the broker's certificate must carry its host name; empty: any name will do."),
 ]
 
 _JAVA_ONLY: Final = (
-    "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type", "ssl.keystore.password", "ssl.keystore.key",
-    "ssl.keystore.certificate.chain", "ssl.protocol", "ssl.provider", "ssl.enabled.protocols", "ssl.cipher.suites",
+    "ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.cipher.suites",
     "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     "ssl.engine.factory.class", "sasl.kerberos.service.name", "sasl.kerberos.kinit.cmd", "sasl.client.callback.handler.class",
     "sasl.login.callback.handler.class", "sasl.login.class", "sasl.oauthbearer.token.endpoint.url",

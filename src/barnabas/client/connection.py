@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
+from barnabas.client.tls import handshake_error, is_refusal
 from barnabas.client.versions import BrokerVersions
 from barnabas.core.errors import BarnabasError
 from barnabas.wire.client_conn import RESPONSE_BYTES_MAX, ClientConnection
@@ -42,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, tuple[OnAnswer, asyncio.TimerHandle | None, str]] = {}
         self._failure: BarnabasError | None = None
+        self._answered = False
         self._writable = asyncio.Event()
         self._writable.set()
         self.closed = asyncio.Event()
@@ -84,12 +86,15 @@ class Connection(asyncio.BufferedProtocol):
         on_answer, timer, _ = entry
         if timer is not None:
             timer.cancel()
+        self._answered = True
         on_answer(response, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError) and is_refusal(exc):
+            self._fail(handshake_error(self.peer, exc))
         because = f": {exc}" if exc else ""
         waiting = f" with {len(self._pending)} requests unanswered" if self._pending else ""
-        self._fail(BrokerUnreachableError(f"{self.peer} closed the connection{waiting}{because}."))
+        self._fail(BrokerUnreachableError(f"{self.peer} closed the connection{waiting}{because}.{self._tls_hint()}"))
         self._writable.set()
         self.closed.set()
 
@@ -165,6 +170,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
         await self.closed.wait()
 
+    def _tls_hint(self) -> str:
+        """In TLS 1.3 a server looks at the client's certificate when the client believes that all is well."""
+        if self._answered or self._transport is None or self._transport.get_extra_info("ssl_object") is None:
+            return ""
+        return " Right after the TLS handshake: if it asks for certificates of its clients, set ssl.keystore.location."
+
     def _on_timeout(self, correlation_id: int) -> None:
         entry = self._pending.pop(correlation_id, None)
         if entry is None:
@@ -207,7 +218,7 @@ class ConnectionOpener(Protocol):
 async def open_connection(
     host: str, port: int, *, peer: str, client_id: str | None, setup_s: float, tls: ssl.SSLContext | None = None
 ) -> Connection:
-    """Connect a transport. Raises BrokerUnreachableError with the reason; ApiVersions and SASL are the caller's."""
+    """Connect a transport; ApiVersions and SASL are the caller's. Raises BrokerUnreachableError or TlsError."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(setup_s):
@@ -219,7 +230,9 @@ async def open_connection(
             f"{peer} did not accept a connection within {setup_s:.0f} s (socket.connection.setup.timeout.ms)."
         ) from None
     except ssl.SSLError as error:
-        raise BrokerUnreachableError(f"{peer}: the TLS handshake failed: {error}.") from error
+        raise handshake_error(peer, error) from error
     except OSError as error:
-        raise BrokerUnreachableError(f"{peer}: {error.strerror or error}.") from error
+        why = error.strerror or str(error) or "it closed the connection"
+        hint = "" if tls is None or isinstance(error, ConnectionRefusedError) else " Is this a TLS listener?"
+        raise BrokerUnreachableError(f"{peer}: {why}.{hint}") from error
     return connection

@@ -11,10 +11,11 @@ import ssl
 from dataclasses import dataclass, field
 
 import barnabas
-from barnabas.client.authentication import authenticate, build_tls_context
+from barnabas.client.authentication import authenticate
 from barnabas.client.connection import Connection, ConnectionOpener
 from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.options import ClusterOptions
+from barnabas.client.tls import build_tls_context
 from barnabas.client.versions import BrokerVersions
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng

@@ -4,6 +4,7 @@ KafkaError                        any answer of a broker with an error code (bar
 └─ ClientError
    ├─ BrokerUnreachableError      one broker cannot be reached, or its connection broke
    │  └─ BootstrapError           none of bootstrap.servers can be reached
+   ├─ TlsError                    certificates do not let client and broker speak TLS
    ├─ RequestTimeoutError         the deadline of a call or of a request passed
    ├─ UnsupportedApiError         the broker does not serve the API in a version we speak
    ├─ ClientClosedError           the client was closed before or during the call
@@ -40,6 +41,17 @@ class BrokerUnreachableError(ClientError):
 
 class BootstrapError(BrokerUnreachableError):
     """None of the bootstrap servers can be reached."""
+
+
+class TlsError(ClientError):
+    """A certificate is not trusted, or is for another name. Trying again does not help."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+    @property
+    def retriable(self) -> bool:
+        return False
 
 
 class RequestTimeoutError(ClientError):

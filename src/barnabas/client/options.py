@@ -27,6 +27,9 @@ class SecurityOptions:
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
     verify_host: bool = True
+    certificate_pem: str | None = field(default=None, repr=False)
+    key_pem: str | None = field(default=None, repr=False)
+    tls_versions: tuple[str, ...] = ()
 
     @property
     def uses_tls(self) -> bool:
@@ -43,6 +46,15 @@ class SecurityOptions:
         if settings["sasl.jaas.config"] and username is None:
             username, password = _jaas_credentials(settings["sasl.jaas.config"])
         keystore = settings["ssl.keystore.location"]
+        for name in ("ssl.keystore.type", "ssl.truststore.type"):
+            if str(settings[name]).upper() != "PEM":
+                raise ConfigError(
+                    f"{name}={settings[name]} cannot be read here, only PEM. A Java store becomes PEM with"
+                    " `keytool -importkeystore -deststoretype pkcs12` and `openssl pkcs12 -nodes`."
+                )
+        chain, key = settings["ssl.keystore.certificate.chain"], settings["ssl.keystore.key"]
+        if (chain is None) is not (key is None):
+            raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key go together: set both, or neither.")
         return cls(
             protocol,
             settings["sasl.mechanism"] if "SASL" in protocol else None,
@@ -54,6 +66,9 @@ class SecurityOptions:
             settings["ssl.key.location"] or keystore,
             settings["ssl.key.password"],
             bool(settings["ssl.endpoint.identification.algorithm"]),
+            chain,
+            key,
+            tuple(settings["ssl.enabled.protocols"]),
         )
 
 
