@@ -1,0 +1,194 @@
+"""Shell: `kafka-reassign-partitions`: generate, execute, verify, list and cancel moves of replicas."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.cli.cluster_moves import as_plan, read_placement
+from barnabas.cli.kafka.arguments import Parser, client_settings, emit
+from barnabas.cli.moves_throttle import clear_throttle, set_throttle
+from barnabas.cli.session import run_admin
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+
+Plan = dict[TopicPartition, tuple[int, ...]]
+ACTIONS = ("generate", "execute", "verify", "list", "cancel")
+
+
+def build_parser() -> Parser:
+    parser = Parser("kafka-reassign-partitions", "Move replicas between brokers.")
+    actions = parser.add_mutually_exclusive_group(required=True)
+    for action in ACTIONS:
+        actions.add_argument(f"--{action}", dest="action", action="store_const", const=action)
+    parser.add_argument("--topics-to-move-json-file", metavar="FILE", help="with --generate: the topics")
+    parser.add_argument("--broker-list", metavar="ID,ID", help="with --generate: the brokers that hold them then")
+    parser.add_argument("--disable-rack-aware", action="store_true", help="with --generate: racks do not matter")
+    parser.add_argument("--reassignment-json-file", metavar="FILE", help="the plan")
+    parser.add_argument("--throttle", type=int, default=-1, metavar="B/s", help="with --execute: how fast at most")
+    parser.add_argument("--preserve-throttles", action="store_true", help="with --verify, --cancel: leave throttles")
+    parser.add_argument("--additional", action="store_true", help="with --execute: although others are under way")
+    parser.add_argument("--timeout", type=int, default=10_000, help="accepted")
+    parser.add_argument("--disallow-replication-factor-change", action="store_true", help="with --execute")
+    parser.refuse("--replica-alter-log-dirs-throttle", why="replicas are not moved between the directories of a broker")
+    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    return parser
+
+
+def main() -> None:
+    parser = build_parser()
+    options = parser.parse_args()
+    needs = {
+        "generate": ("topics_to_move_json_file", "broker_list"),
+        "list": (),
+    }.get(options.action, ("reassignment_json_file",))
+    for name in needs:
+        if getattr(options, name) is None:
+            parser.error(f"--{options.action} needs --{name.replace('_', '-')}")
+
+    async def command(admin: AsyncAdmin) -> None:
+        await globals()[f"_{options.action}"](admin, options)
+
+    run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+async def _generate(admin: AsyncAdmin, options: argparse.Namespace) -> None:
+    from barnabas.assign.placement import UsableBroker, place_replicas
+    from barnabas.core.rng import system_rng
+
+    current, racks = await read_placement(admin)
+    topics = [row["topic"] for row in _read(options.topics_to_move_json_file)["topics"]]
+    brokers = [int(broker) for broker in options.broker_list.split(",")]
+    usable = [UsableBroker(b, None if options.disable_rack_aware else racks.get(b)) for b in brokers]
+    before = {tp: replicas for tp, replicas in current.items() if tp.topic in topics}
+    proposed: Plan = {}
+    for topic in topics:
+        mine = [tp for tp in before if tp.topic == topic]
+        if not mine:
+            raise ValueError(f"Topic {topic} not found.")
+        placed = place_replicas(usable, len(mine), len(before[mine[0]]), system_rng())
+        proposed.update(zip(mine, placed, strict=True))
+    emit(f"Current partition replica assignment\n{_text(before)}\n")
+    emit(f"Proposed partition reassignment configuration\n{_text(proposed)}")
+
+
+async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
+    plan = _plan(options.reassignment_json_file)
+    if not options.additional and await admin.list_partition_reassignments():
+        raise ValueError(
+            "Cannot execute because there is an existing partition assignment.  Use --additional to override"
+        )
+    current, _ = await read_placement(admin)
+    if unknown := [str(tp) for tp in plan if tp not in current]:
+        raise ValueError(f"Partitions that do not exist: {', '.join(unknown)}")
+    if options.disallow_replication_factor_change:
+        changed = [str(tp) for tp, replicas in plan.items() if len(replicas) != len(current[tp])]
+        if changed:
+            raise ValueError(f"The replication factor of {', '.join(changed)} would change.")
+    emit(f"Current partition replica assignment\n\n{_text({tp: current[tp] for tp in plan})}\n")
+    emit("Save this to use as the --reassignment-json-file option during rollback")
+    if options.throttle >= 0:
+        emit(
+            "Warning: You must run --verify periodically, until the reassignment completes, "
+            "to ensure the throttle is removed."
+        )
+        await set_throttle(admin, current, plan, options.throttle)
+        emit(f"The inter-broker throttle limit was set to {options.throttle} B/s")
+    _raise_first(await admin.alter_partition_reassignments(dict(plan)))
+    many = "s" if len(plan) > 1 else ""
+    emit(f"Successfully started partition reassignment{many} for {','.join(map(str, sorted(plan)))}")
+
+
+async def _verify(admin: AsyncAdmin, options: argparse.Namespace) -> None:
+    plan = _plan(options.reassignment_json_file)
+    under_way = await admin.list_partition_reassignments(plan)
+    current, racks = await read_placement(admin)
+    emit("Status of partition reassignment:")
+    for tp, target in sorted(plan.items()):
+        if tp in under_way:
+            emit(f"Reassignment of partition {tp} is still in progress.")
+        elif current.get(tp) == target:
+            emit(f"Reassignment of partition {tp} is completed.")
+        else:
+            found = ",".join(map(str, current.get(tp, ())))
+            emit(
+                f"There is no active reassignment of partition {tp}, but replica set is {found} rather than "
+                f"{','.join(map(str, target))}."
+            )
+    if not await admin.list_partition_reassignments() and not options.preserve_throttles:
+        emit(f"\nClearing broker-level throttles on brokers {','.join(map(str, sorted(racks)))}")
+        emit(
+            f"Clearing topic-level throttles on topic{'s' if len(_topics(plan)) > 1 else ''} {','.join(_topics(plan))}"
+        )
+        await clear_throttle(admin, plan)
+
+
+async def _list(admin: AsyncAdmin, options: argparse.Namespace) -> None:
+    under_way = await admin.list_partition_reassignments()
+    if not under_way:
+        emit("No partition reassignments found.")
+        return
+    emit("Current partition reassignments:")
+    for tp, move in sorted(under_way.items()):
+        line = f"{tp}: replicas: {_ids(move.replicas)}."
+        line += f" adding: {_ids(move.adding)}." if move.adding else ""
+        line += f" removing: {_ids(move.removing)}." if move.removing else ""
+        emit(line)
+
+
+async def _cancel(admin: AsyncAdmin, options: argparse.Namespace) -> None:
+    plan = _plan(options.reassignment_json_file)
+    under_way = await admin.list_partition_reassignments(plan)
+    if under_way:
+        _raise_first(await admin.alter_partition_reassignments(dict.fromkeys(under_way)))
+        many = "s" if len(under_way) > 1 else ""
+        emit(f"Successfully cancelled partition reassignment{many} for: {','.join(map(str, sorted(under_way)))}")
+    else:
+        emit("None of the specified partition moves are active.")
+    if not options.preserve_throttles:
+        await clear_throttle(admin, plan)
+
+
+def _plan(path: str) -> Plan:
+    plan: Plan = {}
+    for row in _read(path)["partitions"]:
+        tp = TopicPartition(str(row["topic"]), int(row["partition"]))
+        if tp in plan:
+            raise ValueError(f"Partition reassignment contains duplicate topic partitions: {tp}")
+        plan[tp] = tuple(int(replica) for replica in row["replicas"])
+    if not plan:
+        raise ValueError("Partition reassignment list cannot be empty")
+    return plan
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as JSON: {error}") from error
+    return found
+
+
+def _text(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
+    rows = [{**row, "log_dirs": ["any"] * len(row["replicas"])} for row in as_plan(plan)["partitions"]]
+    return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
+
+
+def _topics(plan: Plan) -> list[str]:
+    return sorted({tp.topic for tp in plan})
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _raise_first(results: Mapping[TopicPartition, KafkaError | None]) -> None:
+    for error in results.values():
+        if error is not None:
+            raise error
