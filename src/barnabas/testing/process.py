@@ -45,6 +45,7 @@ class BrokerProcess:
         self.start_seconds = 0.0
         self.process: subprocess.Popen[str] | None = None
         self._launched = 0.0
+        self._ready = False
 
     def start(self, seconds: float = 30.0) -> None:
         """Returns when the broker says it is ready. Raises RuntimeError with its log when it does not."""
@@ -55,7 +56,7 @@ class BrokerProcess:
         """Start the process; `wait_ready` comes next."""
         command = self.command()
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
-        self._launched = time.monotonic()
+        self._launched, self._ready = time.monotonic(), False
         with self.log_path.open("a") as log:
             # In a session of its own: Ctrl-C in a terminal is for the program that runs the nodes, not for each node.
             self.process = subprocess.Popen(
@@ -72,8 +73,12 @@ class BrokerProcess:
         return command
 
     def wait_ready(self, seconds: float = 30.0) -> None:
-        """Raises RuntimeError with the end of its log when it ends, or takes longer."""
-        self.bootstrap_servers = self._wait_ready(self._launched + seconds)
+        """Returns at once if it has been ready since it was launched. Raises RuntimeError with the end of its log when
+        it ends, or takes longer than `seconds` from now."""
+        if self._ready:
+            return
+        self.bootstrap_servers = self._wait_ready(time.monotonic() + seconds)
+        self._ready = True
         self.start_seconds = time.monotonic() - self._launched
         self.port = int(self.bootstrap_servers.rsplit(":", 1)[1])
 
