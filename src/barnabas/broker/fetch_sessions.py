@@ -90,10 +90,13 @@ class FetchContext:
     def incremental(self) -> bool:
         return self._session is not None
 
-    def is_news(self, key: PartitionKey, high_watermark: int) -> bool:
-        """Whether the client of a session was last told of another watermark."""
+    def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client of a session was last told of another watermark, or another log start."""
         entry = None if self._session is None else self._session.partitions.get(key)
-        return entry is not None and entry[1].high_watermark not in (-1, high_watermark)
+        if entry is None or entry[1].high_watermark == -1:
+            return False
+        told = entry[1]
+        return told.high_watermark != high_watermark or told.log_start_offset != log_start_offset
 
     def finish(self, outcomes: Sequence[tuple[PartitionKey, Outcome]], now_ms: int) -> tuple[int, list[bool]]:
         """The session id of the response, and for each outcome whether the response contains it."""

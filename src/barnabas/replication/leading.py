@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.replication.parking import LOOK_AGAIN
 from barnabas.replication.reading import PartitionRead, read
 from barnabas.replication.rules.isr import CommittedIsr, Next, on_outcome, try_expand, try_shrink
 from barnabas.replication.rules.leader import UNKNOWN_BROKER_EPOCH, IsrProposal, LeaderState, is_stale_fetch
@@ -59,6 +60,8 @@ def read_by_follower(
         broker_epoch=fetch.broker_epoch,
         log_start_offset=fetch.log_start_offset,
     )
+    if fetch.log_start_offset > leader.progress(fetch.replica_id).log_start_offset:
+        self.deleters.notify(LOOK_AGAIN)
     if len(leader.isr) < len(leader.replicas):
         _expand_isr(self, self.leader)
     self.advance()

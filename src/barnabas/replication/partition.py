@@ -37,8 +37,8 @@ __all__ = ["Isolation", "Partition", "PartitionRead", "SpecialTimestamp"]
 
 FLUSH_FIRST = 1
 """flush.messages=1: nothing counts as written before it is on the disk, at leaders and at followers."""
-WATERMARK_NEWS_S = 0.05
-"""A follower that waits for records hears of a new watermark after so long: its consumers wait for it (KIP-392)."""
+NEWS_S = 0.05
+"""A follower that waits for records hears of a new watermark or log start after so long: others wait for it."""
 
 
 class Partition:
@@ -62,6 +62,8 @@ class Partition:
         """Parked fetches of consumers: woken by the watermark."""
         self.copiers = ReadWatch()
         """Parked fetches of followers: woken by appends."""
+        self.deleters = ReadWatch()
+        """Those who wait until every replica has deleted what they wanted deleted."""
         self._committed: CommitQueue[ErrorCode] = CommitQueue()
         self._untold_bytes = 0
         """Appended since `readers` were last told that all of it may be read."""
@@ -88,6 +90,7 @@ class Partition:
             return self._lead(image, log)
         self.leader = self.leader.on_image(image.partition_epoch, image.replicas, image.isr)
         self.advance()
+        self.deleters.notify(LOOK_AGAIN)
         return False
 
     def _lead(self, image: PartitionImage, log: Log) -> bool:
@@ -131,6 +134,7 @@ class Partition:
         self._committed.release_all(reason)
         self.readers.notify(LOOK_AGAIN)
         self.copiers.notify(LOOK_AGAIN)
+        self.deleters.notify(LOOK_AGAIN)
         self.host.on_role(self)
 
     def require_log(self, current_leader_epoch: int = -1, *, leader_only: bool = True) -> Log:
@@ -259,7 +263,7 @@ class Partition:
         if watermark >= end:
             self._untold_bytes = 0
         if len(self.copiers):
-            self.copiers.hurry(WATERMARK_NEWS_S)
+            self.copiers.hurry(NEWS_S)
 
     def add_untold(self, size: int) -> None:
         """So many bytes were copied; readers hear of them when they are known to be committed."""
@@ -274,7 +278,8 @@ class Partition:
         self.high_watermark = watermark
 
     def delete_records(self, before_offset: int, now_ms: int) -> int:
-        """DeleteRecords: the log now starts at `before_offset` (-1: the high watermark). Gives the low watermark."""
+        """DeleteRecords: the log now starts at `before_offset` (-1: the high watermark). Gives the low watermark, which
+        followers may still hold back."""
         _, log = self._require_leader()
         if log.config.compact and not log.config.delete:
             raise KafkaError(
@@ -287,7 +292,19 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"Offset {target} of {self.name} is not within 0 and the high watermark {self.high_watermark}.",
             )
-        return log.delete_records(target, self.high_watermark, now_ms=now_ms)
+        log.delete_records(target, self.high_watermark, now_ms=now_ms)
+        self.copiers.hurry(NEWS_S)
+        return self.low_watermark()
+
+    def low_watermark(self) -> int:
+        """Where the log starts at every replica that is well: nobody has anything below (`lowWatermarkIfLeader`)."""
+        leader, log = self._require_leader()
+        starts = [
+            leader.progress(replica).log_start_offset
+            for replica in leader.replicas
+            if replica != leader.local_id and replica in self.host.active
+        ]
+        return min([log.log_start_offset, *starts])
 
     # ---- reading
 

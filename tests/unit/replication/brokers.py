@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.handlers.data import fetch, list_offsets
+from barnabas.broker.handlers.data import delete_records, fetch, list_offsets
 from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import BrokerSettings, Services
@@ -54,11 +54,15 @@ from barnabas.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from barnabas.wire.messages.list_offsets import ListOffsetsRequest
 from barnabas.wire.schema import Message, Request, Response
 
 T = TypeVar("T")
-HANDLERS: Mapping[int, Any] = {ApiKey.FETCH: fetch.handle, ApiKey.LIST_OFFSETS: list_offsets.handle}
+HANDLERS: Mapping[int, Any] = {
+    ApiKey.FETCH: fetch.handle,
+    ApiKey.LIST_OFFSETS: list_offsets.handle,
+    ApiKey.DELETE_RECORDS: delete_records.handle,
+}
+KEYS: Mapping[type[Request], int] = {APIS[ApiKey(key)].request: key for key in HANDLERS}
 VERSIONS = {ApiKey.FETCH: 18, ApiKey.LIST_OFFSETS: 10}
 HOP_S = 0.001
 
@@ -379,7 +383,7 @@ class _Way:
 
 
 def _key(request: Request) -> int:
-    return ApiKey.LIST_OFFSETS if isinstance(request, ListOffsetsRequest) else ApiKey.FETCH
+    return KEYS[type(request)]
 
 
 def _difference(before: ClusterImage, after: ClusterImage) -> ClusterDelta:

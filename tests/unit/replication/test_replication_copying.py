@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 from barnabas.core.errors import ErrorCode
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from barnabas.wire.messages.fetch import FetchRequest
 from tests.unit.replication.brokers import Cluster, in_virtual_time
 
@@ -137,15 +144,36 @@ def test_a_follower_whose_offset_is_gone_begins_again() -> None:
     in_virtual_time(main, brokers=2)
 
 
-def test_deleted_records_are_deleted_on_followers() -> None:
-    async def main(cluster: Cluster) -> None:
-        cluster.create("t", [[1, 2]])
-        await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
+def test_records_are_deleted_when_every_replica_that_is_well_has_deleted_them() -> None:
+    async def delete(cluster: Cluster, offset: int, timeout_ms: int) -> tuple[int, int]:
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
+            ],
+            timeout_ms=timeout_ms,
+        )
         leader = cluster.brokers[1]
-        await leader.produce(b"a")
-        await leader.produce(b"b")
-        leader.partition().delete_records(1, 0)
-        await cluster.until(lambda: cluster.brokers[2].values() == [b"b"], 2)
+        task = leader.process.spawn(cluster.loop, leader.serve(request, 2))
+        answer = cast("DeleteRecordsResponse", await task).topics[0].partitions[0]
+        return answer.error_code, answer.low_watermark
+
+    async def main(cluster: Cluster) -> None:
+        cluster.create("t", [[1, 2]], retention_ms="-1")
+        await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
+        leader, follower = cluster.brokers[1], cluster.brokers[2]
+        for value in (b"a", b"b", b"c", b"d"):
+            assert await leader.produce(value) is ErrorCode.NONE
+        began = cluster.loop.time()
+        assert await delete(cluster, 1, 30_000) == (0, 1)
+        assert cluster.loop.time() - began < 0.2
+        assert follower.values() == [b"b", b"c", b"d"]
+        cluster.cut.add(frozenset({1, 2}))
+        assert await delete(cluster, 2, 700) == (ErrorCode.REQUEST_TIMED_OUT, 1)
+        cluster.fence(2)  # it is not waited for any more
+        assert await delete(cluster, -1, 30_000) == (0, 4)
+        follower.heartbeat()
+        cluster.cut.clear()
+        await cluster.until(lambda: follower.values() == [])
 
     in_virtual_time(main, brokers=2)
 

@@ -23,7 +23,7 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.parking import ReadWatch, wait_readable
-from barnabas.replication.partition import WATERMARK_NEWS_S
+from barnabas.replication.partition import NEWS_S
 from barnabas.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -82,7 +82,7 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
         deadline = ctx.deadline(request.max_wait_ms)
         loop = asyncio.get_running_loop()
         if reader.is_follower and _has_news(context, wanted, done):
-            deadline = min(deadline, loop.time() + WATERMARK_NEWS_S)
+            deadline = min(deadline, loop.time() + NEWS_S)
         while done.size < min_bytes and not done.ready and loop.time() < deadline:
             await wait_readable(done.watches, min_bytes - done.size, deadline)
             done = await _read_all(services, wanted, limit, reader)
@@ -116,9 +116,10 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> list[PartitionKey]:
 
 
 def _has_news(context: FetchContext, wanted: list[tuple[PartitionKey, Wanted]], done: _Pass) -> bool:
-    """A follower should hear how far its leader is, even if there are no records."""
+    """A follower should hear what is committed and what is deleted, even if there are no records."""
     return any(
-        context.is_news(key, answer.high_watermark) for (key, _), answer in zip(wanted, done.answers, strict=True)
+        context.is_news(key, answer.high_watermark, answer.log_start_offset)
+        for (key, _), answer in zip(wanted, done.answers, strict=True)
     )
 
 
