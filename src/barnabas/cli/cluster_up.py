@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,8 +84,13 @@ def _watch(cluster: ClusterProcess) -> None:
                     note("  " + " ".join(node.command()))
         fail("Every node has ended.", EXIT_FAILED)
     except KeyboardInterrupt:
-        note("stopping ...")
-        cluster.stop()
+        note("stopping in order; Ctrl-C again kills ...")
+        try:
+            cluster.stop()
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            note("killed: the next start looks through the logs")
+        finally:
+            cluster.kill_all()
 
 
 def _roles(cluster: ClusterProcess, node_id: int) -> str:
