@@ -31,6 +31,11 @@ class QuorumView(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
+    @property
+    def kraft_version(self) -> int:
+        """The version of the Raft protocol that the quorum uses; 0 where voters cannot change, or there is none."""
+        ...
+
     def voters(self) -> Sequence[tuple[int, int]]:
         """(voter id, log end offset)"""
         ...

@@ -268,6 +268,10 @@ class RaftMetadataLog:
     def voter_set(self) -> Voters:
         return self._replica.machine.voters
 
+    @property
+    def kraft_version(self) -> int:
+        return self._replica.machine.quorum.kraft_version
+
     def voters(self) -> Sequence[tuple[int, int]]:
         view = self.describe()
         if view is None:

@@ -115,7 +115,7 @@ class ZooKeeperMetadataLog:
         try:
             await self._turn_until(lambda: False)
         finally:
-            self._refuse_all("The node is shutting down.")
+            self._give_up()
             await self._session.stop()
 
     async def resign(self) -> None:
@@ -130,7 +130,7 @@ class ZooKeeperMetadataLog:
 
     def close(self, *, clean: bool = True) -> None:
         """End the session, if `run` has not done so."""
-        self._refuse_all("The node is shutting down.")
+        self._give_up()
         if self._session is not None:
             self._session.stop_now()
 
@@ -178,6 +178,10 @@ class ZooKeeperMetadataLog:
     @property
     def high_watermark(self) -> int:
         return self._machine.position
+
+    @property
+    def kraft_version(self) -> int:
+        return 0
 
     @property
     def log_end_offset(self) -> int:
@@ -300,7 +304,9 @@ class ZooKeeperMetadataLog:
                 text = "ZooKeeper's answer was lost, and the log has gone on: whether the change was made is not known."
                 future.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
-    def _refuse_all(self, reason: str) -> None:
+    def _give_up(self) -> None:
+        """The node is stopping, and will not hear any more what became of them."""
+        reason = "The node is shutting down: the change may or may not be carried out."
         for future in self._proposals.values():
             if not future.done():
                 future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, reason))

@@ -20,6 +20,7 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.metadata.features import SUPPORTED_FEATURES
+from barnabas.metadata.small_images import KRAFT_VERSION
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import (
     ApiVersion,
@@ -44,6 +45,9 @@ async def handle(
         ctx.client.software_name = request.client_software_name
         ctx.client.software_version = request.client_software_version
     features = services.metadata.image.features
+    finalized = dict(features.levels.items())
+    if services.quorum.kraft_version > 0:  # it belongs to the quorum, and is not among the records of the image
+        finalized[KRAFT_VERSION] = services.quorum.kraft_version
     return ApiVersionsResponse(
         api_keys=advertised(services.apis),
         supported_features=[
@@ -54,7 +58,7 @@ async def handle(
         finalized_features_epoch=features.finalized_epoch,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(features.levels.items())
+            for name, level in sorted(finalized.items())
         ],
     )
 
