@@ -1,0 +1,113 @@
+"""Read-process-write on three brokers that are killed, stopped and left standing still: the output equals the input.
+
+Every broker coordinates some of it: the copier's transactional id, its group, and the partitions of both topics are led
+by whoever is there, and each strike moves some of them in the middle of a transaction.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.process_cluster import ClusterProcess
+from tests.system.transactions.exactly_once import (
+    PARTITIONS,
+    Application,
+    Progress,
+    _difference,
+    _fill,
+    _sleep,
+    _wait,
+    read_committed,
+)
+
+SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "group.min.session.timeout.ms=1000",
+    "offsets.topic.num.partitions=6",
+    "offsets.topic.replication.factor=3",
+    "transaction.state.log.num.partitions=6",
+    "transaction.state.log.replication.factor=3",
+    "transaction.state.log.min.isr=2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
+    "min.insync.replicas=2",
+    "default.replication.factor=3",
+    "broker.session.timeout.ms=3000",
+)
+AWAY_S = 5.0
+"""Longer than broker.session.timeout.ms: others take over what it led."""
+
+
+def _strike(cluster: ClusterProcess, node_id: int, how: str) -> None:
+    """The broker is away for a while, and comes back."""
+    node = cluster.node(node_id)
+    if how == "kill":
+        node.kill()
+    elif how == "stop":
+        node.stop()
+    else:
+        node.pause()
+    _sleep(AWAY_S)
+    if how == "pause":
+        node.resume()
+    else:
+        node.start(60)
+
+
+def _prove(folder: Path, *, records: int, seed: int, strikes: list[str], limit_s: float) -> None:
+    rng = random.Random(seed)
+    with ClusterProcess(folder / "cluster", settings=SETTINGS) as cluster:
+        bootstrap = cluster.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for created in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in ("input", "output")]).values():
+            created.result(30)
+        command = [
+            sys.executable,
+            "-m",
+            "tests.system.transactions.copier",
+            bootstrap,
+            "input",
+            "output",
+            "copiers",
+            "50",
+        ]
+        app = Application(command, folder / "application.log.txt")
+        progress = Progress(bootstrap)
+        deadline = time.monotonic() + limit_s
+        fed = 0
+        try:
+            for number, how in enumerate([*strikes, ""], start=1):
+                upto = records * number // (len(strikes) + 1)
+                _fill(bootstrap, "input", fed, upto)
+                app.keep_running()
+                _wait(progress, fed + 1, app, deadline, seed, folder)
+                fed = upto
+                if how:
+                    _sleep(rng.uniform(0.0, 0.05))  # somewhere in the middle of a transaction
+                    _strike(cluster, rng.choice(cluster.broker_ids), how)
+            _wait(progress, records, app, deadline, seed, folder)
+        finally:
+            app.kill()
+            progress.close()
+        copied = read_committed(bootstrap, "output", PARTITIONS)
+        for partition in range(PARTITIONS):
+            expected = [f"{i}" for i in range(partition, records, PARTITIONS)]
+            assert copied[partition] == expected, _difference(expected, copied[partition], seed)
+
+
+@pytest.mark.timeout(240)
+def test_a_copy_survives_brokers_that_come_and_go(tmp_path: Path) -> None:
+    _prove(tmp_path, records=3_000, seed=1, strikes=["kill", "pause", "stop"], limit_s=180)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_long_copy_survives_brokers_that_come_and_go(tmp_path: Path, seed: int) -> None:
+    strikes = [("kill", "pause", "stop")[number % 3] for number in range(12)]
+    _prove(tmp_path, records=30_000, seed=seed, strikes=strikes, limit_s=800)
