@@ -90,7 +90,7 @@ class ShardHost(Generic[S]):
     @property
     def pending(self) -> bool:
         """Something is not committed yet that somebody, or the committed view, waits for."""
-        return bool(self.waiting or self.timeline.uncommitted) or not self.caught_up
+        return bool(self.waiting) or self.timeline.awaits_log or not self.caught_up
 
     # -- turns ---------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,12 @@ class Timeline:
         """How many changes are not committed yet."""
         return self._next - self._first
 
+    @property
+    def awaits_log(self) -> bool:
+        """Some change becomes final when the log is committed further. What was never in the log, and came after all
+        that is, does not: it becomes final together with the next record."""
+        return bool(self._seals)
+
     def _record(self, changed: TimelineMap[Any, Any], key: Any) -> None:
         self._journal.append((changed, key))
         self._next += 1
