@@ -26,6 +26,13 @@ from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.upkeep import UpkeepIntervals
 from barnabas.storage.cleaner.task import CleanerLimits
 
+_SELECTORS = (
+    None,
+    "",
+    "org.apache.kafka.common.replica.LeaderSelector",
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+)
+
 
 def broker_settings(view: ConfigView) -> BrokerSettings:
     """What handlers obey; made anew when a dynamic broker config changes."""
@@ -33,6 +40,11 @@ def broker_settings(view: ConfigView) -> BrokerSettings:
     def value(name: str) -> Any:
         return view.broker_value(name).value
 
+    if value("replica.selector.class") not in _SELECTORS:
+        raise ConfigError(
+            f"replica.selector.class={value('replica.selector.class')}: no such class is known. "
+            f"Leave it out, or use {_SELECTORS[-1]}."
+        )
     return BrokerSettings(
         auto_create_topics_enable=value("auto.create.topics.enable"),
         num_partitions=value("num.partitions"),
