@@ -75,7 +75,7 @@ class World:
     # -- life ------------------------------------------------------------------------------------------------------
 
     def _found(self) -> None:
-        levels = {**DEFAULT_LEVELS, ELR_VERSION: 1} if self.elr else DEFAULT_LEVELS
+        levels = {**DEFAULT_LEVELS, ELR_VERSION: int(self.elr)}
         self.controller.apply(self.controller.image, bootstrap_records(levels))
         for broker in self.brokers.values():
             self._register(broker)

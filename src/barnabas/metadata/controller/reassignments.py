@@ -147,6 +147,8 @@ def _reassign(
 def _loses_too_many(partition: PartitionImage, target: Target, rules: Rules) -> bool:
     """Replicas that go at once may be the only ones that have every record. With eligible leader replicas, as many must
     stay as promise to survive min.insync.replicas - 1 crashes (Kafka asks for one, as without)."""
+    if rules.elr_enabled and not partition.has_leader and not set(partition.last_known_elr) <= set(target.replicas):
+        return True  # whoever led last may yet be the only one left to lead
     complete = len({*partition.isr, *partition.elr})
     needed = min(rules.min_insync_replicas if rules.elr_enabled else 1, complete)
     return len({*target.isr, *target.elr}) < needed
