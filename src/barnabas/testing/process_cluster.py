@@ -127,12 +127,17 @@ def _ports(first: int, count: int) -> list[tuple[int, int]]:
     """(for clients, for controllers), a pair a node."""
     if first:
         return [(first + place, first + 10_000 + place) for place in range(count)]
-    sockets = [socket.socket() for _ in range(2 * count)]
+    free = free_ports(2 * count)
+    return list(zip(free[:count], free[count:], strict=True))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on just now."""
+    sockets = [socket.socket() for _ in range(count)]
     try:
         for sock in sockets:
             sock.bind(("127.0.0.1", 0))
-        free = [sock.getsockname()[1] for sock in sockets]
+        return [int(sock.getsockname()[1]) for sock in sockets]
     finally:
         for sock in sockets:
             sock.close()
-    return list(zip(free[:count], free[count:], strict=True))
