@@ -97,6 +97,7 @@ async def consume(
     with suppress(ValueError, RuntimeError, NotImplementedError):  # only the main thread may, and only on Unix
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with AsyncConsumer(settings) as consumer:
+        await consumer.cluster.reach()
         reading = _Reading(consumer, plan, sink, outcome, on_progress or (lambda _: None))
         try:
             await reading.begin(listener)

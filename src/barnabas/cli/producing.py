@@ -52,6 +52,7 @@ async def produce_lines(
     count = size = 0
     task = progress.add_task(f"to {topic}", total=None) if progress else None
     async with AsyncProducer(settings) as producer:
+        await producer.cluster.reach()
         async for lines in read_lines(source):
             for line in lines:
                 count += 1

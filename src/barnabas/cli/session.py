@@ -48,6 +48,7 @@ def run_admin(
         from barnabas.client.admin import AsyncAdmin
 
         async with AsyncAdmin({"bootstrap.servers": bootstrap_servers, **(settings or {})}) as admin:
+            await admin.cluster.reach()
             return await command(admin)
 
     return run(main)

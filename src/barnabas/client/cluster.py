@@ -93,6 +93,15 @@ class Cluster:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
+    async def reach(self) -> None:
+        """For who wants to know at once: make sure that the cluster answers, within
+        `socket.connection.setup.timeout.ms`. Raises BootstrapError, or what else keeps it from answering.
+
+        Without this a call tries for as long as it has: a cluster may be about to start.
+        """
+        if not self.metadata.brokers:
+            await self.refresh(deadline=self.deadline(self.options.connect_timeout_ms))
+
     async def connection(self, broker_id: int, deadline: float | None = None, *, channel: str = "") -> Connection:
         """An open, negotiated connection to a broker. Raises BrokerUnreachableError."""
         if self._closed:
@@ -174,9 +183,11 @@ class Cluster:
         if best is not None:
             return best
         failures: list[str] = []
-        for node in self._candidates():
-            try:
-                return await self._connector.connection(node, deadline)
+        candidates = self._candidates()
+        for place, node in enumerate(candidates):
+            left = max(deadline - self.now(), 0.0)
+            try:  # each gets its share of the time: one that swallows packets must not keep us from the next
+                return await self._connector.connection(node, self.now() + left / (len(candidates) - place))
             except BrokerUnreachableError as error:
                 failures.append(str(error))
             if self.now() >= deadline:

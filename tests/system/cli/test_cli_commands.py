@@ -185,3 +185,14 @@ def test_errors_are_one_line_and_a_code(
     assert reason in failed.err
     assert failed.err.startswith("error: ")
     assert failed.err.count("\n") == 1
+
+
+def test_a_cluster_that_cannot_be_reached(cli: Cli, tmp_path: Path) -> None:
+    """One line that says so, in the time that a connection may take, not after a minute."""
+    impatient = tmp_path / "client.properties"
+    impatient.write_text("socket.connection.setup.timeout.ms=100\n")
+    for command in (("topics", "list"), ("produce", "t"), ("consume", "t")):
+        result = cli(*command, "-b", "127.0.0.1:1", "--command-config", str(impatient))
+        assert result.code == 3
+        assert result.err.count("\n") == 1
+        assert "none of bootstrap.servers 127.0.0.1:1 answers" in result.err

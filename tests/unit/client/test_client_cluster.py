@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from barnabas.client.cluster import Cluster
+from barnabas.client.connection import Connection
 from barnabas.client.errors import (
     BootstrapError,
     BrokerUnreachableError,
@@ -13,6 +16,7 @@ from barnabas.client.errors import (
     RequestTimeoutError,
     UnsupportedApiError,
 )
+from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey
@@ -142,3 +146,29 @@ async def test_a_closed_client_says_so() -> None:
     await cluster.close()
     with pytest.raises(ClientClosedError):
         await cluster.refresh()
+
+
+async def test_reach_gives_up_after_the_time_a_connection_may_take() -> None:
+    fake = FakeCluster()
+    fake.down.add(1)
+    async with fake.cluster(socket_connection_setup_timeout_ms=30, request_timeout_ms=60_000) as cluster:
+        with pytest.raises(BootstrapError, match=r"none of bootstrap\.servers fake:9001 answers.*Connection refused"):
+            await asyncio.wait_for(cluster.reach(), 5)
+        fake.down.clear()
+        await cluster.reach()
+        assert list(cluster.metadata.brokers) == [1]
+
+
+async def test_a_server_that_swallows_packets_leaves_time_for_the_next() -> None:
+    fake = FakeCluster()
+
+    async def opener(host: str, port: int, *, setup_s: float, **more: Any) -> Connection:
+        if host == "blackhole":
+            await asyncio.sleep(setup_s)
+            raise BrokerUnreachableError("no answer")
+        return await fake.opener(host, port, setup_s=setup_s, **more)
+
+    options = ClusterOptions.of(bootstrap_servers="blackhole:1,fake:9001", socket_connection_setup_timeout_ms=40)
+    async with Cluster(options, opener=opener) as cluster:
+        await cluster.reach()
+        assert list(cluster.metadata.brokers) == [1]

@@ -105,6 +105,7 @@ async def _produce(settings: dict[str, object], options: argparse.Namespace, pay
     topic, count, warmup = options.topic, options.num_records, options.warmup_records
     failures: list[BaseException] = []
     async with AsyncProducer(settings) as producer:
+        await producer.cluster.reach()
         await producer.partitions_for(topic)
         every = Stats(options.reporting_interval)
         steady: Stats | None = None
