@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage
@@ -44,9 +45,23 @@ class MetadataCache:
             return NO_LEADER
         return partition.leader
 
-    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+    def leader_problem(self, partition: PartitionImage, listener: str) -> ErrorCode:
+        """Why `leader` has nobody to tell of; NONE when it has."""
+        if self.leader(partition, listener) != NO_LEADER:
+            return ErrorCode.NONE
+        alive = partition.leader != NO_LEADER and self.image.brokers.is_unfenced(partition.leader)
+        return ErrorCode.LISTENER_NOT_FOUND if alive else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def offline_replicas(self, partition: PartitionImage, listener: str) -> list[int]:
+        """Those that a client of this listener cannot use: the broker is fenced, has no such listener, or the replica's
+        log directory is offline (`KRaftMetadataCache.isReplicaOffline`)."""
         brokers = self.image.brokers
-        return [replica for replica in partition.replicas if not brokers.is_unfenced(replica)]
+        return [
+            replica
+            for replica in partition.replicas
+            if self.address(replica, listener) is None
+            or not brokers.has_online_dir(replica, partition.directory_of(replica))
+        ]
 
 
 def _address(broker: BrokerImage, listener: str) -> NodeAddress | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
-from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER
+from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.metadata.controller.topic_names import name_problem
 from barnabas.metadata.image import PartitionImage
 from barnabas.security.operations import TOPIC_OPERATIONS
@@ -85,15 +85,15 @@ def _page(
 def _partition(
     services: Services, ctx: RequestContext, index: int, state: PartitionImage
 ) -> DescribeTopicPartitionsResponsePartition:
-    leader = services.metadata.leader(state, ctx.client.listener)
+    cache, listener = services.metadata, ctx.client.listener
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+        error_code=cache.leader_problem(state, listener),
         partition_index=index,
-        leader_id=leader,
+        leader_id=cache.leader(state, listener),
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=services.metadata.offline_replicas(state),
+        offline_replicas=cache.offline_replicas(state, listener),
     )

@@ -16,7 +16,7 @@ from barnabas.broker.auto_create import create_missing
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
-from barnabas.core.ids import INTERNAL_TOPICS, NO_LEADER, NO_TOPIC_ID, TopicId
+from barnabas.core.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
 from barnabas.metadata.controller.topic_names import name_problem
 from barnabas.metadata.image import PartitionImage, TopicImage
 from barnabas.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -115,17 +115,13 @@ def _partition(
     services: Services, ctx: RequestContext, index: int, partition: PartitionImage
 ) -> MetadataResponsePartition:
     cache = services.metadata
-    leader = cache.leader(partition, ctx.client.listener)
-    code = ErrorCode.NONE
-    if leader == NO_LEADER:
-        unreachable = partition.leader != NO_LEADER and cache.image.brokers.is_unfenced(partition.leader)
-        code = ErrorCode.LISTENER_NOT_FOUND if unreachable else ErrorCode.LEADER_NOT_AVAILABLE
+    listener = ctx.client.listener
     return MetadataResponsePartition(
-        error_code=code,
+        error_code=cache.leader_problem(partition, listener),
         partition_index=index,
-        leader_id=leader,
+        leader_id=cache.leader(partition, listener),
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=cache.offline_replicas(partition),
+        offline_replicas=cache.offline_replicas(partition, listener),
     )
