@@ -6,10 +6,13 @@ or a transactional id on a coordinator partition (`String.hashCode`). Both must 
 
 from __future__ import annotations
 
+import sys
+
 from barnabas.core.buffers import Buffer
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+_UTF_16 = f"utf-16-{sys.byteorder[0]}e"
 
 
 def murmur2(data: Buffer) -> int:
@@ -36,9 +39,8 @@ def partition_for_key(key: Buffer, partitions: int) -> int:
 def java_string_hash(text: str) -> int:
     """`String.hashCode` of Java: signed 32 bits over UTF-16 code units."""
     h = 0
-    raw = text.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(raw), 2):
-        h = (31 * h + (raw[i] << 8 | raw[i + 1])) & _MASK
+    for unit in memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H"):
+        h = (31 * h + unit) & _MASK
     return h - (1 << 32) if h & 0x80000000 else h
 
 

@@ -123,20 +123,29 @@ def _rejoin(config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, req
         return refused(error.code, request.member_id)
     if group.state is EMPTY:
         return refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-    changed = member.protocols != protocols_of(request)
+    protocols = protocols_of(request)
+    changed = member.protocols != protocols
     if (group.state is COMPLETING and not changed) or (group.state is STABLE and not changed and not group.is_leader(
         member.member_id
     )):  # fmt: skip
         return rebalance.joined_response(group, member.member_id)
     # In a stable group the leader may ask for a rebalance by rejoining: it has seen a change of topics.
     what = "changed its protocols" if changed else "rejoined"
-    _update(turn, group, member, request)
+    _update(turn, group, member, request, protocols if changed else None)
     rebalance.rebalance_or_complete(config, turn, group, f"member {member.member_id} {what}{_because(request)}")
     return PARKED
 
 
-def _update(turn: Turn, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest) -> None:
-    group.update(member, protocols_of(request))
+def _update(
+    turn: Turn,
+    group: ClassicGroup,
+    member: ClassicMember,
+    request: JoinGroupRequest,
+    protocols: list[tuple[str, bytes]] | None,
+) -> None:
+    """`protocols`: None where they are as before."""
+    if protocols is not None:
+        group.update(member, protocols)
     member.rebalance_timeout_ms = rebalance_timeout_of(request)
     member.session_timeout_ms = request.session_timeout_ms
     stale = group.park_join(member, turn.ticket)
@@ -164,7 +173,7 @@ def _take_over(
     turn.disarm(("heartbeat", group.group_id, old_id))
     rebalance.arm_session(turn, group, member)
     protocols, timeouts = member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms)
-    _update(turn, group, member, request)
+    _update(turn, group, member, request, protocols_of(request))
     if group.state is PREPARING:
         rebalance.maybe_complete_join(turn, group)
     elif group.state is COMPLETING or group.protocol_name != group.select_protocol():
