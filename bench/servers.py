@@ -102,7 +102,9 @@ transaction.state.log.min.isr=1
         began = time.monotonic()
         with (self.folder / "log.txt").open("ab") as log:
             command = ["java", *KAFKA_JVM_FLAGS.split(), "-cp", self.classpath, "kafka.Kafka", str(self.properties)]
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
+            self.process = subprocess.Popen(  # a session of its own, as ours has: the scheduler groups by session
+                command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True
+            )
         wait_serving(self.port, began + 90)
         self.start_seconds = time.monotonic() - began
 
