@@ -24,6 +24,7 @@ from barnabas.replication.rules.isr import CommittedIsr
 from barnabas.replication.rules.leader import IsrProposal
 from barnabas.storage.values import EpochEndOffset
 from barnabas.wire.messages import alter_partition as alter
+from barnabas.wire.messages import assign_replicas_to_dirs as assign
 from barnabas.wire.messages import list_offsets as offsets
 from barnabas.wire.messages.fetch import (
     FetchPartition,
@@ -37,6 +38,7 @@ from barnabas.wire.messages.fetch import (
 from barnabas.wire.schema import Request, Response
 
 ALTER_PARTITION_VERSION: Final = 3
+ASSIGN_DIRS_VERSION: Final = 0
 _BOUNDS_LANE: Final = "bounds"
 
 
@@ -146,6 +148,31 @@ class ReplicationChannel:
         }
         missing = IsrAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
         return [found.get(key, missing) for key, _ in proposals]
+
+    # -- AssignReplicasToDirs ------------------------------------------------------------------------------------------
+
+    async def assign_dirs(self, replicas: Sequence[tuple[PartitionKey, UUID]]) -> None:
+        directories: dict[UUID, dict[UUID, list[assign.PartitionData]]] = {}
+        for (topic_id, index), home in replicas:
+            by_topic = directories.setdefault(home, {})
+            by_topic.setdefault(topic_id, []).append(assign.PartitionData(partition_index=index))
+        request = assign.AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                assign.DirectoryData(
+                    id=home,
+                    topics=[
+                        assign.TopicData(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
+                    ],
+                )
+                for home, topics in directories.items()
+            ],
+        )
+        response = await self._controller.call(request, ASSIGN_DIRS_VERSION)
+        assert isinstance(response, assign.AssignReplicasToDirsResponse)
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code))
 
 
 def _topics(wanted: Sequence[tuple[PartitionKey, FetchFrom]], max_bytes: int) -> list[FetchTopic]:

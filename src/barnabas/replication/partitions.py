@@ -170,7 +170,8 @@ class Partitions:
                 partition = None
             if partition is None:
                 config = config or LogConfig.from_config(self._topic_config(image, topic.name))
-                partition = self._host(TopicPartition(topic.name, index), topic.topic_id, config)
+                name = TopicPartition(topic.name, index)
+                partition = self._host(name, topic.topic_id, config, state.directory_of(self._node_id))
             self._set_role(partition, state)
 
     def _set_role(self, partition: Partition, state: PartitionImage) -> None:
@@ -182,14 +183,14 @@ class Partitions:
             for listener in self._listeners:
                 listener.on_resigned(partition.name, partition.leader_epoch)
 
-    def _host(self, name: TopicPartition, topic_id: TopicId, config: LogConfig) -> Partition:
+    def _host(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: UUID) -> Partition:
         now_ms = self._clock.now_ms()
         found = self._found.pop(name, None)
         if found is not None and found[1].topic_id not in (None, NO_TOPIC_ID, topic_id):
             self._set_aside(found, name)
             found = None
         watermark = 0
-        directory = found[0] if found is not None else self._emptiest()
+        directory = found[0] if found is not None else self._choose(home)
         partition: Partition
         try:
             if directory is None:
@@ -208,9 +209,13 @@ class Partitions:
             self._dir_of[name.topic, name.partition] = directory
         return partition
 
-    def _emptiest(self) -> LogDir | None:
-        """Where a new log goes: the directory that works and holds the fewest logs (`LogManager.nextLogDirs`)."""
+    def _choose(self, home: UUID) -> LogDir | None:
+        """Where a new log goes: the directory that the controller has for it (KIP-858), else the one that works and
+        holds the fewest logs (`LogManager.nextLogDirs`)."""
         working = [directory for directory in self._dirs if directory.failure is None]
+        for directory in working:
+            if directory.directory_id == home:
+                return directory
         return min(working, key=lambda directory: len(directory.logs), default=None)
 
     def _reconfigure(self, image: ClusterImage, topic: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
@@ -89,4 +90,8 @@ class PeerChannel(Protocol):
 
     async def alter_isr(self, proposals: Sequence[tuple[PartitionKey, IsrProposal]]) -> Sequence[IsrAnswer]:
         """AlterPartition, in the broker epoch of now; an answer for each."""
+        ...
+
+    async def assign_dirs(self, replicas: Sequence[tuple[PartitionKey, UUID]]) -> None:
+        """AssignReplicasToDirs: in which directory each of this broker's replicas lies."""
         ...

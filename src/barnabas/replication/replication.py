@@ -15,6 +15,7 @@ from barnabas.core.ids import NO_LEADER
 from barnabas.core.rng import Rng
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.replication.dir_keeper import DirKeeper
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.isr_keeper import IsrKeeper
 from barnabas.replication.partition import Partition
@@ -38,6 +39,7 @@ class Replication:
         rng: Rng,
     ) -> None:
         self.isr_keeper = IsrKeeper(partitions, channel, rng)
+        self._dir_keeper = DirKeeper(partitions, channel, rng)
         self._partitions = partitions
         self._host = partitions.host
         self._channel = channel
@@ -65,6 +67,7 @@ class Replication:
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self.isr_keeper.run(), name="isr keeper")
+                self._tasks.create_task(self._dir_keeper.run(), name="directory keeper")
                 for place, fetcher in list(self._fetchers.items()):
                     self._start(place, fetcher)
         finally:
@@ -118,6 +121,7 @@ class Replication:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         host = self._host
+        self._dir_keeper.on_image(delta, image)
         for topic_id, gone in delta.topics.deleted.items():
             if image.topics.get_by_id(topic_id) is None and gone.name not in image.topics:
                 host.leader_throttle.forget({gone.name: None})

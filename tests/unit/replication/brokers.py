@@ -165,8 +165,8 @@ class Cluster:
 
     # -- brokers -----------------------------------------------------------------------------------------------------
 
-    def add(self, number: int, rack: str | None = None) -> Broker:
-        broker = self.brokers[number] = Broker(self, number, rack)
+    def add(self, number: int, rack: str | None = None, dirs: int = 1) -> Broker:
+        broker = self.brokers[number] = Broker(self, number, rack, dirs)
         broker.start()
         return broker
 
@@ -181,12 +181,14 @@ class Cluster:
 class Broker:
     """One broker over its lives. A disk survives them."""
 
-    def __init__(self, cluster: Cluster, number: int, rack: str | None = None) -> None:
+    def __init__(self, cluster: Cluster, number: int, rack: str | None = None, dirs: int = 1) -> None:
         self.cluster = cluster
         self.number = number
         self.rack = rack
         self.disk = MemoryDisk()
-        self.disk.mount().mkdir("/data")
+        self.paths = ["/data", *(f"/data{n}" for n in range(1, dirs))]
+        for path in self.paths:
+            self.disk.mount().mkdir(path)
         self.life = 0
         self.fetches: list[Any] = []
         """Requests this broker has served."""
@@ -200,19 +202,22 @@ class Broker:
         self.clock = SimClock(loop)
         self.image = ClusterImage(cluster_id="c")
         executor = cast("Executor", None)
-        directory = LogDir.open(
-            self.disk.mount(),
-            "/data",
-            cluster_id="c",
-            node_id=self.number,
-            new_directory_id=UUID(int=9_000 + self.number),
-            on_failure=lambda home, error: self.partitions.on_directory_failed(home, error),
-        )
+        homes = [
+            LogDir.open(
+                self.disk.mount(),
+                path,
+                cluster_id="c",
+                node_id=self.number,
+                new_directory_id=UUID(int=9_000 + 10 * self.number + index),
+                on_failure=lambda home, error: self.partitions.on_directory_failed(home, error),
+            )
+            for index, path in enumerate(self.paths)
+        ]
         rng = random.Random(self.number)
-        self.partitions = Partitions(self.number, [directory], self._topic_config, self.clock, rng)
+        self.partitions = Partitions(self.number, homes, self._topic_config, self.clock, rng)
         self.flusher = Flusher(executor)
         self.partitions.host.flush = self.flusher.request_all
-        self.epoch = self._register(directory.directory_id)
+        self.epoch = self._register([home.directory_id for home in homes])
         channel = ReplicationChannel(self.number, _Way(self), _Way(self), lambda: self.epoch)
         self.replication = Replication(self.partitions, channel, lambda: cluster.settings, self.clock, rng)
         self.metadata = MetadataCache()
@@ -243,7 +248,7 @@ class Broker:
             tasks.create_task(self.flusher.run())
             tasks.create_task(self.replication.run())
 
-    def _register(self, directory_id: UUID) -> int:
+    def _register(self, directory_ids: list[UUID]) -> int:
         registration = BrokerRegistrationRequest(
             broker_id=self.number,
             cluster_id="c",
@@ -254,7 +259,7 @@ class Broker:
                 for name, levels in SUPPORTED_FEATURES.items()
             ],
             rack=self.rack,
-            log_dirs=[directory_id],
+            log_dirs=directory_ids,
         )
         answer = cast("Any", self.cluster.ask(registration, 4))
         assert answer.error_code == 0
@@ -264,7 +269,12 @@ class Broker:
 
     def heartbeat(self) -> None:
         """Unfences it."""
-        beat = BrokerHeartbeatRequest(broker_id=self.number, broker_epoch=self.epoch, current_metadata_offset=1 << 40)
+        beat = BrokerHeartbeatRequest(
+            broker_id=self.number,
+            broker_epoch=self.epoch,
+            current_metadata_offset=1 << 40,
+            offline_log_dirs=self.partitions.offline_dirs,
+        )
         self.cluster.ask(beat, 1)
 
     @property
