@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from barnabas.node.zookeeper.appends import Appends
-from barnabas.node.zookeeper.effects import Effect, Outcome, Settled
-from barnabas.node.zookeeper.machine import ZooKeeperMachine
-from barnabas.node.zookeeper.reader import Ask, Reader
-from barnabas.node.zookeeper.requests import Answer, Check, Create, Failed, Failure, Multi, Request, SetData
-from barnabas.node.zookeeper.upkeep import SnapshotUpkeep
+from barnabas.node.zookeeper.machine.appends import Appends
+from barnabas.node.zookeeper.machine.effects import Effect, Outcome, Settled
+from barnabas.node.zookeeper.machine.log_view import LogView
+from barnabas.node.zookeeper.machine.node import ZooKeeperMachine
+from barnabas.node.zookeeper.machine.reader import Ask, Reader
+from barnabas.node.zookeeper.machine.requests import Answer, Check, Create, Failed, Failure, Multi, Request, SetData
+from barnabas.node.zookeeper.machine.upkeep import SnapshotUpkeep
+from barnabas.node.zookeeper.machine.writer import Writer
 from tests.property.zookeeper_world import Plan
 
 STORMY = Plan(storm_ms=20_000, calm_ms=20_000, propose_every_ms=100)
@@ -97,9 +99,9 @@ def the_lease_counts_from_the_answer() -> Iterator[None]:
 
 
 def _lost_answers_settle(outcome: Outcome) -> AbstractContextManager[Any]:
-    right = ZooKeeperMachine._on_appended
+    right = Writer._on_appended
 
-    def on_appended(self: ZooKeeperMachine, answer: Answer, office: Any, group: Any, tail: Any) -> list[Effect]:
+    def on_appended(self: Writer, answer: Answer, office: Any, group: Any, tail: Any) -> list[Effect]:
         effects = right(self, answer, office, group, tail)
         if isinstance(answer, Failed) and answer.failure is Failure.CONNECTION_LOSS and self._office is office:
             for proposal in group:
@@ -108,7 +110,7 @@ def _lost_answers_settle(outcome: Outcome) -> AbstractContextManager[Any]:
             self._next_offset -= sum(len(proposal.batch.records) for proposal in group)
         return effects
 
-    return patch.object(ZooKeeperMachine, "_on_appended", on_appended)
+    return patch.object(Writer, "_on_appended", on_appended)
 
 
 def a_lost_answer_means_no() -> AbstractContextManager[Any]:
@@ -148,13 +150,13 @@ def a_snapshot_settles_as_refused() -> AbstractContextManager[Any]:
 @contextmanager
 def the_watch_is_forgotten() -> Iterator[None]:
     """A change that is told before the answer to the request that asked for it is taken for an old one."""
-    on_tail = ZooKeeperMachine._on_tail
+    on_tail = LogView._on_tail
 
-    def forget(self: ZooKeeperMachine, answer: Answer) -> list[Effect]:
+    def forget(self: LogView, answer: Answer) -> list[Effect]:
         self._tail_stale = False
         return on_tail(self, answer)
 
-    with patch.object(ZooKeeperMachine, "_on_tail", forget):
+    with patch.object(LogView, "_on_tail", forget):
         yield
 
 

@@ -16,12 +16,21 @@ from uuid import UUID
 from barnabas.core.errors import KafkaError
 from barnabas.metadata.ports import LoadedSnapshot
 from barnabas.metadata.records import MetadataRecord, TopicRecord
-from barnabas.node.zookeeper import machine, reader
-from barnabas.node.zookeeper.effects import Commit, Effect, Fatal, Joined, LeaderChanged, LoadSnapshot, Outcome, Settled
 from barnabas.node.zookeeper.entries import encode_snapshot
 from barnabas.node.zookeeper.layout import TAIL, read_tail
-from barnabas.node.zookeeper.machine import Candidate, ZooKeeperMachine
-from barnabas.node.zookeeper.requests import Answer, Failed, Failure, Get, Request
+from barnabas.node.zookeeper.machine import reader, writer
+from barnabas.node.zookeeper.machine.effects import (
+    Commit,
+    Effect,
+    Fatal,
+    Joined,
+    LeaderChanged,
+    LoadSnapshot,
+    Outcome,
+    Settled,
+)
+from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
+from barnabas.node.zookeeper.machine.requests import Answer, Failed, Failure, Get, Request
 from tests.property.zookeeper_model import Ensemble, Server, Session
 
 TIMEOUT_MS = 3_000
@@ -396,7 +405,7 @@ def run_world(seed: int, plan: Plan) -> World:
     world = World(seed, plan)
     try:
         with (
-            patch.object(machine, "CHUNK_BYTES", plan.chunk_bytes),
+            patch.object(writer, "CHUNK_BYTES", plan.chunk_bytes),
             patch.object(reader, "ENTRIES_AT_ONCE", plan.entries_at_once),
         ):
             world.run()

@@ -18,7 +18,10 @@ from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import LoadedSnapshot, MetadataListener
 from barnabas.metadata.record_base import MetadataRecord
 from barnabas.net.endpoint import Endpoint
-from barnabas.node.zookeeper.effects import (
+from barnabas.node.zookeeper.entries import encode_snapshot
+from barnabas.node.zookeeper.errors import ZooKeeperError
+from barnabas.node.zookeeper.layout import CLUSTER_ID, read_cluster_id, write_broker, write_cluster_id
+from barnabas.node.zookeeper.machine.effects import (
     Commit,
     Effect,
     Fatal,
@@ -28,11 +31,9 @@ from barnabas.node.zookeeper.effects import (
     Outcome,
     Settled,
 )
-from barnabas.node.zookeeper.entries import encode_snapshot
-from barnabas.node.zookeeper.errors import ZooKeeperError
-from barnabas.node.zookeeper.layout import CLUSTER_ID, read_cluster_id, write_broker, write_cluster_id
-from barnabas.node.zookeeper.machine import CHUNK_BYTES, Candidate, ZooKeeperMachine
-from barnabas.node.zookeeper.requests import Answer, Create, Failed, Failure, Get, Multi, Sync, Znode
+from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
+from barnabas.node.zookeeper.machine.requests import Answer, Create, Failed, Failure, Get, Multi, Sync, Znode
+from barnabas.node.zookeeper.machine.writer import CHUNK_BYTES
 from barnabas.node.zookeeper.settings import ZooKeeperSettings
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.raft.machine.raft import QuorumView as QuorumDescription

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from barnabas.node.zookeeper.errors import ZooKeeperError
-from barnabas.node.zookeeper.requests import (
+from barnabas.node.zookeeper.machine.requests import (
     Answer,
     Check,
     Children,

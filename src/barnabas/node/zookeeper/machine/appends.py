@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.metadata.ports import CommittedBatch
-from barnabas.node.zookeeper.effects import Effect, Outcome, Settled
+from barnabas.node.zookeeper.machine.effects import Effect, Outcome, Settled
 
 PROPOSALS_MAX: Final = 10_000
 """Beyond this many proposals that are not settled new ones are refused: ZooKeeper is not keeping up."""

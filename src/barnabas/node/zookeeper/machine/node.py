@@ -1,9 +1,10 @@
 """Machine: one node of a cluster whose metadata log is in ZooKeeper: it reads the log, and leads it when elected.
 
-    session: connected -> sync -> look at everything anew        (after every connection: what was known may be old)
-    the id:  /brokers/ids/N is this node's                        registration.py
-    the log: tail -> entries up to it -> commits                  reader.py
+    session: connected -> sync -> look at everything anew       (after every connection: what was known may be old)
+    the id:  /brokers/ids/N is this node's                       registration.py
+    the log: tail -> entries up to it -> commits                 log_view.py, reader.py
     office:  nobody is controller, all is read -> election -> appends, heartbeats, snapshots -> lost
+                                                                 writer.py, appends.py, upkeep.py
 
 The election is one transaction: the next /controller_epoch, the tail with that epoch, /controller. It demands the
 versions this node has read, so nobody wins who has not read all of the log. An append is one transaction too: the epoch
@@ -23,16 +24,8 @@ from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.errors import MetadataError
-from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
-from barnabas.metadata.records import LATEST_METADATA_VERSION, MetadataRecord
-from barnabas.node.zookeeper.appends import PROPOSALS_MAX, Appends, Proposal
-from barnabas.node.zookeeper.effects import Commit, Effect, Fatal, Joined, LeaderChanged, LoadSnapshot
-from barnabas.node.zookeeper.entries import (
-    ZNODE_COST_BYTES,
-    encode_batch,
-    metadata_version_after,
-    split,
-)
+from barnabas.metadata.ports import LoadedSnapshot
+from barnabas.metadata.records import MetadataRecord
 from barnabas.node.zookeeper.layout import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -41,20 +34,17 @@ from barnabas.node.zookeeper.layout import (
     SnapshotInfo,
     Tail,
     broker_path,
-    entry_path,
-    part_path,
     read_controller,
     read_controller_epoch,
-    read_tail,
-    skeleton,
     snapshot_name,
     write_controller,
-    write_parts,
     write_tail,
 )
-from barnabas.node.zookeeper.reader import Ask, MissingError, Reader
-from barnabas.node.zookeeper.registration import Registration
-from barnabas.node.zookeeper.requests import (
+from barnabas.node.zookeeper.machine.effects import Effect, Fatal, LeaderChanged
+from barnabas.node.zookeeper.machine.log_view import LogView
+from barnabas.node.zookeeper.machine.reader import Ask, MissingError
+from barnabas.node.zookeeper.machine.registration import Registration
+from barnabas.node.zookeeper.machine.requests import (
     Answer,
     Create,
     Delete,
@@ -66,15 +56,11 @@ from barnabas.node.zookeeper.requests import (
     Op,
     Request,
     SetData,
-    Sync,
     Znode,
 )
-from barnabas.node.zookeeper.upkeep import Office, SnapshotUpkeep
+from barnabas.node.zookeeper.machine.upkeep import SnapshotUpkeep
+from barnabas.node.zookeeper.machine.writer import Office, Writer
 
-CHUNK_BYTES: Final = 512 * 1024
-"""The most that goes into one znode; a request to ZooKeeper may have 1 MB (`jute.maxbuffer`)."""
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""KRaft's largest batch, and so ours."""
 _NOBODY: Final = -1
 
 
@@ -108,18 +94,7 @@ class ZooKeeperMachine:
         self._connected = False
         self._session = 0
         self._lease_ms = 0
-        self._unsynced = True
-        self._skeleton = list(skeleton())
-        # the log
-        self._tail = Tail()
-        self._tail_version = -1
-        self._tail_stale = True
-        self._went_back = False
-        self._missing: tuple[int, int, int] | None = None
-        self._reader = Reader(0)
-        self._late: list[Reader] = []
-        self._readers = 0
-        self._metadata_version = LATEST_METADATA_VERSION
+        self._log = LogView()
         # office
         self._controller: ControllerInfo | None = None
         self._controller_stale = True
@@ -127,11 +102,7 @@ class ZooKeeperMachine:
         self._epoch: tuple[int, int] | None = None
         self._told = (_NOBODY, 0)
         self._office: Office | None = None
-        self._appends = Appends()
-        self._parts_done = 0
-        self._next_offset = 0
-        self._next_token = 0
-        self._proposed_version = LATEST_METADATA_VERSION
+        self._writer = Writer(self._log)
         self._upkeep = SnapshotUpkeep()
 
     # ---- what is to be seen from outside
@@ -139,13 +110,12 @@ class ZooKeeperMachine:
     @property
     def position(self) -> int:
         """The end of what this node has read of the log."""
-        return self._reader.position
+        return self._log.position
 
     @property
     def caught_up(self) -> bool:
         """All of the log is read as far as this node knows, and its id is its own."""
-        fresh = not (self._unsynced or self._tail_stale or self._skeleton)
-        return fresh and self._ask is None and self._reader.is_at_end(self._tail) and self.registration.held
+        return self._ask is None and self._log.at_end and self.registration.held
 
     @property
     def resigned(self) -> bool:
@@ -163,7 +133,7 @@ class ZooKeeperMachine:
     @property
     def metadata_version(self) -> int:
         """As the log has it that was read."""
-        return self._metadata_version
+        return self._log.metadata_version
 
     def is_leading(self, now_ms: int) -> bool:
         over = self._failed or self._resigning
@@ -207,7 +177,8 @@ class ZooKeeperMachine:
     def on_changed(self, path: str) -> None:
         """A watch has fired."""
         if path == TAIL:
-            self._tail_stale = self._tail_stale or self._office is None  # who leads changes it himself
+            if self._office is None:  # who leads changes it himself
+                self._log.look_at_tail()
         elif path == CONTROLLER:
             self._controller_stale = True
         elif path == broker_path(self._me.node_id):
@@ -229,41 +200,20 @@ class ZooKeeperMachine:
             if self._is_fenced(ask.request, answer):
                 self._step_down()
         except MissingError as error:
-            key = (self._tail_version, self._reader.position, sum(reader.position for reader in self._late))
-            if key == self._missing:
+            if self._log.on_missing():
                 self._fail(str(error))
-            self._missing = key
-            self._tail_stale = True
         except MetadataError as error:
             self._fail(str(error))
 
     def propose(self, records: Sequence[MetadataRecord], now_ms: int, wall_ms: int) -> int:
         """Append them as one batch. Gives a token, which an effect Settled will name. Raises KafkaError."""
-        office = self._office
-        if office is None or not self.is_leading(now_ms):
+        if not self.is_leading(now_ms):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
-        if len(self._appends) >= PROPOSALS_MAX:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "ZooKeeper is not keeping up; retry later.")
-        version = metadata_version_after(records, self._proposed_version)
-        data = encode_batch(
-            records,
-            base_offset=self._next_offset,
-            epoch=office.epoch,
-            timestamp_ms=wall_ms,
-            metadata_version=version,
-        )
-        if len(data) > BATCH_BYTES_MAX:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The change is too large for one batch of the metadata log.")
-        batch = CommittedBatch(self._next_offset, office.epoch, wall_ms, tuple(records), len(data) + ZNODE_COST_BYTES)
-        self._proposed_version = version
-        self._next_offset += len(records)
-        self._next_token += 1
-        self._appends.add(Proposal(self._next_token, batch, data))
-        return self._next_token
+        return self._writer.propose(records, wall_ms)
 
     def wants_snapshot(self, end_offset: int) -> bool:
         """False if there is nothing to do: another node leads, it is being done, or was done."""
-        kept = self._tail.snapshot
+        kept = self._log.tail.snapshot
         before = kept.end_offset if kept is not None else 0
         return self._office is not None and not self._upkeep.busy and before < end_offset <= self.position
 
@@ -277,9 +227,7 @@ class ZooKeeperMachine:
 
     def add_reader(self) -> int:
         """Read all of the log once more, for those who came later."""
-        self._readers += 1
-        self._late.append(Reader(self._readers))
-        return self._readers
+        return self._log.add_reader()
 
     def resign(self) -> None:
         """Finish what was proposed, then give up the office for good."""
@@ -301,29 +249,20 @@ class ZooKeeperMachine:
         return self._ask.request if self._ask is not None else None
 
     def _next(self, now_ms: int, wall_ms: int) -> Ask | None:
-        if self._unsynced:
-            return Ask(Sync(), self._on_synced)
-        if self._skeleton:
-            path, data = self._skeleton[0]
-            return Ask(Multi((Create(path, data),)), self._on_skeleton)
-        ask = self.registration.ask(now_ms)
+        if self._office is not None and self._log.tail.epoch != self._office.epoch:
+            self._step_down()
+        ask = self._log.ask_ready() or self.registration.ask(now_ms) or self._log.ask()
         if ask is not None:
             return ask
-        if self._tail_stale:
-            self._tail_stale = False  # now, not with the answer: a change may be told before it
-            return Ask(Get(TAIL, watch=True), self._on_tail)
-        ask = self._reader.ask(self._tail)
-        if ask is not None:
-            return ask
-        self._emit(self._appends.on_epoch(self._tail.epoch))
+        office = self._office
+        self._emit(self._writer.on_epoch())
         if self._controller_stale:
             return self._ask_controller()
         if self._leftover is not None:
             return Ask(Multi((Delete(CONTROLLER, self._leftover),)), self._on_leftover_deleted)
-        office = self._office
-        if office is not None and self._appends.waiting:
-            return self._ask_append(office)
-        ask = self._ask_late()
+        if office is not None and self._writer.waiting:
+            return self._writer.ask()
+        ask = self._log.ask_late(self._effects)
         if ask is not None:
             return ask
         if office is not None:
@@ -331,46 +270,7 @@ class ZooKeeperMachine:
         may_stand = self.campaigning and self._me.eligible and not self._resigning and self.registration.held
         return self._ask_election(wall_ms) if may_stand and self._controller is None else None
 
-    def _ask_late(self) -> Ask | None:
-        for reader in list(self._late):
-            if reader.position < self._reader.position:
-                return reader.ask(self._tail)
-            self._late.remove(reader)
-            self._effects.append(Joined(reader.number))
-        return None
-
-    # ---- the session and the log
-
-    def _on_synced(self, answer: Answer) -> list[Effect]:
-        self._unsynced = not isinstance(answer, Done)
-        return []
-
-    def _on_skeleton(self, answer: Answer) -> list[Effect]:
-        if isinstance(answer, Done) or (isinstance(answer, Failed) and answer.failure is Failure.NODE_EXISTS):
-            self._skeleton.pop(0)
-        elif isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
-            self._skeleton = list(skeleton())
-        return []
-
-    def _on_tail(self, answer: Answer) -> list[Effect]:
-        if isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
-            raise MetadataError(f"{TAIL} was removed from ZooKeeper: the metadata log is lost without it.")
-        if not isinstance(answer, Znode):
-            self._tail_stale = True
-            return []
-        if answer.version < self._tail_version:
-            self._tail_stale = True
-            if self._went_back:
-                raise MetadataError(f"{TAIL} has gone back in ZooKeeper: it was replaced by an older state.")
-            self._went_back = self._unsynced = True
-            return []
-        self._went_back = False
-        self._tail, self._tail_version = read_tail(answer.data), answer.version
-        if self._office is not None:
-            self._office.tail_version = answer.version
-            if self._tail.epoch != self._office.epoch:
-                self._step_down()
-        return []
+    # ---- election
 
     def _ask_controller(self) -> Ask:
         self._controller_stale = False
@@ -387,7 +287,8 @@ class ZooKeeperMachine:
             if not mine and self._office is not None:
                 self._step_down()
             self._controller = info
-            self._tell(info.node_id, info.epoch)
+            if not (mine and self._resigning):
+                self._tell(info.node_id, info.epoch)
         elif isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
             self._step_down()
             self._controller = None
@@ -401,19 +302,17 @@ class ZooKeeperMachine:
         self._controller_stale = True
         return []
 
-    # ---- election
-
     def _ask_election(self, wall_ms: int) -> Ask:
         if self._epoch is None:
             return Ask(Get(CONTROLLER_EPOCH), self._on_controller_epoch)
         before, version = self._epoch
-        epoch = max(before, self._tail.epoch) + 1
+        epoch = max(before, self._log.tail.epoch) + 1
         me = ControllerInfo(self._me.node_id, epoch, self._me.host, self._me.port)
-        tail = replace(self._tail, epoch=epoch)
+        tail = replace(self._log.tail, epoch=epoch)
         session = self._session
         ops: tuple[Op, ...] = (
             SetData(CONTROLLER_EPOCH, str(epoch).encode(), version),
-            SetData(TAIL, write_tail(tail), self._tail_version),
+            SetData(TAIL, write_tail(tail), self._log.tail_version),
             Create(CONTROLLER, write_controller(me, wall_ms), ephemeral=True),
         )
         return Ask(Multi(ops), lambda answer: self._on_election(answer, me, tail, session))
@@ -428,96 +327,46 @@ class ZooKeeperMachine:
         if not isinstance(answer, Done) or session != self._session:
             self._look_again()
             return []
-        self._office = Office(me.epoch, answer.versions[0], answer.versions[1], self._sent_ms + self._lease_ms)
-        self._tail, self._tail_version = tail, answer.versions[1]
-        self._tail_stale = False
+        self._office = Office(me.epoch, answer.versions[0], self._sent_ms + self._lease_ms)
+        self._log.on_moved(tail, answer.versions[1])
         self._controller, self._controller_stale = me, True  # look once more, to be told when it is gone
-        self._next_offset = tail.end_offset
-        self._proposed_version = self._metadata_version
+        self._writer.begin(self._office)
         if tail.snapshot is not None:
             self._upkeep.clean()
-        settled = self._appends.on_epoch(me.epoch)
         self._tell(me.node_id, me.epoch)
-        return settled
+        return self._writer.on_epoch()
 
     def _step_down(self) -> None:
         if self._office is None:
             return
         self._office = self._controller = None
-        self._parts_done = 0
         self._upkeep.stop()
         self._tell(_NOBODY, self._told[1])
-        self._emit(self._appends.step_down())
-        self._tail_stale = self._controller_stale = True
+        self._emit(self._writer.end())
+        self._log.look_at_tail()
+        self._controller_stale = True
 
     # ---- in office
-
-    def _ask_append(self, office: Office) -> Ask:
-        """The proposals that wait, as one entry; if it is large, its parts first."""
-        group = self._appends.group(CHUNK_BYTES)
-        first, last = group[0].batch.base_offset, group[-1].batch.last_offset
-        entry = b"".join(proposal.data for proposal in group)
-        if len(entry) > CHUNK_BYTES:
-            parts = split(entry, CHUNK_BYTES)
-            if self._parts_done < len(parts):
-                part = Create(part_path(first, office.epoch, self._parts_done), parts[self._parts_done])
-                return Ask(Multi((office.check, part)), lambda answer: self._on_part(answer, office))
-            entry = write_parts(first, office.epoch, len(parts))
-        tail = replace(self._tail, end_offset=last + 1)
-        for proposal in group:
-            proposal.sent = True
-        ops = (office.check, SetData(TAIL, write_tail(tail), office.tail_version), Create(entry_path(first), entry))
-        return Ask(Multi(ops), lambda answer: self._on_appended(answer, office, group, tail))
-
-    def _on_part(self, answer: Answer, office: Office) -> list[Effect]:
-        if self._office is not office:
-            return []
-        # NODE_EXISTS: this controller wrote it before the connection was lost: the name has its epoch.
-        if isinstance(answer, Done) or (isinstance(answer, Failed) and answer.failure is Failure.NODE_EXISTS):
-            self._parts_done += 1
-        return []
-
-    def _on_appended(self, answer: Answer, office: Office, group: list[Proposal], tail: Tail) -> list[Effect]:
-        if self._office is not office:
-            self._tail_stale = True  # whether it is in the log, the log will tell
-            return []
-        self._parts_done = 0
-        if isinstance(answer, Done):
-            self._tail, self._tail_version = tail, answer.versions[1]
-            office.tail_version = answer.versions[1]
-            self._reader.skip_to(tail.end_offset)
-            effects: list[Effect] = []
-            for proposal, settled in zip(group, self._appends.landed(group), strict=True):
-                effects += (Commit(0, proposal.batch), settled)
-            return effects
-        assert isinstance(answer, Failed)
-        if answer.failure is Failure.CONNECTION_LOSS:
-            return []
-        if answer.op == 2:
-            raise MetadataError(f"ZooKeeper refused an entry of the metadata log that must be new: {answer.detail}")
-        self._tail_stale = self._controller_stale = True
-        return []
 
     def _ask_in_office(self, office: Office, now_ms: int) -> Ask | None:
         if self._resigning:
             self._tell(_NOBODY, office.epoch)  # before, for another may lead before the answer comes
             return Ask(Multi((office.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, office))
-        published = self._upkeep.finished(self._tail)
+        published = self._upkeep.finished(self._log.tail)
         if published is not None:
-            ops = (office.check, SetData(TAIL, write_tail(published), office.tail_version))
+            ops = (office.check, SetData(TAIL, write_tail(published), self._log.tail_version))
             return Ask(Multi(ops), lambda answer: self._on_published(answer, office, published))
-        ask = self._upkeep.ask(office, self._tail)
+        ask = self._upkeep.ask(office, self._log.tail)
         if ask is None and now_ms >= self._heartbeat_at():
             ask = self._ask_controller()
         return ask
 
     def _on_published(self, answer: Answer, office: Office, tail: Tail) -> list[Effect]:
         if self._office is office and isinstance(answer, Done):
-            self._tail, self._tail_version = tail, answer.versions[1]
-            office.tail_version = answer.versions[1]
+            self._log.on_moved(tail, answer.versions[1])
             self._upkeep.published()
         else:
-            self._tail_stale = self._controller_stale = True
+            self._log.look_at_tail()
         return []
 
     def _on_resigned(self, answer: Answer, office: Office) -> list[Effect]:
@@ -539,7 +388,8 @@ class ZooKeeperMachine:
 
     def _look_again(self) -> None:
         """Whatever was known may be old."""
-        self._unsynced = self._tail_stale = self._controller_stale = True
+        self._log.look_again()
+        self._controller_stale = True
         self._epoch = None
 
     def _tell(self, leader_id: int, epoch: int) -> None:
@@ -548,14 +398,8 @@ class ZooKeeperMachine:
             self._effects.append(LeaderChanged(leader_id, epoch))
 
     def _emit(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            self._effects.append(effect)
-            if isinstance(effect, Commit) and effect.reader == 0:
-                self._metadata_version = metadata_version_after(effect.batch.records, self._metadata_version)
-                self._effects += self._appends.on_read(effect.batch)
-            elif isinstance(effect, LoadSnapshot) and effect.reader == 0:
-                self._metadata_version = metadata_version_after(effect.snapshot.records, self._metadata_version)
-                self._effects += self._appends.on_snapshot(effect.snapshot.end_offset)
+        self._log.note(effects)
+        self._effects += self._writer.on_read(effects)
 
     def _fail(self, reason: str) -> None:
         self._failed = True

@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.node.zookeeper.effects import Effect, Fatal
 from barnabas.node.zookeeper.layout import broker_path
-from barnabas.node.zookeeper.reader import Ask
-from barnabas.node.zookeeper.requests import Answer, Create, Delete, Done, Failed, Failure, Get, Multi, Op, Znode
+from barnabas.node.zookeeper.machine.effects import Effect, Fatal
+from barnabas.node.zookeeper.machine.reader import Ask
+from barnabas.node.zookeeper.machine.requests import (
+    Answer,
+    Create,
+    Delete,
+    Done,
+    Failed,
+    Failure,
+    Get,
+    Multi,
+    Op,
+    Znode,
+)
 
 PATIENCE: Final = 1.5
 """How many session time-outs to wait for the end of another holder's session."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.metadata.errors import MetadataError
-from barnabas.node.zookeeper.effects import Commit, Effect, LoadSnapshot
 from barnabas.node.zookeeper.entries import decode_entry, decode_snapshot
 from barnabas.node.zookeeper.layout import LOG, SnapshotInfo, Tail, chunk_path, entry_offsets, entry_path, read_parts
-from barnabas.node.zookeeper.requests import Answer, Children, Failed, Failure, GetMany, Names, Request, Znodes
+from barnabas.node.zookeeper.machine.effects import Commit, Effect, LoadSnapshot
+from barnabas.node.zookeeper.machine.requests import Answer, Children, Failed, Failure, GetMany, Names, Request, Znodes
 
 ENTRIES_AT_ONCE: Final = 64
 PIECES_AT_ONCE: Final = 4

@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from barnabas.node.zookeeper.effects import Effect
 from barnabas.node.zookeeper.layout import (
-    CONTROLLER_EPOCH,
     LOG,
     SNAPSHOTS,
     SnapshotInfo,
@@ -20,10 +18,10 @@ from barnabas.node.zookeeper.layout import (
     chunk_path,
     entry_offsets,
 )
-from barnabas.node.zookeeper.reader import Ask
-from barnabas.node.zookeeper.requests import (
+from barnabas.node.zookeeper.machine.effects import Effect
+from barnabas.node.zookeeper.machine.reader import Ask
+from barnabas.node.zookeeper.machine.requests import (
     Answer,
-    Check,
     Children,
     Create,
     Delete,
@@ -33,23 +31,9 @@ from barnabas.node.zookeeper.requests import (
     Multi,
     Names,
 )
+from barnabas.node.zookeeper.machine.writer import Office
 
 DELETES_AT_ONCE: Final = 100
-
-
-@dataclass(slots=True)
-class Office:
-    """That this node is the active controller, and what its next transaction must find unchanged."""
-
-    epoch: int
-    epoch_version: int
-    tail_version: int
-    lease_until_ms: int
-
-    @property
-    def check(self) -> Check:
-        """Fails the whole transaction once there is a later controller."""
-        return Check(CONTROLLER_EPOCH, self.epoch_version)
 
 
 @dataclass(slots=True)
