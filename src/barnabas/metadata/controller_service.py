@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from barnabas.core.clock import Clock
@@ -23,7 +24,7 @@ from barnabas.core.rng import Rng
 from barnabas.metadata.controller.brokers import decide_fence_broker, decide_heartbeat
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
-from barnabas.metadata.controller.partitions import decide_balance_leaders, decide_unclean_elections
+from barnabas.metadata.controller.partitions import decide_balance_leaders, decide_move_away, decide_unclean_elections
 from barnabas.metadata.controller.sessions import BrokerSessions
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.delta import replayed
@@ -42,6 +43,8 @@ log = get_logger("barnabas.controller")
 
 _RETRY_S: Final = 1.0
 """After the log refused a piece of upkeep, or the first records of a term."""
+PARTITIONS_AT_ONCE: Final = 50_000
+"""From so many partitions on, a broker is fenced piece by piece."""
 _MORE_S: Final = 0.01
 """Between two pieces of one long task: others get their turn."""
 
@@ -234,6 +237,9 @@ class ControllerService:
         sessions.cover(self._driver.image, _now_ms())
         while sessions is self._sessions and (silent := sessions.expired(_now_ms())):
             broker_id = silent[0]
+            await self._move_away(broker_id)
+            if broker_id not in sessions.expired(_now_ms()):
+                continue  # it was heard meanwhile
 
             def fence(
                 image: ClusterImage, ctx: DecideContext, broker_id: int = broker_id
@@ -248,6 +254,22 @@ class ControllerService:
                     timeout_ms=self._settings.session_timeout_ms,
                 )
             await self._driver.submit(fence)
+
+    async def _move_away(self, broker_id: int) -> None:
+        """In a very big cluster: most of what fencing changes, piece by piece, so that the log and the heartbeats of
+        others are not kept waiting."""
+        if self._driver.image.topics.partition_count() < PARTITIONS_AT_ONCE:
+            return
+        first: int | None = 0
+        while first is not None:
+            first = await self._driver.submit(partial(_move_away, broker_id=broker_id, first_topic=first))
+            await asyncio.sleep(_MORE_S)
+
+
+def _move_away(
+    image: ClusterImage, ctx: DecideContext, *, broker_id: int, first_topic: int
+) -> Decision[MetadataRecord, int | None]:
+    return decide_move_away(image, broker_id, ctx, first_topic)
 
 
 def _now_ms() -> int:

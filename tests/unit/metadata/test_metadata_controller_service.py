@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata import driver
+from barnabas.metadata import controller_service, driver
+from barnabas.metadata.controller.partitions import decide_move_away
 from barnabas.metadata.features import DEFAULT_LEVELS, bootstrap_records
 from barnabas.metadata.other_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
 from barnabas.metadata.topics_records import PartitionChangeRecord
@@ -251,6 +253,27 @@ def test_a_decision_about_very_many_partitions_goes_in_several_batches(monkeypat
         await asyncio.sleep(0.1)
         assert [len(batch) for batch in house.log.batches] == [4, 4, 3]
         assert (house.fenced(), house.leaders("t")) == ([5], [6] * 10)
+
+    play(scenario)
+
+
+def test_in_a_very_big_cluster_a_broker_is_fenced_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_service, "PARTITIONS_AT_ONCE", 10)
+    monkeypatch.setattr(controller_service, "decide_move_away", partial(decide_move_away, limit=4))
+
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        for name in "abcdef":
+            await house.create(name, [[5, 6]] * 3)
+        house.log.batches.clear()
+        for _ in range(2):
+            await asyncio.sleep(TIMEOUT_S / 2)
+            await house.beat(6)
+        await asyncio.sleep(0.1)
+        assert [len(batch) for batch in house.log.batches] == [6, 6, 6, 1]
+        assert house.fenced() == [5]
+        assert [house.leaders(name) for name in "abcdef"] == [[6, 6, 6]] * 6
 
     play(scenario)
 

@@ -6,7 +6,7 @@ partitions once; an index from broker to partitions would go here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from barnabas.core.decision import Decision
@@ -38,25 +38,47 @@ def records_without_broker(
     `unclean`: it comes back and cannot say that it shut down in order, so it may have lost records: it is not eligible
     any more either.
     """
+    return _without_broker(image, image.topics, broker_id, ctx, unclean=unclean)
 
+
+def _without_broker(
+    image: ClusterImage, topics: Iterable[TopicImage], broker_id: int, ctx: DecideContext, *, unclean: bool = False
+) -> list[MetadataRecord]:
     def usable(broker: int) -> bool:
         return broker != broker_id and image.brokers.is_active(broker)
 
     lost = (broker_id,) if unclean else ()
     topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
-    for topic, index, partition in all_partitions(image):
-        concerned = broker_id in partition.isr or broker_id == partition.leader
-        if not concerned and not (unclean and broker_id in partition.elr):
-            continue
-        isr = tuple(broker for broker in partition.isr if broker != broker_id)
-        target = replace(Target.of(partition), isr=isr)
-        rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)
-        election = topic_rules.election(topic)
-        record = change_partition(topic.topic_id, index, partition, target, rules, election)
-        if record is not None:
-            records.append(record)
+    for topic in topics:
+        for index, partition in enumerate(topic.partitions):
+            concerned = broker_id in partition.isr or broker_id == partition.leader
+            if not concerned and not (unclean and broker_id in partition.elr):
+                continue
+            isr = tuple(broker for broker in partition.isr if broker != broker_id)
+            target = replace(Target.of(partition), isr=isr)
+            rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)
+            election = topic_rules.election(topic)
+            record = change_partition(topic.topic_id, index, partition, target, rules, election)
+            if record is not None:
+                records.append(record)
     return records
+
+
+def decide_move_away(
+    image: ClusterImage, broker_id: int, ctx: DecideContext, first_topic: int, limit: int = 5_000
+) -> Decision[MetadataRecord, int | None]:
+    """A part of `records_without_broker`, for a broker with so many partitions that all of them in one go would keep
+    everyone else waiting: from the topic numbered `first_topic` on, until `limit` records are reached. The response is
+    where to go on, None at the end. What changes meanwhile is left to the decision that fences the broker."""
+    records: list[MetadataRecord] = []
+    for number, topic in enumerate(image.topics):
+        if number < first_topic:
+            continue
+        if len(records) >= limit:
+            return Decision(number, records)
+        records += _without_broker(image, [topic], broker_id, ctx)
+    return Decision(None, records)
 
 
 def records_with_broker(image: ClusterImage, broker_id: int, ctx: DecideContext) -> list[MetadataRecord]:
