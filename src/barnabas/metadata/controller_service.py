@@ -229,7 +229,7 @@ class ControllerService:
             times.append(self._balance_at)
         deadline_ms = sessions.next_deadline_ms()
         if deadline_ms is not None:
-            times.append(deadline_ms / 1000)
+            times.append(deadline_ms / 1000 + 0.0005)  # so that the clock, cut to milliseconds, has surely reached it
         return min(times)
 
     async def _fence_silent(self, sessions: BrokerSessions) -> None:
