@@ -127,7 +127,7 @@ def _watermark_behind(patch: Patch) -> None:
     real = vars(partition_module)["high_watermark"]
 
     def behind(state: Any, end: int, current: int, **options: Any) -> int:
-        return max(current, real(state, end, current, **options) - 1)
+        return max(current, int(real(state, end, current, **options)) - 1)
 
     patch.setattr(partition_module, "high_watermark", behind)
 

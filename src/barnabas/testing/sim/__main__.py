@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -129,7 +129,8 @@ def _results(jobs: list[Job], processes: int) -> Iterator[Outcome | Failure]:
         yield from map(_result, jobs)
         return
     with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(_result, jobs)
+        for done in as_completed([pool.submit(_result, job) for job in jobs]):
+            yield done.result()
 
 
 def _result(job: Job) -> Outcome | Failure:

@@ -66,8 +66,9 @@ class Storm:
         drawn = rng.choice([Menu.KILL, Menu.KILL, Menu.POWER, Menu.BLACKOUT, Menu.DISK])
         self.menu = menu or drawn
         self.layout = random_layout(rng)
-        flushes = self.menu is Menu.BLACKOUT
-        config = {"log.flush.interval.messages": "1"} if flushes else {}
+        config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
+        if self.menu is Menu.BLACKOUT:
+            config["log.flush.interval.messages"] = "1"
         self.cluster = SimCluster(world, self.layout, config)
         for node in self.cluster.hosts.values():
             node.clock.skew_s = rng.uniform(-10, 10)

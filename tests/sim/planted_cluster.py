@@ -1,0 +1,305 @@
+"""Bugs of clusters to be found: each makes the production code wrong in one place, as somebody might write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from barnabas.coordination.host import ShardHost
+from barnabas.coordination.runtime import CoordinatorRuntime
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.metadata import snapshot
+from barnabas.metadata.controller import alter_partition, partition_change
+from barnabas.metadata.controller.sessions import BrokerSessions
+from barnabas.metadata.driver import ControllerDriver
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.small_images import ConfigsImage
+from barnabas.node.quorum import vote_store
+from barnabas.raft.machine.values import Voters
+from barnabas.replication import following
+from barnabas.replication.partition import Partition
+from barnabas.replication.rules import follower as follower_rules
+from barnabas.replication.rules import watermark
+from barnabas.storage import log as log_module
+from barnabas.storage import recovery
+from barnabas.storage.log import Log
+from barnabas.storage.producer_state import ProducerState
+from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
+from barnabas.testing.sim.cluster.trouble import Menu
+
+Patch = pytest.MonkeyPatch
+WRONG = (CorrectnessError,)
+WRONG_OR_STUCK = (CorrectnessError, LivenessError)
+ANY = (CorrectnessError, LivenessError, CrashError)
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A bug, the menu of faults that brings it out, and the kinds of failure that are right for it."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    menu: Menu
+    seeds: int
+    """It must be found within so many."""
+    caught_by: tuple[type[Exception], ...] = WRONG
+    first: int = 0
+    """The seed to begin with."""
+
+
+# -- replication -------------------------------------------------------------------------------------------------------
+
+
+def _ack_before_isr(patch: Patch) -> None:
+    """acks=all is answered when the leader has it."""
+    patch.setattr(
+        Partition,
+        "try_committed",
+        lambda self, offset: ErrorCode.NONE if self.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    )
+
+
+def _min_insync_ignored(patch: Patch) -> None:
+    """A leader alone accepts, commits and acknowledges, whatever min.insync.replicas says."""
+    patch.setattr("barnabas.replication.partition.refuse_append", lambda state, acks, least: ErrorCode.NONE)
+    patch.setattr("barnabas.replication.rules.watermark.effective_min_insync", lambda replicas, least: 1)
+    patch.setattr("barnabas.replication.rules.leader.effective_min_insync", lambda replicas, least: 1)
+
+
+def _truncate_to_watermark(patch: Patch) -> None:
+    """A follower of a new leader cuts at its own high watermark, as before KIP-101."""
+    real = following.next_fetch
+    cut: dict[int, int] = {}
+
+    def next_fetch(self: Partition, now_ms: int) -> Any:
+        state, log = self.follower, self.log
+        if state is not None and log is not None and cut.get(id(self)) != state.leader_epoch:
+            cut[id(self)] = state.leader_epoch
+            if self.high_watermark < log.log_end_offset:
+                log.truncate_to(self.high_watermark, now_ms=now_ms)
+        return real(self, now_ms)
+
+    patch.setattr(Partition, "next_fetch", next_fetch)
+
+
+def _epochs_not_fenced(patch: Patch) -> None:
+    """Requests are answered whatever leader epoch they name, and answers are taken from whatever epoch."""
+    patch.setattr(Partition, "_check_epoch", lambda self, epoch: None)
+    patch.setattr(follower_rules, "_is_current", lambda state, asked, log: asked.fetch_offset == log.log_end_offset)
+
+
+def _divergence_ignored(patch: Patch) -> None:
+    """A leader does not say where its log and the follower's part; the follower goes on behind."""
+    patch.setattr("barnabas.replication.reading._diverging", lambda *args: None)
+
+
+def _watermark_of_the_isr_alone(patch: Patch) -> None:
+    """Who is being taken into the ISR does not hold the watermark back yet."""
+    real = watermark.high_watermark
+
+    def high_watermark(state: Any, end: int, current: int, **options: Any) -> Any:
+        return real(replace(state, proposed_isr=frozenset()), end, current, **{**options, "joining": ()})
+
+    patch.setattr("barnabas.replication.partition.high_watermark", high_watermark)
+
+
+def _watermark_of_the_leader_alone(patch: Patch) -> None:
+    """What the leader has is committed."""
+    patch.setattr(
+        "barnabas.replication.partition.high_watermark", lambda state, end, current, **options: max(end, current)
+    )
+
+
+def _anybody_joins(patch: Patch) -> None:
+    """A follower is in sync as soon as it fetches, however far it is behind."""
+    patch.setattr("barnabas.replication.rules.isr.is_in_sync", lambda state, follower, watermark: True)
+
+
+def _producers_not_copied(patch: Patch) -> None:
+    """Followers copy batches, and learn nothing of their producers."""
+    real = Log.append_as_follower
+
+    def append(self: Log, buf: Any, **options: Any) -> Any:
+        prepare = ProducerState.prepare
+        ProducerState.prepare = lambda state, *args: prepare(state, (), {}, None)  # type: ignore[method-assign]
+        try:
+            return real(self, buf, **options)
+        finally:
+            ProducerState.prepare = prepare  # type: ignore[method-assign]
+
+    patch.setattr(Log, "append_as_follower", append)
+
+
+def _stable_offset_ahead(patch: Patch) -> None:
+    """read_committed readers read as far as the high watermark."""
+    patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
+
+
+def _leader_counts_unflushed(patch: Patch) -> None:
+    """flush.messages=1, and what is only in the page cache counts."""
+    patch.setattr(Partition, "flushes_first", property(lambda self: False))
+
+
+def _no_recovery(patch: Patch) -> None:
+    """After a crash a log is opened as after a clean shutdown."""
+    real = recovery.load
+    patch.setattr(log_module, "load", lambda request: real(replace(request, clean=True)))
+
+
+# -- the controller ----------------------------------------------------------------------------------------------------
+
+
+def _elect_anybody(patch: Patch) -> None:
+    """Where the first replicas are down, the next one that is up leads, in the ISR or not."""
+    real = partition_change.elect
+
+    def elect(partition: Any, target: Any, rules: Any, election: Any) -> Any:
+        for broker in target.replicas:
+            if rules.is_usable(broker):
+                return partition_change.Elected(broker)
+        return real(partition, target, rules, election)
+
+    patch.setattr(partition_change, "elect", elect)
+
+
+def _broker_epochs_ignored(patch: Patch) -> None:
+    """AlterPartition takes in a broker that has been born again since it was in sync, and one that is fenced."""
+    real = alter_partition._problem
+
+    def problem(image: Any, partition: Any, wanted: Any, sender: int, isr: Any) -> ErrorCode:
+        code = real(image, partition, wanted, sender, isr)
+        return ErrorCode.NONE if code is ErrorCode.INELIGIBLE_REPLICA else code
+
+    patch.setattr(alter_partition, "_problem", problem)
+    patch.setattr("barnabas.replication.rules.isr.is_eligible", lambda state, follower, active: True)
+    patch.setattr("barnabas.replication.leading.is_stale_fetch", lambda epoch, registered: False)
+
+
+def _unclean_ends_forgotten(patch: Patch) -> None:
+    """A broker that comes back after an unclean end is as complete as it was."""
+    patch.setattr("barnabas.metadata.controller.brokers.records_without_broker", lambda *args, **options: [])
+
+
+def _nobody_is_fenced(patch: Patch) -> None:
+    """Sessions never end."""
+    patch.setattr(BrokerSessions, "expired", lambda self, now_ms: [])
+
+
+def _uncommitted_state_kept(patch: Patch) -> None:
+    """A controller that loses its leadership keeps what it had decided, and goes on from there when it leads again."""
+
+    def image_now(self: Any) -> ClusterImage:
+        image: ClusterImage = self._controller.image
+        committed = self._committed()
+        if not self._inflight and committed.offset > image.offset:
+            self._controller.image = committed
+        return self._controller.image  # type: ignore[no-any-return]
+
+    patch.setattr(ControllerDriver, "_image_now", image_now)
+
+
+def _snapshot_without_configs(patch: Patch) -> None:
+    """A snapshot of the metadata misses a kind of record."""
+    real = snapshot.image_records
+
+    def image_records(image: ClusterImage) -> Any:
+        return real(replace(image, configs=ConfigsImage()))
+
+    patch.setattr("barnabas.node.server.image_records", image_records)
+
+
+# -- the quorum --------------------------------------------------------------------------------------------------------
+
+
+def _vote_not_synced(patch: Patch) -> None:
+    """A vote is given before it is on the disk."""
+    real = vars(vote_store)["replace_file"]
+    patch.setattr(vote_store, "replace_file", lambda fs, path, data, *, durable: real(fs, path, data, durable=False))
+
+
+def _minority_elects(patch: Patch) -> None:
+    """A majority is half."""
+    patch.setattr(Voters, "majority", property(lambda self: max(1, len(self.keys) // 2)))
+
+
+# -- coordinators ------------------------------------------------------------------------------------------------------
+
+
+def _coordinator_stays(patch: Patch) -> None:
+    """A coordinator that does not lead its partition any more goes on answering."""
+    patch.setattr(CoordinatorRuntime, "on_resigned", lambda self, partition, leader_epoch=None: None)
+
+
+def _answers_before_commit(patch: Patch) -> None:
+    """A coordinator answers when it has appended, and does not wait for the replicas."""
+    real = ShardHost.on_committed
+
+    def carry_out(self: Any, *args: Any) -> Any:
+        result = real_carry_out(self, *args)
+        real(self, self.end_offset)
+        return result
+
+    real_carry_out = ShardHost._carry_out
+    patch.setattr(ShardHost, "_carry_out", carry_out)
+
+
+def _markers_dropped(patch: Patch) -> None:
+    """A marker whose partition's leader cannot be reached is taken for written."""
+    from barnabas.node.coordination_channels import Markers
+    from barnabas.wire.messages import write_txn_markers as wire
+
+    real = Markers.write
+
+    async def write(self: Any, broker_id: int, request: Any) -> Any:
+        try:
+            return await real(self, broker_id, request)
+        except KafkaError:
+            answers = [
+                wire.WritableTxnMarkerResult(
+                    producer_id=marker.producer_id,
+                    topics=[
+                        wire.WritableTxnMarkerTopicResult(
+                            name=topic.name,
+                            partitions=[
+                                wire.WritableTxnMarkerPartitionResult(partition_index=index)
+                                for index in topic.partition_indexes
+                            ],
+                        )
+                        for topic in marker.topics
+                    ],
+                )
+                for marker in request.markers
+            ]
+            return wire.WriteTxnMarkersResponse(markers=answers)
+
+    patch.setattr(Markers, "write", write)
+
+
+PLANTED = [
+    Planted("acknowledged before the ISR has it", _ack_before_isr, Menu.KILL, 10),
+    Planted("min.insync.replicas ignored", _min_insync_ignored, Menu.POWER, 10, WRONG_OR_STUCK),
+    Planted("truncated to the high watermark", _truncate_to_watermark, Menu.KILL, 20, ANY),
+    Planted("leader epochs not fenced", _epochs_not_fenced, Menu.KILL, 20, ANY),
+    Planted("divergence ignored", _divergence_ignored, Menu.KILL, 20, ANY),
+    Planted("watermark of the committed ISR alone", _watermark_of_the_isr_alone, Menu.KILL, 20, WRONG_OR_STUCK),
+    Planted("watermark of the leader alone", _watermark_of_the_leader_alone, Menu.KILL, 10, ANY),
+    Planted("anybody joins the ISR", _anybody_joins, Menu.KILL, 20, ANY),
+    Planted("producers not copied", _producers_not_copied, Menu.KILL, 10, ANY),
+    Planted("last stable offset ahead", _stable_offset_ahead, Menu.KILL, 10, ANY),
+    Planted("unflushed counts", _leader_counts_unflushed, Menu.BLACKOUT, 10, ANY),
+    Planted("no recovery after a crash", _no_recovery, Menu.POWER, 10, ANY),
+    Planted("anybody is elected", _elect_anybody, Menu.KILL, 10, ANY),
+    Planted("broker epochs ignored", _broker_epochs_ignored, Menu.POWER, 40, ANY),
+    Planted("unclean ends forgotten", _unclean_ends_forgotten, Menu.POWER, 20, ANY),
+    Planted("nobody is fenced", _nobody_is_fenced, Menu.KILL, 10, ANY),
+    Planted("uncommitted state kept", _uncommitted_state_kept, Menu.KILL, 40, ANY),
+    Planted("snapshot without configs", _snapshot_without_configs, Menu.KILL, 20, ANY),
+    Planted("vote not synced", _vote_not_synced, Menu.BLACKOUT, 40, ANY),
+    Planted("half is a majority", _minority_elects, Menu.KILL, 20, ANY),
+    Planted("markers dropped", _markers_dropped, Menu.KILL, 20, WRONG_OR_STUCK),
+    Planted("coordinator stays", _coordinator_stays, Menu.KILL, 20, ANY),
+    Planted("coordinator answers before the commit", _answers_before_commit, Menu.KILL, 20, ANY),
+]

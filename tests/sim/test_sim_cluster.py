@@ -1,0 +1,59 @@
+"""Whole clusters under random faults: many seeds, every rule; seeds that once failed; runs that can be repeated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.testing.sim.cluster.storm import storm
+from barnabas.testing.sim.world import World
+
+SEEDS = 24
+_AT_A_TIME = 4
+ONCE_FAILED = (1, 3, 7)
+"""A broker that led before it was registered; a controller that was asked too early; a coordinator that span."""
+_SCRIPT = "from barnabas.testing.sim.cluster.storm import storm; print(storm({seed}, seconds=3).digest)"
+
+
+@pytest.mark.parametrize("first", range(100, 100 + SEEDS, _AT_A_TIME))
+def test_seeds_are_clean(first: int) -> None:
+    for seed in range(first, first + _AT_A_TIME):
+        storm(seed)
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_what_once_failed(seed: int) -> None:
+    storm(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 2_000, 50))
+def test_many_seeds_are_clean(first: int) -> None:
+    for seed in range(first, first + 50):
+        storm(seed)
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_the_same_seed_is_the_same_run(seed: int) -> None:
+    first, second = World(seed), World(seed)
+    storm(seed, seconds=3, world=first)
+    storm(seed, seconds=3, world=second)
+    assert first.trace.text() == second.trace.text()
+    assert first.trace.digest() == second.trace.digest()
+
+
+def test_in_another_process_too() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", _SCRIPT.format(seed=6)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
