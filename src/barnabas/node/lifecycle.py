@@ -167,7 +167,7 @@ class BrokerLifecycle:
                 return None
             case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 return (
-                    f"Another process is registered as broker {node_id} and was heard lately. If it is this broker before "
+                    f"Another process is registered as broker {node_id} and was heard lately. If it is this one before "
                     "a crash, its session ends by itself; if it runs, give one of the two another node.id."
                 )
             case ErrorCode.INCONSISTENT_CLUSTER_ID:
