@@ -64,8 +64,8 @@ _SHARED: Final[list[Row]] = [
     ("metadata.max.age.ms", "long", 300_000, _AT_LEAST_0, "l", "Topics and leaders are asked for anew after this time, even when nothing failed."),
     ("metadata.recovery.strategy", "str", "rebootstrap", OneOf(("rebootstrap", "none"), ignore_case=True), "l", "What to do when no known broker can be reached: start over from bootstrap.servers, or fail (KIP-899)."),
     ("metadata.recovery.rebootstrap.trigger.ms", "long", 300_000, _AT_LEAST_0, "l", "Start over from bootstrap.servers when no metadata could be fetched for this long."),
-    ("receive.buffer.bytes", "int", 65_536, Range(-1), "m", "SO_RCVBUF of the sockets; -1 leaves it to the system."),
-    ("send.buffer.bytes", "int", 131_072, Range(-1), "m", "SO_SNDBUF of the sockets; -1 leaves it to the system."),
+    ("receive.buffer.bytes", "int", -1, Range(-1), "m", "SO_RCVBUF of the sockets. -1 leaves it to the system, which makes it larger as a fetch needs it; the Java clients set 65536, or 32768 in a producer."),
+    ("send.buffer.bytes", "int", -1, Range(-1), "m", "SO_SNDBUF of the sockets. -1 leaves it to the system; the Java clients set 131072."),
     ("reconnect.backoff.ms", "long", 50, _AT_LEAST_0, "l", "The wait before connecting again to a broker that refused; it doubles with each failure."),
     ("reconnect.backoff.max.ms", "long", 1_000, _AT_LEAST_0, "l", "The longest such wait."),
     ("request.timeout.ms", "int", 30_000, _AT_LEAST_0, "m", "How long a request may stay unanswered before its connection is given up."),
@@ -118,7 +118,7 @@ _PRODUCER: Final[list[Row]] = [
     ("max.block.ms", "long", 60_000, _AT_LEAST_0, "m", "How long send may wait for metadata and for buffer.memory."),
     ("max.in.flight.requests.per.connection", "int", 5, Range(1), "l", "Unanswered produce requests per broker; at most 5 with idempotence."),
     ("max.request.size", "int", 1_048_576, _AT_LEAST_0, "m", "The largest record (uncompressed), and the largest produce request."),
-    ("metadata.max.idle.ms", "long", 300_000, Range(5_000), "l", "Topics not written to for this long are no longer asked for."),
+    ("metadata.max.idle.ms", "long", 300_000, Range(5_000), "l", "A topic not written to for this long is forgotten; the next send asks for it anew."),
     ("partitioner.adaptive.partitioning.enable", "bool", True, None, "l", "Send more keyless records to partitions whose brokers answer faster (KIP-794)."),
     ("partitioner.availability.timeout.ms", "long", 0, _AT_LEAST_0, "l", "A partition whose broker takes nothing for this long gets no keyless records; 0 turns this off."),
     ("partitioner.ignore.keys", "bool", False, None, "m", "Place records as if they had no key."),
@@ -169,7 +169,7 @@ def _table(rows: list[Row], **defaults: object) -> ConfigDef:
     return ConfigDef.of(_keys(shared), _keys(rows))
 
 
-PRODUCER_CONFIGS: Final = _table(_PRODUCER, receive_buffer_bytes=32_768)
+PRODUCER_CONFIGS: Final = _table(_PRODUCER)
 CONSUMER_CONFIGS: Final = _table(_CONSUMER)
 ADMIN_CONFIGS: Final = _table(_ADMIN, connections_max_idle_ms=300_000)
 CLUSTER_CONFIGS: Final = _table([])

@@ -5,12 +5,13 @@ in that order too; a request that passes its deadline therefore takes the connec
 does): nothing behind it could be answered sooner. A connection is used once; `Cluster` opens the next one.
 
 Answers are received where they stay (`wire.frame_buffer`); the records in them are views of that memory.
-Only the running loop's transports and timers are used: no threads, no clock of its own, no socket module.
+Only the running loop's transports and timers are used: no threads, no clock of its own, no socket of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -151,6 +152,15 @@ class Connection(asyncio.BufferedProtocol):
                 timer = self._loop.call_at(deadline, self._on_timeout, correlation_id)
             self._pending[correlation_id] = (on_answer, timer, type(message).__name__)
         self._transport.writelines(parts)
+
+    def size_socket(self, send_bytes: int, receive_bytes: int) -> None:
+        """SO_SNDBUF and SO_RCVBUF, where there is a socket; -1 leaves them alone."""
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None:
+            return
+        for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+            if size >= 0:
+                found.setsockopt(socket.SOL_SOCKET, option, size)
 
     async def drain(self) -> None:
         """Wait until the unsent bytes are below the high-water mark, or the connection is gone."""

@@ -125,6 +125,7 @@ class Connector:
             )
         except BrokerUnreachableError as error:
             raise BrokerUnreachableError(str(error) + self._advertised_hint(node)) from error
+        connection.size_socket(options.send_buffer_bytes, options.receive_buffer_bytes)
         try:
             limit = loop.time() + options.request_timeout_ms / 1000.0
             if deadline is not None:

@@ -93,6 +93,8 @@ class ClusterOptions:
     metadata_max_age_ms: int = 300_000
     rebootstrap: bool = True
     security: SecurityOptions = _PLAINTEXT
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
 
     @classmethod
     def from_settings(cls, settings: Settings) -> ClusterOptions:
@@ -109,6 +111,8 @@ class ClusterOptions:
             settings["metadata.max.age.ms"],
             str(settings["metadata.recovery.strategy"]).lower() == "rebootstrap",
             SecurityOptions.from_settings(settings),
+            settings["send.buffer.bytes"],
+            settings["receive.buffer.bytes"],
         )
 
     @classmethod

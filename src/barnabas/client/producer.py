@@ -12,6 +12,7 @@ the broker. Records of one partition keep the order of the calls, through retrie
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -47,13 +48,20 @@ if TYPE_CHECKING:
 class _TopicState:
     """The queues of one topic's partitions, and where its keyless records go."""
 
-    __slots__ = ("count", "queues", "sticky", "version")
+    __slots__ = ("count", "queues", "sticky", "used_at", "version")
 
     def __init__(self, queues: list[PartitionQueue], sticky: StickyPartitioner, version: int) -> None:
         self.queues = queues
         self.count = len(queues)
         self.sticky = sticky
         self.version = version
+        self.used_at = math.inf
+        """Loop time of the last record."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is queued or unanswered."""
+        return not any(queue.queue or queue.in_flight for queue in self.queues)
 
 
 class AsyncProducer(TransactionCalls):
@@ -85,6 +93,7 @@ class AsyncProducer(TransactionCalls):
         self._ignore_keys: bool = resolved["partitioner.ignore.keys"]
         self._adaptive: bool = resolved["partitioner.adaptive.partitioning.enable"]
         self._interceptors = list(interceptors)
+        self._metadata_max_idle_s = resolved["metadata.max.idle.ms"] / 1000.0
         self._max_block_ms: int = resolved["max.block.ms"]
         self._record_bytes_max: int = resolved["max.request.size"]
         codec = Codec[resolved["compression.type"].upper()]
@@ -98,6 +107,7 @@ class AsyncProducer(TransactionCalls):
         )
         self._sender = Sender(self.cluster, self._accumulator, options)
         self._sender.on_progress = self._on_progress
+        self._sender.on_availability = self._on_availability
         if options.transactional_id is not None:
             self._transactions = Transactions(
                 self.cluster,
@@ -197,7 +207,13 @@ class AsyncProducer(TransactionCalls):
             topic, value, key, partition, timestamp, headers = self._intercept(
                 ProducerRecord(topic, value, key, partition, timestamp, headers)
             )
+        loop = self._loop or self._ensure_running()
+        now = loop.time()
         state = self._topics.get(topic)
+        if state is not None and now - state.used_at > self._metadata_max_idle_s and state.is_settled:
+            state.used_at = now
+            self.cluster.metadata.forget(topic)
+            return None
         if state is None or state.version != self.cluster.metadata.version:
             state = self._topic_state(topic)
             if state is None:
@@ -236,8 +252,7 @@ class AsyncProducer(TransactionCalls):
         queue = state.queues[partition]
         was_empty = not queue.queue
         when = self._now_ms() if timestamp is None else timestamp
-        loop = self._loop or self._ensure_running()
-        now = loop.time()
+        state.used_at = now
         future, full = accumulator.append(queue, key_bytes, value_bytes, when, headers, now)
         if sticky:
             state.sticky.on_appended(size, count, batch_closed=full)
@@ -385,11 +400,12 @@ class AsyncProducer(TransactionCalls):
         """KIP-794: partitions whose brokers lag have longer queues, and get fewer keyless records."""
         view = self.cluster.metadata.topics[state.queues[0].partition.topic]
         brokers = self.cluster.metadata.brokers
+        avoided = self._sender.unavailable() if self._adaptive else set()
         state.sticky.update_load(
             {
                 p.partition: len(state.queues[p.partition].queue) if self._adaptive else 0
                 for p in view.partitions
-                if p.leader in brokers
+                if p.leader in brokers and p.leader not in avoided
             }
         )
 
@@ -406,6 +422,11 @@ class AsyncProducer(TransactionCalls):
                 f" ({self._max_block_ms}): records are sent faster than the brokers take them. Slow down, raise"
                 " buffer.memory, or look at the brokers."
             ) from None
+
+    def _on_availability(self) -> None:
+        for topic, state in self._topics.items():
+            if self._knows(topic):
+                self._update_load(state)
 
     def _on_progress(self) -> None:
         if self._adaptive:

@@ -39,6 +39,8 @@ class SenderOptions:
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
     two_phase: bool = False
+    metadata_max_age_s: float = 300.0
+    availability_timeout_s: float = 0.0
 
 
 def sender_options(settings: Settings, config: Mapping[str, object], keywords: Mapping[str, object]) -> SenderOptions:
@@ -84,6 +86,8 @@ def sender_options(settings: Settings, config: Mapping[str, object], keywords: M
         transactional_id=settings["transactional.id"],
         transaction_timeout_ms=settings["transaction.timeout.ms"],
         two_phase=settings["transaction.two.phase.commit.enable"],
+        metadata_max_age_s=settings["metadata.max.age.ms"] / 1000.0,
+        availability_timeout_s=settings["partitioner.availability.timeout.ms"] / 1000.0,
     )
 
 

@@ -60,6 +60,10 @@ class _Link:
     connecting: bool = False
     in_flight: int = 0
     paused_until: float = 0.0
+    ready_at: float = 0.0
+    """When there was last something to send to it,"""
+    drained_at: float = 0.0
+    """and when it last could be sent (Kafka's NodeLatencyStats)."""
 
 
 class Sender:
@@ -72,6 +76,8 @@ class Sender:
         self.fatal: BarnabasError | None = None
         self.on_progress: Callable[[], None] = lambda: None
         """Called whenever batches were settled: memory may be free again."""
+        self.on_availability: Callable[[], None] = lambda: None
+        """Called when `unavailable` has changed."""
         self._cluster = cluster
         self._accumulator = accumulator
         self._options = options
@@ -138,6 +144,7 @@ class Sender:
             return None
         if now >= self._expiry_at:
             self._expire(now)
+            self._refresh_old(now)
             self._expiry_at = now + EXPIRY_CHECK_S
         if self._options.idempotent and not self._identify():
             return self._expiry_at
@@ -182,7 +189,24 @@ class Sender:
     def _send_to(self, leader: int, queues: list[PartitionQueue], now: float) -> float | None:
         link = self._links.get(leader)
         if link is None:
-            link = self._links[leader] = _Link()
+            link = self._links[leader] = _Link(drained_at=now)
+        was_available = self._is_available(link)
+        link.ready_at = now
+        try:
+            return self._send_over(link, leader, queues, now)
+        finally:
+            if self._is_available(link) is not was_available:
+                self.on_availability()
+
+    def _is_available(self, link: _Link) -> bool:
+        timeout = self._options.availability_timeout_s
+        return timeout <= 0 or link.ready_at - link.drained_at <= timeout
+
+    def unavailable(self) -> set[int]:
+        """Brokers that have taken nothing for `partitioner.availability.timeout.ms`, though there was something."""
+        return {leader for leader, link in self._links.items() if not self._is_available(link)}
+
+    def _send_over(self, link: _Link, leader: int, queues: list[PartitionQueue], now: float) -> float | None:
         if link.paused_until > now:
             return link.paused_until
         if link.connection is None or not link.connection.alive:
@@ -191,6 +215,8 @@ class Sender:
                 link.connecting = True
                 self._start(self._connect(leader, link))
             return None
+        if link.in_flight < self._options.in_flight_max:
+            link.drained_at = now
         remaining = queues
         while remaining and link.in_flight < self._options.in_flight_max:
             remaining = self._send_request(link, remaining, now)
@@ -364,6 +390,15 @@ class Sender:
             self._fail(queue, batch, error, in_doubt=batch.attempts > 0)
         if expired:
             self.on_progress()
+
+    def _refresh_old(self, now: float) -> None:
+        """Topics that are written to are asked for again after `metadata.max.age.ms`: they may have grown."""
+        oldest = now - self._options.metadata_max_age_s
+        topics = self._cluster.metadata.topics
+        used = {queue.partition.topic for queue in self._accumulator.queues.values() if queue.queue or queue.in_flight}
+        old = {name for name in used if name in topics and topics[name].updated_at < oldest}
+        if old:
+            self._refresh(old)
 
     # -- beside the rounds -----------------------------------------------------------------------------------------
 
