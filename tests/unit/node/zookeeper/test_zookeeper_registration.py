@@ -1,0 +1,106 @@
+"""The node's id in ZooKeeper: taken, waited for, taken over, refused."""
+
+from __future__ import annotations
+
+from barnabas.node.zookeeper.layout import broker_path
+from barnabas.node.zookeeper.machine.effects import Effect, Fatal
+from barnabas.node.zookeeper.machine.registration import Registration
+from barnabas.node.zookeeper.machine.requests import (
+    Answer,
+    Create,
+    Delete,
+    Done,
+    Failed,
+    Failure,
+    Get,
+    Multi,
+    Request,
+    Znode,
+)
+
+PATH = broker_path(7)
+TIMEOUT_MS = 2_000
+CREATE = Create(PATH, b"me", ephemeral=True)
+EXISTS = Failed(Failure.NODE_EXISTS, 0)
+
+
+def new(session: int = 1) -> Registration:
+    registration = Registration(7, b"me")
+    registration.on_session(session, TIMEOUT_MS)
+    return registration
+
+
+def step(registration: Registration, request: Request, answer: Answer, now_ms: int = 0) -> list[Effect]:
+    """It asks for exactly this, and gets that answer."""
+    ask = registration.ask(now_ms)
+    assert ask is not None
+    assert ask.request == request
+    return ask.on_answer(answer)
+
+
+def test_a_free_id_is_taken() -> None:
+    registration = new()
+    assert step(registration, Multi((CREATE,)), Done((0,))) == []
+    assert registration.held
+    assert registration.ask(0) is None
+
+
+def test_a_lost_answer_is_looked_up() -> None:
+    registration = new()
+    step(registration, Multi((CREATE,)), Failed(Failure.CONNECTION_LOSS))
+    assert not registration.held
+    step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=1))
+    assert registration.held
+
+
+def test_the_end_of_another_session_is_waited_for() -> None:
+    registration = new()
+    step(registration, Multi((CREATE,)), EXISTS, 100)
+    assert step(registration, Get(PATH, watch=True), Znode(b"old", 0, owner=99), 100) == []
+    assert (registration.ask(200), registration.wake_at) == (None, 3_100)
+    registration.on_changed()  # its session has ended
+    step(registration, Get(PATH, watch=True), Failed(Failure.NO_NODE), 1_500)
+    step(registration, Multi((CREATE,)), Done((0,)), 1_500)
+    assert registration.held
+
+
+def test_a_live_holder_is_not_pushed_aside() -> None:
+    registration = new()
+    step(registration, Multi((CREATE,)), EXISTS, 100)
+    step(registration, Get(PATH, watch=True), Znode(b"other", 0, owner=99), 100)
+    assert registration.ask(3_099) is None
+    [effect] = step(registration, Get(PATH, watch=True), Znode(b"other", 0, owner=99), 3_100)
+    assert isinstance(effect, Fatal)
+    assert "Another live node is registered in ZooKeeper with the id 7" in effect.reason
+    assert not registration.held
+
+
+def test_patience_begins_anew_with_a_connection() -> None:
+    """While there was no ensemble, no session could end."""
+    registration = new()
+    step(registration, Multi((CREATE,)), EXISTS, 100)
+    step(registration, Get(PATH, watch=True), Znode(b"other", 0, owner=99), 100)
+    registration.on_session(1, TIMEOUT_MS)
+    step(registration, Multi((CREATE,)), EXISTS, 50_000)
+    assert step(registration, Get(PATH, watch=True), Znode(b"other", 0, owner=99), 50_000) == []
+    assert registration.wake_at == 53_000
+
+
+def test_what_an_earlier_session_of_this_process_left_is_replaced() -> None:
+    registration = new(session=1)
+    step(registration, Multi((CREATE,)), Done((0,)))
+    registration.on_expired()
+    registration.on_session(2, TIMEOUT_MS)
+    step(registration, Multi((CREATE,)), EXISTS)
+    step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=1))
+    step(registration, Multi((Delete(PATH, 0), CREATE)), Done((0, 0)))
+    assert registration.held
+
+
+def test_a_session_that_goes_on_keeps_the_id() -> None:
+    registration = new()
+    step(registration, Multi((CREATE,)), Done((0,)))
+    registration.on_session(1, TIMEOUT_MS)
+    assert registration.held
+    registration.on_expired()
+    assert not registration.held
