@@ -100,7 +100,7 @@ class OneTruth(Rule):
             facts = {
                 "topics": sorted(((t.name, t.topic_id, t.partitions) for t in image.topics), key=lambda row: row[0]),
                 "brokers": sorted((b.broker_id, b.epoch, b.fenced, b.rack) for b in image.brokers.brokers.values()),
-                "features": image.features,
+                "features": sorted(image.features.levels.items()),
                 "configs": _sorted_configs(image),
                 "producer ids": image.producer_ids,
             }
