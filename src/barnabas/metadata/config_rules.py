@@ -162,12 +162,10 @@ def _check_tiered(effective: Mapping[str, ConfigValue], view: ConfigView) -> Non
 
 
 def _check_group_bounds(name: str, value: int, view: ConfigView) -> None:
-    kind, _, rest = name.partition(".")
-    smallest = f"group.{kind}.min.{rest}"
-    if smallest in BROKER_CONFIGS and value < view.broker_int(smallest):
+    (smallest, low), (largest, high) = view.group_bounds(name)
+    if low is not None and value < low:
         raise ConfigError(f"{name} must be greater than or equal to {smallest}")
-    largest = f"group.{kind}.max.{rest.removeprefix('num.')}"
-    if largest in BROKER_CONFIGS and value > view.broker_int(largest):
+    if high is not None and value > high:
         raise ConfigError(f"{name} must be less than or equal to {largest}")
 
 

@@ -58,8 +58,28 @@ class ConfigView:
         return {key.name: self.one(key, given, ConfigSource.DYNAMIC_TOPIC_CONFIG) for key in TOPIC_CONFIGS}
 
     def group(self, group_id: str) -> dict[str, ConfigValue]:
-        """Every group config in effect for `group_id`, typed."""
-        return self._all(GROUP_CONFIGS, self._configs.group(group_id), ConfigSource.GROUP_CONFIG)
+        """Every group config in effect for `group_id`, typed, within the bounds of the brokers."""
+        own = self._configs.group(group_id)
+        values = self._all(GROUP_CONFIGS, own, ConfigSource.GROUP_CONFIG)
+        return values | {name: self.held_in_bounds(name, values[name]) for name in own if name in values}
+
+    def group_bounds(self, name: str) -> tuple[tuple[str, int | None], tuple[str, int | None]]:
+        """The broker configs between which a group config must lie, and their values; None: not bounded."""
+        kind, _, rest = name.partition(".")
+        smallest, largest = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
+        return (
+            (smallest, self.broker_int(smallest) if smallest in BROKER_CONFIGS else None),
+            (largest, self.broker_int(largest) if largest in BROKER_CONFIGS else None),
+        )
+
+    def held_in_bounds(self, name: str, value: ConfigValue) -> ConfigValue:
+        """What a group config counts for: bounds may have been narrowed since it was set (GroupConfig.evaluate)."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return value
+        (_, low), (_, high) = self.group_bounds(name)
+        if low is not None and value < low:
+            return low
+        return high if high is not None and value > high else value
 
     def client_metrics(self, subscription: str) -> dict[str, ConfigValue]:
         own = self._configs.of(ConfigResource(ResourceType.CLIENT_METRICS, subscription))

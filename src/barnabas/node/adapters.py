@@ -17,6 +17,7 @@ from barnabas.coordination.transaction.service import TransactionCoordinator
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
+from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.image import ClusterImage, TopicImage
@@ -165,10 +166,11 @@ class ImageCatalog:
 
 
 class ImageGroupConfigs:
-    """coordination.GroupConfigs: the settings of single groups, from the newest image."""
+    """coordination.GroupConfigs: the settings of single groups, from the newest image, within the brokers' bounds."""
 
-    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, image: Callable[[], ClusterImage], view: Callable[[ClusterImage], ConfigView]) -> None:
         self._image = image
+        self._view = view
 
     def consumer_session_timeout_ms(self, group_id: str) -> int | None:
         return self._number(group_id, "consumer.session.timeout.ms")
@@ -189,8 +191,13 @@ class ImageGroupConfigs:
         return self._number(group_id, "share.assignment.interval.ms")
 
     def _number(self, group_id: str, name: str) -> int | None:
-        text = self._image().configs.group(group_id).get(name)
-        return None if text is None else int(text)
+        image = self._image()
+        text = image.configs.group(group_id).get(name)
+        if text is None:
+            return None
+        value = self._view(image).held_in_bounds(name, int(text))
+        assert isinstance(value, int)
+        return value
 
 
 class GroupFeed:

@@ -191,7 +191,7 @@ class BrokerRole:
             ImageCatalog(parts.image),
             parts.clock,
             parts.rng,
-            ImageGroupConfigs(lambda: parts.image),
+            ImageGroupConfigs(lambda: parts.image, parts.config_view),
         )
         producer_ids = ProducerIds(controller, parts.node_id)
         share_settings = GroupShareSettings(lambda: parts.image, parts.config_view)
