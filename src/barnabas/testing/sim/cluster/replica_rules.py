@@ -62,6 +62,28 @@ class ReplicationQuorumSuperset(Rule):
                 )
 
 
+class AcknowledgedIsCommitted(Rule):
+    """When a producer has its acknowledgement, the high watermark of the leader that wrote the record is past it."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._early = ""
+
+    def on_acknowledged(self, tp: TopicPartition, offset: int) -> None:
+        """In the client's process; the rule breaks at the next look."""
+        for node, partition, log in _replicas(self.cluster):
+            role = partition.leader
+            # Only the leader that wrote it is sure to have known: a later one may not have heard of it yet.
+            if role is None or partition.name != tp or not role.epoch_start_offset <= offset < log.log_end_offset:
+                continue
+            if partition.high_watermark <= offset:
+                self._early = f"{tp} at {offset}: {node.name}'s high watermark is {partition.high_watermark}"
+
+    def look(self) -> None:
+        if self._early:
+            self.broken(self._early)
+
+
 @dataclass(slots=True)
 class _Committed:
     """What any leader's high watermark has passed, of one partition."""
@@ -197,6 +219,7 @@ def _replicas(cluster: SimCluster) -> Iterator[tuple[SimNode, Partition, Log]]:
 REPLICA_RULES: tuple[type[Rule], ...] = (
     OneLeaderPerEpoch,
     ReplicationQuorumSuperset,
+    AcknowledgedIsCommitted,
     ConsistentRead,
     LeaderCompleteness,
     SameState,

@@ -102,7 +102,7 @@ class Storm:
     async def _run(self) -> None:
         world, workload = self.world, self.workload
         world.trace.event("scenario", f"{self.menu.value}, {self.layout}, {workload.mix}, {dict(self.topic_config)}")
-        self.watch = Watch(self.cluster)
+        self.watch = Watch(self.cluster, workload)
         await self.cluster.start()
         async with world.admin() as admin:
             for topic in TOPICS:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
-from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES
+from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES, AcknowledgedIsCommitted
 from barnabas.testing.sim.cluster.view import raft_of
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.process import Process
+    from barnabas.testing.sim.workload import Workload
 
 _LOOK_S: Final = 0.05
 """Between two looks at everything."""
@@ -23,10 +24,13 @@ _LOOK_S: Final = 0.05
 class Watch:
     """Begins with the world's loop, and ends with the world. Raises CorrectnessError out of the loop."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(self, cluster: SimCluster, workload: Workload) -> None:
         self._cluster = cluster
         self._raft = [rule(cluster) for rule in RAFT_RULES]
         self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES)]
+        for rule in self._rest:
+            if isinstance(rule, AcknowledgedIsCommitted):
+                workload.on_acknowledged = rule.on_acknowledged
         self._loop = cluster.world.loop
         self._hosts = list(cluster.hosts.values())
         self._states: dict[Process, tuple[object, ...]] = {}

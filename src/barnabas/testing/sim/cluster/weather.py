@@ -75,6 +75,26 @@ async def reset(trouble: Trouble) -> None:
     trouble.world.network.reset_connections(trouble.victim().name, trouble.choice(everyone))
 
 
+async def lonely_leader(trouble: Trouble) -> None:
+    """A leader loses its followers, keeps its clients for a while, and dies; it comes back when another one leads."""
+    tp = trouble.any_partition()
+    node = trouble.cluster.leader(tp)
+    if node is None:
+        return
+    async with trouble.unclean(node) as may:
+        if not may:
+            return
+        network = trouble.world.network
+        for other in trouble.cluster.brokers:
+            if other is not node:
+                network.cut(node.name, other.name)
+        await asyncio.sleep(trouble.some(0.3, 4.0))
+        node.kill()
+        network.heal()
+        await asyncio.sleep(trouble.some(0.5, 6.0))
+        await trouble.cluster.up(node)
+
+
 def _across(left: Iterable[str], right: Sequence[str]) -> Pairs:
     return [(one, other) for one in left for other in right]
 
@@ -99,6 +119,7 @@ WEATHER = (
     Fault("cut a pair", 3, cut_pair),
     Fault("cut a broker from the controllers", 3, cut_from_controllers),
     Fault("cut a broker from the brokers", 3, cut_from_brokers),
+    Fault("lonely leader", 4, lonely_leader),
     Fault("split", 3, split),
     Fault("cut clients off", 2, cut_clients),
     Fault("bad link", 3, bad_link),

@@ -49,6 +49,7 @@ async def _burst(workload: Workload, who: str, producer: AsyncProducer, rng: ran
         else:
             known[i] = Send(key, wanted[i].value, metadata.offset)
             workload.facts.acknowledged += 1
+            workload.on_acknowledged(metadata.topic_partition, metadata.offset)
     if failed is None:
         recorder.ok(operation, known, workload.now())
         return

@@ -82,6 +82,8 @@ class Workload:
         self.hosts: dict[str, Process] = {}
         """The living process on each client host."""
         self.stopping = False
+        self.on_acknowledged: Callable[[TopicPartition, int], None] = lambda tp, offset: None
+        """Told of every record that a producer has an acknowledgement of, outside of transactions."""
         self._mains: dict[str, Callable[[Workload, str], Awaitable[None]]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._lives: dict[str, int] = {}
