@@ -15,6 +15,7 @@ command -v javac >/dev/null || apt+=(openjdk-17-jdk-headless)
 command -v node >/dev/null || apt+=(nodejs)
 command -v npm  >/dev/null || apt+=(npm)
 command -v go   >/dev/null || apt+=(golang-go)
+[ -e /usr/share/java/zookeeper.jar ] || apt+=(zookeeper)
 if ((${#apt[@]})); then
   echo "installing ${apt[*]}"
   sudo=$([ "$(id -u)" = 0 ] || echo sudo)
