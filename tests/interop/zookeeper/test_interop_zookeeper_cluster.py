@@ -31,6 +31,7 @@ SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "min.insync.replicas=2",
     "default.replication.factor=3",
+    "metadata.log.max.record.bytes.between.snapshots=60000",
 )
 
 
@@ -126,6 +127,8 @@ def test_work_goes_on_through_the_death_of_controllers(cluster: Cluster, tmp_pat
     committer.check(address, GROUP)
     administrator.check(address)
     assert len(administrator.created) > 3
+    tail = json.loads(cluster.zookeeper.get("/barnabas/metadata/tail")[0])
+    assert tail["snapshot"] is not None, "no snapshot was made"
 
 
 def _strike(cluster: Cluster, acknowledged: Acknowledged) -> None:
@@ -148,6 +151,17 @@ def _strike(cluster: Cluster, acknowledged: Acknowledged) -> None:
     acknowledged.wait_for_more(500, PATIENCE_S)
     cluster.ensemble.start_server(server)
     cluster.ensemble.wait_for_leader()
+
+    first = cluster.ensemble.leader()
+    lost = [first, (first + 1) % 3]
+    for server in lost:
+        cluster.ensemble.kill(server)  # no majority: nothing changes, and records go on
+    acknowledged.wait_for_more(2_000, PATIENCE_S)
+    for server in lost:
+        cluster.ensemble.start_server(server)
+    cluster.ensemble.wait_for_leader()
+    cluster.controller()
+    acknowledged.wait_for_more(500, PATIENCE_S)
 
     leaving = cluster.controller()
     assert cluster.nodes[leaving].stop(PATIENCE_S) == 0
