@@ -212,6 +212,8 @@ class RaftMetadataLog:
         self, end_offset: int, epoch: int, timestamp_ms: int, records: Iterable[MetadataRecord]
     ) -> None:
         """Raises StorageError. `records` is gone through in another thread: give what cannot change."""
+        # A replica that has just started over knows less than its listeners of what is committed, for a while.
+        await self._handover.wait_until(lambda: self._replica.machine.high_watermark >= end_offset)
         driver = self._replica
         snapshot_id, kraft_version, voters = driver.snapshot_controls(end_offset)
         assert snapshot_id.epoch == epoch, f"the image says epoch {epoch}, the log {snapshot_id.epoch}"
