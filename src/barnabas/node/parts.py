@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
@@ -17,10 +17,12 @@ from barnabas.net.outgoing import Outgoing
 from barnabas.node.config import NodeConfig
 from barnabas.node.identity import Identity
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
-from barnabas.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 from barnabas.storage.fs import FileSystem
 from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import Metrics
+
+if TYPE_CHECKING:
+    from barnabas.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 
 
 @dataclass(slots=True)

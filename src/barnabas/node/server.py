@@ -36,8 +36,6 @@ from barnabas.node.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.node.running import StoppedError, running, unless
 from barnabas.node.settings import quorum_options
-from barnabas.node.zookeeper.joining import join
-from barnabas.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 from barnabas.raft.machine.values import ReplicaKey
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import FileSystem, OsFileSystem
@@ -46,6 +44,7 @@ from barnabas.telemetry import Metrics, get_logger
 
 if TYPE_CHECKING:
     from barnabas.node.metrics_pages import MetricsPages
+    from barnabas.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 
 log = get_logger("barnabas.node")
 
@@ -200,6 +199,8 @@ class Node:
         """With zookeeper.connect: the log that it keeps, and the id of the cluster."""
         if not self.config.topology.zookeeper:
             return None
+        from barnabas.node.zookeeper.joining import join
+
         told = [port.advertised for port in clients], [port.advertised for port in controllers]
         joining = join(self.config, self.identity, *told, self._clock, self._rng)
         self._zookeeper, self.identity = await unless(self._stopping, joining)
