@@ -5,6 +5,7 @@ Moves a share group without members; leaders that still know the old state are f
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.wire.messages.alter_share_group_offsets import (
@@ -16,4 +17,5 @@ from barnabas.wire.messages.alter_share_group_offsets import (
 async def handle(
     services: Services, ctx: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
+    require_share_groups(services)
     return await services.shares.groups.alter_share_group_offsets(ctx, request)

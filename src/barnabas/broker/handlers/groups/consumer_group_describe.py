@@ -6,15 +6,30 @@ Version 1 tells classic members of a group under migration apart.
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_consumer_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
+from barnabas.core.errors import KafkaError
 from barnabas.security.operations import GROUP_OPERATIONS
-from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from barnabas.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
 
 
 async def handle(
     services: Services, ctx: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
+    try:
+        require_consumer_groups(services)
+    except KafkaError as error:
+        return ConsumerGroupDescribeResponse(
+            groups=[
+                DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+                for group_id in request.group_ids
+            ]
+        )
     response = await services.groups.consumer_group_describe(ctx, request)
     if request.include_authorized_operations:
         for group in response.groups:

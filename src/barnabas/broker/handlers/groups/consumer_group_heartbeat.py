@@ -7,6 +7,7 @@ and member ids made by the client.
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_consumer_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.wire.messages.consumer_group_heartbeat import (
@@ -18,4 +19,5 @@ from barnabas.wire.messages.consumer_group_heartbeat import (
 async def handle(
     services: Services, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
+    require_consumer_groups(services)
     return await services.groups.consumer_group_heartbeat(ctx, request)

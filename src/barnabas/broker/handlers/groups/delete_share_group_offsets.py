@@ -5,6 +5,7 @@ Forgets topics of a share group without members.
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.wire.messages.delete_share_group_offsets import (
@@ -16,4 +17,5 @@ from barnabas.wire.messages.delete_share_group_offsets import (
 async def handle(
     services: Services, ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
+    require_share_groups(services)
     return await services.shares.groups.delete_share_group_offsets(ctx, request)

@@ -5,15 +5,29 @@ Where share groups start in each partition; version 1 tells how many records are
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
+from barnabas.core.errors import KafkaError
 from barnabas.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
 )
 
 
 async def handle(
     services: Services, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
+    try:
+        require_share_groups(services)
+    except KafkaError as error:
+        return DescribeShareGroupOffsetsResponse(
+            groups=[
+                DescribeShareGroupOffsetsResponseGroup(
+                    group_id=group.group_id, error_code=error.code, error_message=str(error)
+                )
+                for group in request.groups
+            ]
+        )
     return await services.shares.groups.describe_share_group_offsets(ctx, request)

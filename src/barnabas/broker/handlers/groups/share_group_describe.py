@@ -5,15 +5,30 @@ Members, epochs and assignments of share groups; groups of other kinds are GROUP
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
+from barnabas.core.errors import KafkaError
 from barnabas.security.operations import GROUP_OPERATIONS
-from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from barnabas.wire.messages.share_group_describe import (
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
 
 
 async def handle(
     services: Services, ctx: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
+    try:
+        require_share_groups(services)
+    except KafkaError as error:
+        return ShareGroupDescribeResponse(
+            groups=[
+                DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+                for group_id in request.group_ids
+            ]
+        )
     response = await services.shares.groups.share_group_describe(ctx, request)
     if request.include_authorized_operations:
         for group in response.groups:

@@ -5,6 +5,7 @@ Members of share groups join, stay, subscribe and leave; the answer tells their 
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -13,4 +14,5 @@ from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequ
 async def handle(
     services: Services, ctx: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
+    require_share_groups(services)
     return await services.shares.groups.share_group_heartbeat(ctx, request)

@@ -6,6 +6,7 @@ A member says what became of the records it holds, without fetching more: accept
 
 from __future__ import annotations
 
+from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.share_sessions import FINAL_EPOCH
@@ -22,6 +23,7 @@ from barnabas.wire.messages.share_acknowledge import (
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    require_share_groups(services)
     shares = services.shares
     try:
         member = check_member(request.group_id, request.member_id)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.share_sessions import FINAL_EPOCH, MemberKey, PartitionKey
@@ -66,6 +67,7 @@ class _Pass:
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
+    require_share_groups(services)
     shares = services.shares
     asked = {
         (topic.topic_id, p.partition_index): p.acknowledgement_batches
