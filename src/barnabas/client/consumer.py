@@ -33,7 +33,7 @@ from barnabas.client.jobs import Jobs
 from barnabas.client.offsets import fetch_group_offsets, list_offsets, offsets_at
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.positions import Positions
-from barnabas.client.serialization import AnyDeserializer, as_decode
+from barnabas.client.serialization import AnyDeserializer, NotReadyError, as_decode
 from barnabas.client.subscription import ResetPolicy, SubscriptionState
 from barnabas.client.values import (
     EARLIEST,
@@ -116,8 +116,8 @@ class AsyncConsumer:
             self._subscription,
             isolation=self._isolation,
             check_crcs=resolved["check.crcs"],
-            key=as_decode(key_deserializer, "key"),
-            value=as_decode(value_deserializer, "value"),
+            key=as_decode(key_deserializer, "key", now=True),
+            value=as_decode(value_deserializer, "value", now=True),
         )
 
     async def __aenter__(self) -> Self:
@@ -196,7 +196,11 @@ class AsyncConsumer:
         deadline = self.cluster.now() + timeout_ms / 1000.0
         while True:
             await self._step()
-            records = self._handout.records(limit)
+            try:
+                records = self._handout.records(limit)
+            except NotReadyError as missing:
+                await missing.learn()
+                continue
             if records:
                 self._start_fetches()
                 return records

@@ -29,7 +29,7 @@ from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitioner
 from barnabas.client.producing import COLUMNAR_BATCH_BYTES, sender_options
 from barnabas.client.sender import Sender
-from barnabas.client.serialization import AnySerializer, as_encode
+from barnabas.client.serialization import AnySerializer, NotReadyError, as_encode
 from barnabas.client.transaction_calls import TransactionCalls
 from barnabas.client.transactions import Transactions
 from barnabas.client.values import Headers, RecordMetadata
@@ -119,6 +119,8 @@ class AsyncProducer(TransactionCalls):
             self._sender.transactions = self._transactions
         self._hasher = KeyHasher()
         self._topics: dict[str, _TopicState] = {}
+        self._missing: NotReadyError | None = None
+        """What the last `try_send` lacked, for the `send` around it."""
         self._waiting_for_room: list[asyncio.Future[None]] = []
         self._runner: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,7 +167,10 @@ class AsyncProducer(TransactionCalls):
             return future
         deadline = self.cluster.deadline(self._max_block_ms)
         while True:
-            if not self._knows(topic):
+            missing, self._missing = self._missing, None
+            if missing is not None:
+                await missing.learn()
+            elif not self._knows(topic):
                 await self._learn(topic, deadline)
             else:
                 await self._wait_for_room(deadline)
@@ -196,7 +201,7 @@ class AsyncProducer(TransactionCalls):
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> RecordFuture | None:
-        """`send` without waiting: None when the topic's metadata or memory is missing. On the event loop only."""
+        """`send` without waiting: None when metadata, a schema or memory is missing. On the event loop only."""
         if self._closed:
             raise ClientClosedError("This producer")
         if self._sender.fatal is not None:
@@ -219,8 +224,12 @@ class AsyncProducer(TransactionCalls):
             if state is None:
                 return None
         plain = self._plain  # bytes need no serializer: the common case saves its calls
-        key_bytes = key if key is None or (plain and type(key) is bytes) else self._encode_key(topic, headers, key)
-        value_bytes = value if plain and type(value) is bytes else self._encode_value(topic, headers, value)
+        try:
+            key_bytes = key if key is None or (plain and type(key) is bytes) else self._encode_key(topic, headers, key)
+            value_bytes = value if plain and type(value) is bytes else self._encode_value(topic, headers, value)
+        except NotReadyError as missing:
+            self._missing = missing
+            return None
         accumulator = self._accumulator
         if headers or value_bytes is None:
             size = accumulator.size_upper_bound(key_bytes, value_bytes, headers)

@@ -6,7 +6,7 @@ from heapq import heapify, heappop
 from typing import Any
 
 from barnabas.client.errors import SerializationError
-from barnabas.client.serialization import Decode
+from barnabas.client.serialization import Decode, NotReadyError
 from barnabas.client.values import ConsumerRecord, FetchedBatches, IsolationLevel
 from barnabas.core.buffers import Buffer
 from barnabas.records.batch import BatchHeader, check_crc, iter_batches, iter_records
@@ -115,6 +115,8 @@ class RecordStream:
             except SerializationError as error:
                 if decoded or not first:
                     break
+                if isinstance(error, NotReadyError):
+                    raise error.at(f"The record at offset {record.offset} of {record.topic_partition}") from None
                 raise SerializationError(
                     f"The record at offset {record.offset} of {record.topic_partition}: {error} To go on without it,"
                     f" seek to {record.offset + 1}."

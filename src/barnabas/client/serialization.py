@@ -2,17 +2,41 @@
 
 A serializer is a function from a value to bytes, or an object with `serialize(topic, headers, value)` when it needs to
 know where the record goes (schema registries do). Likewise a deserializer, with `deserialize(topic, headers, data)`.
+
+One that must first ask somebody may also have `serialize_now` or `deserialize_now`, which raise NotReadyError instead
+of waiting: the clients wait for it, so that their event loop never does.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from barnabas.client.errors import SerializationError
 from barnabas.client.values import Headers
 from barnabas.core.buffers import Buffer
+
+
+class NotReadyError(SerializationError):
+    """Something must be learned before this key or value can be (de)serialized; `learn` does that."""
+
+    def __init__(self, message: str, learn: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(message)
+        self._learn = learn
+
+    async def learn(self) -> None:
+        """Raises SerializationError when it cannot be learned."""
+        try:
+            await self._learn()
+        except SerializationError:
+            raise
+        except Exception as error:
+            raise SerializationError(f"{self} That failed: {error}") from error
+
+    def at(self, place: str) -> NotReadyError:
+        """The same, with the place of the record in its message."""
+        return NotReadyError(f"{place}: {self}", self._learn)
 
 
 class Serializer(Protocol):
@@ -38,7 +62,9 @@ def as_encode(serializer: AnySerializer | None, part: str) -> Encode:
     if serializer is None:
         return plain_bytes
     inner: Encode
-    if hasattr(serializer, "serialize"):
+    if hasattr(serializer, "serialize_now"):
+        inner = serializer.serialize_now
+    elif hasattr(serializer, "serialize"):
         inner = serializer.serialize
     else:
         function: Callable[[Any], Buffer | None] = serializer
@@ -57,12 +83,14 @@ def as_encode(serializer: AnySerializer | None, part: str) -> Encode:
     return encode
 
 
-def as_decode(deserializer: AnyDeserializer | None, part: str) -> Decode | None:
-    """A function of (topic, headers, data), or None for bytes as they are."""
+def as_decode(deserializer: AnyDeserializer | None, part: str, *, now: bool = False) -> Decode | None:
+    """A function of (topic, headers, data), or None for bytes as they are. With `now` it may raise NotReadyError."""
     if deserializer is None:
         return None
     inner: Decode
-    if hasattr(deserializer, "deserialize"):
+    if now and hasattr(deserializer, "deserialize_now"):
+        inner = deserializer.deserialize_now
+    elif hasattr(deserializer, "deserialize"):
         inner = deserializer.deserialize
     else:
         function: Callable[[Any], Any] = deserializer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from typing import Any
 
 import pytest
 
@@ -178,3 +180,36 @@ def test_asyncio(broker: EmbeddedBroker, registry: RunningRegistry) -> None:
             await AsyncRegistryClient("http://127.0.0.1:1").latest("s")
 
     asyncio.run(main())
+
+
+async def _there_and_back(servers: str, topic: str, serializer: object, deserializer: object) -> object:
+    async with AsyncProducer(bootstrap_servers=servers, value_serializer=serializer) as producer:
+        await producer.send_and_wait(topic, {"id": 7}, partition=0)
+    settings = {"bootstrap.servers": servers, "auto.offset.reset": "earliest"}
+    async with AsyncConsumer(settings, value_deserializer=deserializer) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        (record,) = await consumer.poll(10_000)
+        return record.value
+
+
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_on_an_event_loop_nothing_asks_the_registry_from_the_loop(
+    broker: EmbeddedBroker, client: RegistryClient, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    asked_from: list[int] = []
+    for name in ("register", "schema", "dependencies"):
+        method = getattr(RegistryClient, name)
+
+        def note(self: RegistryClient, *args: object, method: Any = method, **more: object) -> object:
+            asked_from.append(threading.get_ident())
+            return method(self, *args, **more)
+
+        monkeypatch.setattr(RegistryClient, name, note)
+    if kind == "avro":
+        pair: tuple[object, object] = AvroSerializer(client, USER_1), AvroDeserializer(client)
+    else:
+        pair = JsonSerializer(client, '{"type": "object"}'), JsonDeserializer(client)
+    found = asyncio.run(_there_and_back(broker.bootstrap_servers, f"loop-{kind}", *pair))
+    assert found == {"id": 7}
+    assert len(asked_from) >= 3
+    assert threading.get_ident() not in asked_from

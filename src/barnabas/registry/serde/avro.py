@@ -50,16 +50,15 @@ class AvroSerializer(SchemaSerializer):
         if value is None:
             return None
         registered = self.prepare(topic)
-        parsed = self._parsed.get(registered.id)
-        if parsed is None:
-            parsed = self._parsed[registered.id] = parse_for_fastavro(self._registry, self._text_of(registered))
+        parsed = self._parsed[registered.id]
         out = io.BytesIO()
         out.write(HEADER.pack(MAGIC, registered.id))
         fastavro.schemaless_writer(out, parsed, value if self._to_dict is None else self._to_dict(value))
         return out.getvalue()
 
-    def _text_of(self, registered: RegisteredSchema) -> Schema:
-        return registered.schema if self._given is None or self._options.use_latest_version else self._given
+    def _get_ready(self, registered: RegisteredSchema) -> None:
+        schema = registered.schema if self._given is None or self._options.use_latest_version else self._given
+        self._parsed[registered.id] = parse_for_fastavro(self._registry, schema)
 
     def _record_name(self) -> str | None:
         if self._given is None:

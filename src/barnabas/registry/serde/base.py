@@ -1,20 +1,23 @@
 """Shell: what the serializers of all types share: which subject, which version, which id.
 
-Serializing is synchronous, so what the registry must be asked is asked there and then, once for each topic (and once
-for each id when reading); afterwards everything is at hand. On an event loop, ask ahead of time so that it never
-blocks:
-
-    await asyncio.to_thread(serializer.prepare, "orders")
+Called by itself, a serializer asks the registry there and then, once for each topic (and once for each id when
+reading), and blocks for that long. Our clients call `serialize_now` and `deserialize_now` instead: where something is
+not known yet these raise NotReadyError, and the client waits for the registry without holding up its event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from barnabas.client.serialization import NotReadyError
+from barnabas.client.values import Headers
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.serde.wire_format import unframe
 from barnabas.registry.values import RegisteredSchema, Schema
 
 SubjectStrategy = Callable[[str, bool, str | None], str]
@@ -61,15 +64,38 @@ class SchemaSerializer:
         self._registry = registry
         self._options = options
         self._written: dict[str, RegisteredSchema] = {}
+        self._asking = threading.Lock()
 
     def prepare(self, topic: str) -> RegisteredSchema:
         """Ask the registry what it must be asked for a topic. Raises RegistryError."""
         known = self._written.get(topic)
-        if known is None:
-            if len(self._written) >= _TOPICS_MAX:
-                self._written.clear()
-            known = self._written[topic] = self._find(topic)
+        if known is not None:
+            return known
+        with self._asking:
+            known = self._written.get(topic)
+            if known is None:
+                known = self._find(topic)
+                self._get_ready(known)
+                if len(self._written) >= _TOPICS_MAX:
+                    self._written.clear()
+                self._written[topic] = known
         return known
+
+    def serialize(self, topic: str, headers: Headers, value: Any) -> bytes | None:
+        """Framed bytes. Asks the registry first, if need be."""
+        raise NotImplementedError
+
+    def serialize_now(self, topic: str, headers: Headers, value: Any) -> bytes | None:
+        """The same without asking. Raises NotReadyError."""
+        if value is not None and topic not in self._written:
+            raise NotReadyError(
+                f"The registry must be asked for the schema of the {self._part()}s of {topic!r}.",
+                lambda: asyncio.to_thread(self.prepare, topic),
+            )
+        return self.serialize(topic, headers, value)
+
+    def _get_ready(self, registered: RegisteredSchema) -> None:
+        """Whatever else takes asking before values can be written with this schema."""
 
     def _find(self, topic: str) -> RegisteredSchema:
         options, registry = self._options, self._registry
@@ -100,6 +126,23 @@ class SchemaReader:
         self._registry = registry
         self._is_key = is_key
         self._made: dict[int, Any] = {}
+        self._needs_ids = True
+        """The writers' schemas are needed to read."""
+
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+        """The value. Asks the registry first, if need be."""
+        raise NotImplementedError
+
+    def deserialize_now(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+        """The same without asking. Raises NotReadyError."""
+        if data is not None and self._needs_ids:
+            schema_id, _ = unframe(data)
+            if schema_id not in self._made:
+                raise NotReadyError(
+                    f"The registry must be asked for the schema with id {schema_id}.",
+                    lambda: asyncio.to_thread(self._for_id, schema_id, topic),
+                )
+        return self.deserialize(topic, headers, data)
 
     def _for_id(self, schema_id: int, topic: str) -> Any:
         made = self._made.get(schema_id)

@@ -11,7 +11,7 @@ from barnabas.client.values import Headers
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.serde.base import SchemaReader, SchemaSerializer, SerializerOptions
 from barnabas.registry.serde.wire_format import frame, unframe
-from barnabas.registry.values import Schema, SchemaType
+from barnabas.registry.values import RegisteredSchema, Schema, SchemaType
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -47,12 +47,13 @@ class JsonSerializer(SchemaSerializer):
         registered = self.prepare(topic)
         document = value if self._to_dict is None else self._to_dict(value)
         if self._validate:
-            validator = self._validators.get(registered.id)
-            if validator is None:
-                schema = registered.schema if self._given is None else self._given
-                validator = self._validators[registered.id] = build_validator(self._registry, schema)
-            _check(validator, document, f"The {self._part()} for {topic!r}")
+            _check(self._validators[registered.id], document, f"The {self._part()} for {topic!r}")
         return frame(registered.id, json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode())
+
+    def _get_ready(self, registered: RegisteredSchema) -> None:
+        if self._validate:
+            schema = registered.schema if self._given is None else self._given
+            self._validators[registered.id] = build_validator(self._registry, schema)
 
     def _record_name(self) -> str | None:
         if self._given is None:
@@ -81,6 +82,7 @@ class JsonDeserializer(SchemaReader):
         given = Schema(schema, SchemaType.JSON) if isinstance(schema, str) else schema
         self._own = build_validator(registry, given) if given is not None and validate else None
         self._validate = validate
+        self._needs_ids = validate and self._own is None
         self._from_dict = from_dict
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:

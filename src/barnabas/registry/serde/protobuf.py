@@ -75,6 +75,7 @@ class ProtobufDeserializer(SchemaReader):
     ) -> None:
         super().__init__(registry, is_key=is_key)
         self._class = message_class
+        self._needs_ids = message_class is None
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
         if data is None:

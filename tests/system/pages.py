@@ -1,0 +1,40 @@
+"""Runs the Python blocks of a page of the documentation, in order and in one namespace."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+_BLOCK: Final = re.compile(r"```(python|text)\n(.*?)```", re.DOTALL)
+_OPTIONAL: Final = re.compile(r"^import (duckdb|pyarrow)|^from (kafka|aiokafka|confluent_kafka)", re.MULTILINE)
+
+
+def run_page(page: Path, addresses: Mapping[str, str]) -> None:
+    """Every `python` block must run, and print what the `text` block under it says. `addresses` replace those that the
+    page names.
+    """
+    whole = page.read_text()
+    blocks = _BLOCK.findall(whole)
+    assert any(kind == "python" for kind, _ in blocks)
+    names: dict[str, object] = {"__name__": "tutorial"}
+    printed = ""
+    for kind, text in blocks:
+        if kind == "text":
+            assert printed == text, f"{page.name} promises\n{text}but the block above prints\n{printed}"
+            continue
+        for module in _OPTIONAL.findall(text):
+            pytest.importorskip(next(filter(None, module)))
+        source = "\n" * whole[: whole.index(text)].count("\n") + text
+        for named, real in addresses.items():
+            source = source.replace(named, real)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(source, str(page), "exec"), names)
+        printed = out.getvalue()
