@@ -60,11 +60,12 @@ def _give_up(future: asyncio.Future[T | None]) -> None:
 class ReadWaiter:
     """One parked Fetch: it needs `missing` more bytes in any of the partitions it watches."""
 
-    __slots__ = ("_future", "_missing", "_timer")
+    __slots__ = ("_deadline", "_future", "_missing", "_timer")
 
     def __init__(self, missing: int) -> None:
         self._missing = missing
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.Handle | None = None
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_bytes(self, count: int) -> None:
@@ -75,19 +76,22 @@ class ReadWaiter:
 
     async def wait(self, deadline: float) -> None:
         """Until enough has arrived or the deadline passes; the caller then reads again and sees which."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(deadline, _give_up, self._future)
+        self._set(deadline)
         try:
             await self._future
         finally:
-            self._timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
     def hurry(self, deadline: float) -> None:
         """Wait no longer than to `deadline`."""
-        timer = self._timer
-        if timer is not None and deadline < timer.when():
-            timer.cancel()
-            self._timer = asyncio.get_running_loop().call_at(deadline, _give_up, self._future)
+        if self._timer is not None and deadline < self._deadline:
+            self._timer.cancel()
+            self._set(deadline)
+
+    def _set(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._timer = asyncio.get_running_loop().call_at(deadline, _give_up, self._future)
 
 
 LOOK_AGAIN = 1 << 62
