@@ -182,7 +182,7 @@ def read_partition(address: str, topic: str, partition: int) -> list[tuple[int, 
         {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False, "check.crcs": True}
     )
     where = TopicPartition(topic, partition)
-    low, high = reader.get_watermark_offsets(where, timeout=20)
+    low, high = _watermarks(reader, where)
     where.offset = low
     reader.assign([where])
     found: list[tuple[int, int]] = []
@@ -197,6 +197,17 @@ def read_partition(address: str, topic: str, partition: int) -> list[tuple[int, 
             found.append((int(value.partition(b" ")[0]), offset))
     reader.close()
     return found
+
+
+def _watermarks(reader: Consumer, where: TopicPartition) -> tuple[int, int]:
+    """Asked again after a change of leaders: the client gives up, or the new leader does not know yet (KIP-207)."""
+    for _ in range(5):
+        try:
+            return reader.get_watermark_offsets(where, timeout=20)
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._DESTROY_BROKER, KafkaError.OFFSET_NOT_AVAILABLE):
+                raise
+    raise AssertionError(f"nobody says where {where} ends")
 
 
 def _first_gap(topic: str, partition: int, numbers: list[int]) -> str:
