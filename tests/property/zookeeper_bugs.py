@@ -177,6 +177,19 @@ def its_own_leftover_stays() -> AbstractContextManager[Any]:
     return patch.object(ZooKeeperMachine, "_on_controller", on_controller)
 
 
+def it_takes_office_again_after_resigning() -> AbstractContextManager[Any]:
+    """The resignation took effect or did not, the answer is lost, and it finds itself in /controller."""
+
+    def on_controller(self: ZooKeeperMachine, answer: Answer) -> list[Effect]:
+        resigning, self._resigning = self._resigning, False
+        effects = right(self, answer)
+        self._resigning = resigning
+        return effects
+
+    right = ZooKeeperMachine._on_controller
+    return patch.object(ZooKeeperMachine, "_on_controller", on_controller)
+
+
 def entries_are_removed_too_early() -> AbstractContextManager[Any]:
     """A snapshot takes with it what comes after it."""
 
@@ -227,6 +240,7 @@ BUGS: tuple[tuple[Callable[[], AbstractContextManager[Any]], Plan], ...] = (
     (the_watch_is_forgotten, STORMY),
     (watches_are_held_to_survive, STORMY),
     (its_own_leftover_stays, SNAPPY),
+    (it_takes_office_again_after_resigning, replace(RESIGNING, drop=0.1)),
     (entries_are_removed_too_early, STORMY),
     (a_snapshot_counts_before_it_is_whole, STORMY),
     (an_entry_is_read_twice, STORMY),

@@ -346,6 +346,8 @@ class World:
             case Joined(reader):
                 if node.log.pop(reader) != node.log[0]:
                     raise InvariantError(f"node {node.id}: a listener that came late knows something else")
+            case LeaderChanged(leader_id) if leader_id == node.id and node.machine._resigning:
+                raise InvariantError(f"node {node.id} takes office again after it resigned")
             case LeaderChanged(leader_id, epoch) if leader_id == node.id and node.machine.is_leading(self.now):
                 if self.offices.setdefault(epoch, node.id) != node.id:
                     raise InvariantError(f"epoch {epoch} has two controllers")
