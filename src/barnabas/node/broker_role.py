@@ -1,6 +1,6 @@
 """Shell: the broker of a node: from a complete image of the cluster to listeners that accept, and back.
 
-logs opened -> coordinators -> registered, fenced -> listeners accept -> caught up: unfenced -> ready
+logs opened -> coordinators -> registered, fenced -> caught up: unfenced -> listeners accept -> ready
 stop: controlled shutdown (leadership goes elsewhere) -> listeners closed -> coordinators -> logs
 """
 
@@ -134,8 +134,11 @@ class BrokerRole:
                 await self._serve(on_ready)
 
     async def _serve(self, on_ready: Callable[[], None]) -> None:
+        """Whoever connects before this broker is unfenced waits in the sockets' backlog: answered sooner, it would hear
+        of a cluster without this broker, and of one node, of no broker at all."""
         parts = self._parts
         listeners = self._build_listeners()
+        await unless(parts.stopping, self._lifecycle.wait_unfenced())
         for listener in listeners:
             await listener.bind()
         async with asyncio.TaskGroup() as tasks:
@@ -143,7 +146,6 @@ class BrokerRole:
                 tasks.create_task(listener.serve(), name=f"listener {listener.endpoint}")
             await asyncio.sleep(0)
             try:
-                await unless(parts.stopping, self._lifecycle.wait_unfenced())
                 on_ready()
                 await parts.stopping.wait()
                 await self._hand_over()
