@@ -440,7 +440,7 @@ class AsyncProducer(TransactionCalls):
     def _on_progress(self) -> None:
         if self._adaptive:
             for state in self._topics.values():
-                if state.sticky.produced_bytes and self._knows(state.queues[0].partition.topic):
+                if state.count > 1 and state.sticky.produced_bytes and self._knows(state.queues[0].partition.topic):
                     self._update_load(state)
         waiting, self._waiting_for_room = self._waiting_for_room, []
         for waiter in waiting:
