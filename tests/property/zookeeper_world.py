@@ -254,7 +254,7 @@ class World:
             return
         node.link.server = None
         node.link.connection += 1
-        node.hear(node.machine.on_suspended)
+        node.hear(lambda: node.machine.on_suspended(self.now))
         self.soon(lambda: self.connect(node), self.rng.choice((20, 300, 2 * TIMEOUT_MS)))
 
     # ---- requests

@@ -226,7 +226,7 @@ class ZooKeeperMetadataLog:
 
     def on_suspended(self) -> None:
         log.warning("the connection to ZooKeeper is lost; trying to get it back")
-        self._machine.on_suspended()
+        self._machine.on_suspended(self._now_ms())
         self._wake.set()
 
     def on_expired(self) -> None:

@@ -260,3 +260,24 @@ def test_servers_that_cannot_be_reached() -> None:
             await log.connect("id")
 
     asyncio.run(scenario())
+
+
+def test_without_zookeeper_nobody_is_known_to_lead() -> None:
+    async def scenario() -> None:
+        ensemble = Ensemble()
+        observer, _ = join(ensemble, 2, eligible=False)
+        leader, _ = join(ensemble, 1)
+        await observer.find_quorum()
+        await leader.find_quorum()
+        runs = [asyncio.create_task(log.run()) for log in (observer, leader)]
+        await observer.wait_caught_up()
+        machine, now = observer._machine, observer._now_ms()
+        machine.on_suspended(now)
+        lease_ms = TIMEOUT_MS * 2 // 3
+        assert [machine.leader_id(now + later) for later in (0, lease_ms, lease_ms + 1)] == [1, 1, -1]
+        machine.on_connected(1, TIMEOUT_MS)
+        assert machine.leader_id(now + lease_ms + 1) == 1
+        for run in runs:
+            await end(run)
+
+    asyncio.run(scenario())

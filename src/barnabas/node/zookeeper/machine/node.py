@@ -92,6 +92,7 @@ class ZooKeeperMachine:
         self._sent_ms = 0
         # the session
         self._connected = False
+        self._suspended_ms = 0
         self._session = 0
         self._lease_ms = 0
         self._log = LogView()
@@ -140,6 +141,9 @@ class ZooKeeperMachine:
         return self._office is not None and now_ms < self._office.lease_until_ms and not over
 
     def leader_id(self, now_ms: int) -> int:
+        """-1 while nobody leads, or this node has not heard of ZooKeeper for so long that it cannot know."""
+        if not self._connected and now_ms - self._suspended_ms > self._lease_ms:
+            return _NOBODY
         leader_id = self._told[0]
         return _NOBODY if leader_id == self._me.node_id and not self.is_leading(now_ms) else leader_id
 
@@ -165,9 +169,10 @@ class ZooKeeperMachine:
         self.registration.on_session(session_id, timeout_ms)
         self._look_again()
 
-    def on_suspended(self) -> None:
+    def on_suspended(self, now_ms: int) -> None:
         """The connection is gone; the session may go on."""
         self._connected = False
+        self._suspended_ms = now_ms
 
     def on_expired(self) -> None:
         self._connected, self._session = False, 0
