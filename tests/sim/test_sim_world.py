@@ -44,6 +44,17 @@ def test_an_endless_loop_is_a_liveness_failure() -> None:
         sim.run(scenario)
 
 
+def test_a_callback_that_never_ends_is_a_liveness_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.testing.sim.guard._CALLBACK_S", 0.2)
+
+    async def scenario(world: sim.World) -> None:
+        while True:
+            pass
+
+    with pytest.raises(sim.LivenessError, match="callback"):
+        sim.run(scenario)
+
+
 def test_an_exception_nobody_handles_is_a_crash() -> None:
     async def scenario(world: sim.World) -> None:
         def broken() -> None:

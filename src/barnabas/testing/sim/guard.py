@@ -7,16 +7,25 @@ compiled caches live, because modules are imported when they are first needed.
 from __future__ import annotations
 
 import os
+import signal
 import site
 import sys
 import sysconfig
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.testing.sim.errors import RealWorldError
+from barnabas.testing.sim.errors import LivenessError, RealWorldError
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.loop import SimLoop
+
+_CALLBACK_S: Final = 5.0
+"""Of the processor; a callback of the production code takes milliseconds."""
 
 _FORBIDDEN: Final = frozenset(
     {
@@ -66,6 +75,33 @@ def no_real_world() -> Iterator[None]:
         yield
     finally:
         _guarded.discard(thread)
+
+
+@contextmanager
+def no_endless_callback(loop: SimLoop) -> Iterator[None]:
+    """A callback that runs on and on, and lets nobody else run, is interrupted: `loop` fails with LivenessError.
+
+    Only in the main thread; elsewhere there are no signals, and the test's own time-out has to do.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = -1
+
+    def on_tick(number: int, frame: FrameType | None) -> None:
+        nonlocal before
+        if loop.steps == before:
+            loop.hung = "".join(traceback.format_stack(frame, 6))
+            raise LivenessError(f"A callback has been running for {_CALLBACK_S:g} s of the processor:\n{loop.hung}")
+        before = loop.steps
+
+    told = signal.signal(signal.SIGVTALRM, on_tick)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _CALLBACK_S, _CALLBACK_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, told)
 
 
 def _forbid_threads() -> None:

@@ -62,6 +62,8 @@ class SimLoop(BaseEventLoop):
         """A `network.Network`; set by the world."""
         self.steps = 0
         """Callbacks run so far."""
+        self.hung = ""
+        """Where a callback was that had to be interrupted."""
         self.after_step: Callable[[], None] | None = None
         """Looks at the world after every step; what it raises ends the run."""
         self._rng = rng
@@ -104,6 +106,8 @@ class SimLoop(BaseEventLoop):
                 handle._run()
             elif process.life is Life.PAUSED:
                 process.held.append(handle)
+        if self.hung:  # whoever caught the interruption
+            raise LivenessError(f"A callback ran on and on:\n{self.hung}")
         if self.after_step is not None:
             self.after_step()
 

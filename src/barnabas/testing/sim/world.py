@@ -36,7 +36,7 @@ from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.layout import Layout
 from barnabas.testing.sim.errors import CrashError, LivenessError
-from barnabas.testing.sim.guard import no_real_world
+from barnabas.testing.sim.guard import no_endless_callback, no_real_world
 from barnabas.testing.sim.loop import SimLoop
 from barnabas.testing.sim.network import Network
 from barnabas.testing.sim.node import SimNode
@@ -284,7 +284,7 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
         return result
 
     try:
-        with no_real_world():
+        with no_real_world(), no_endless_callback(loop):
             return loop.run_until_complete(bounded())
     except BaseException as error:
         error.add_note(f"--- the simulation of seed {world.seed}, up to {world.elapsed_s:.3f} s:")

@@ -84,6 +84,32 @@ class AcknowledgedIsCommitted(Rule):
             self.broken(self._early)
 
 
+class FewInSyncCommitNothing(Rule):
+    """While fewer than min.insync.replicas are in sync, the high watermark stands still: the eligible leader replicas
+    are complete only because of that (KIP-966)."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._few: dict[tuple[str, UUID, int], tuple[object, int]] = {}
+
+    def look(self) -> None:
+        few: dict[tuple[str, UUID, int], tuple[object, int]] = {}
+        for node, partition, log in _replicas(self.cluster):
+            role = partition.leader
+            least = log.config.min_insync_replicas
+            if role is None or node.process is None or len(role.isr) >= effective_min_insync(role.replicas, least):
+                continue
+            place = (node.process.name, partition.topic_id, partition.name.partition)
+            now = (role.leader_epoch, role.isr, least), partition.high_watermark
+            before = self._few.get(place)
+            if before is not None and before[0] == now[0] and before[1] < now[1]:
+                self.broken(
+                    f"{node.name} commits {before[1]}..{now[1]} of {partition.name} with {sorted(role.isr)} in sync"
+                )
+            few[place] = now
+        self._few = few
+
+
 @dataclass(slots=True)
 class _Committed:
     """What any leader's high watermark has passed, of one partition."""
@@ -220,6 +246,7 @@ REPLICA_RULES: tuple[type[Rule], ...] = (
     OneLeaderPerEpoch,
     ReplicationQuorumSuperset,
     AcknowledgedIsCommitted,
+    FewInSyncCommitNothing,
     ConsistentRead,
     LeaderCompleteness,
     SameState,

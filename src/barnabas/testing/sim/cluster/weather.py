@@ -88,7 +88,7 @@ async def lonely_leader(trouble: Trouble) -> None:
         for other in trouble.cluster.brokers:
             if other is not node:
                 network.cut(node.name, other.name)
-        await asyncio.sleep(trouble.some(0.3, 4.0))
+        await asyncio.sleep(trouble.some(0.3, 8.0))
         node.kill()
         network.heal()
         await asyncio.sleep(trouble.some(0.5, 6.0))
