@@ -61,6 +61,8 @@ class Commit:
     partition: str
     member: str
     offset: int
+    tenure_begin: int
+    """When the tenure began from which it was sent."""
     sent: int
     answered: int = FOREVER
     error: str = ""
@@ -69,6 +71,12 @@ class Commit:
     @property
     def acknowledged(self) -> bool:
         return self.answered < FOREVER and not self.error
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Commits take effect in the order of their tenures, whenever their members read the answers: one that slept
+        reads its own late."""
+        return (self.tenure_begin, self.sent)
 
 
 class History:
@@ -79,6 +87,7 @@ class History:
         self.commits: dict[str, list[Commit]] = defaultdict(list)
         self.problems: list[str] = []
         self._owned: dict[tuple[str, str], Tenure] = {}
+        self._begun: dict[tuple[str, str], int] = {}
         self._sent: dict[tuple[str, str], Commit] = {}
         for event in sorted(events, key=lambda e: e.at):
             self._add(event)
@@ -100,7 +109,8 @@ class History:
                     self._read(event, partition, first, next_offset)
             case "committing":
                 for partition, (offset,) in event.offsets:
-                    commit = Commit(partition, event.member, offset, event.at)
+                    begin = self._begun.get((event.member, partition), 0)
+                    commit = Commit(partition, event.member, offset, begin, event.at)
                     self._sent[event.member, partition] = commit
                     self.commits[partition].append(commit)
             case "committed" | "refused":
@@ -114,6 +124,7 @@ class History:
             return
         tenure = Tenure(partition, event.member, event.at)
         self._owned[event.member, partition] = tenure
+        self._begun[event.member, partition] = event.at
         self.tenures[partition].append(tenure)
 
     def _end(self, event: Event, partition: str) -> None:
@@ -164,24 +175,25 @@ def _misplaced(tenures: Sequence[Tenure], commits: Sequence[Commit]) -> Iterator
 
 def _positions(commits: Sequence[Commit], now: int) -> set[int]:
     """Where the group may stand at a moment: the last commit acknowledged by then, or one that nobody knows of."""
-    last = max((c for c in commits if c.acknowledged and c.answered <= now), key=lambda c: c.answered, default=None)
-    since = -1 if last is None else last.sent
+    last = max((c for c in commits if c.acknowledged and c.answered <= now), key=lambda c: c.order, default=None)
+    since = (-1, -1) if last is None else last.order
     positions = {0 if last is None else last.offset}
     for commit in commits:
         open_then = commit.answered > now or (commit.error and commit.error not in CERTAINLY_NOT)
-        if since < commit.sent <= now and open_then:
+        if commit.sent <= now and since < commit.order and open_then:
             positions.add(commit.offset)
     return positions
 
 
 def _commits(tenures: Sequence[Tenure], commits: Sequence[Commit]) -> Iterator[str]:
     highest: Commit | None = None
-    for commit in sorted((c for c in commits if c.acknowledged), key=lambda c: c.answered):
+    for commit in sorted((c for c in commits if c.acknowledged), key=lambda c: c.order):
         if highest is not None and commit.offset < highest.offset:
             yield f"CommitsAscend: {commit} after {highest}"
         highest = commit
-        own = max((t.begin for t in tenures if t.member == commit.member and t.begin <= commit.sent), default=0)
-        heir = next((t for t in tenures if t.member != commit.member and own < t.begin < commit.sent), None)
+        heir = next(
+            (t for t in tenures if t.member != commit.member and commit.tenure_begin < t.begin < commit.sent), None
+        )
         if heir is not None:
             yield f"ZombieRefused: {commit} although its heir was {heir}"
 

@@ -48,6 +48,10 @@ SOUND = {
     ],
 }
 
+SLEPT = [own(1, "a"), read(2, "a", 0, 5), commit(3, "a", 5)[0], own(4, "b"), read(5, "b", 5, 9), *commit(6, "b", 9)]
+AWAKE = [Event(8, "a", "committed", offsets=(("t-0", (5,)),)), own(9, "a", "lost"), own(10, "b", "revoked")]
+SOUND["asleep with the answer to its commit unread"] = [*SLEPT, *AWAKE, own(11, "a"), read(12, "a", 9, 10)]
+
 PLANTED = {
     "two owners": ("NoTwoOwners", [own(1, "a"), own(2, "b"), own(3, "a", "revoked")]),
     "given twice": ("NoTwoOwners", [own(1, "a"), own(2, "a")]),
@@ -63,6 +67,10 @@ PLANTED = {
         ],
     ),
     "a commit goes back": ("CommitsAscend", [own(1, "a"), *commit(2, "a", 5), *commit(4, "a", 4)]),
+    "a commit from before takes effect after another": (
+        "ContinuesAtCommit",
+        [*SLEPT, *AWAKE, own(11, "a"), read(12, "a", 5, 10)],
+    ),
     "a zombie commits": (
         "ZombieRefused",
         [own(1, "a"), own(2, "b"), *commit(3, "a", 5), own(5, "a", "lost"), own(6, "b", "revoked")],
