@@ -88,7 +88,7 @@ def test_the_group_goes_on_when_the_broker_is_killed(new_group: NewGroup, server
     topic = f"killed-{protocol.name}"
     group.create(topic, 6)
     group.set_session_timeout(60_000)  # longer than a broker may take to come back
-    # A client that forgets the topics it knew while no broker answers has its group rebalance when it learns them again.
+    # A client that forgets its topics while no broker answers has its group rebalance when it learns them again.
     group.config["metadata.recovery.strategy"] = "none"
     a, b = (group.prepare(name, f"topics={topic}") for name in "ab")
     a.join()
