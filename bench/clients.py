@@ -149,7 +149,7 @@ def main() -> None:
     everybody = list(LOADS["produce"])
     parser.add_argument("--bootstrap", help="a broker that runs; without it, ours is started")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (default 3)")
-    parser.add_argument("--records", type=int, default=400_000, help="of 100 B; a third of it of 1 KB")
+    parser.add_argument("--records", type=int, default=1_000_000, help="of 100 B; a third of it of 1 KB")
     parser.add_argument("--clients", default=";".join(everybody), help="names with semicolons between them")
     parser.add_argument("--write", type=Path, help="put the tables between the markers of this Markdown file")
     options = parser.parse_args()

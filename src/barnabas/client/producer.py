@@ -409,7 +409,7 @@ class AsyncProducer(TransactionCalls):
         """KIP-794: partitions whose brokers lag have longer queues, and get fewer keyless records."""
         view = self.cluster.metadata.topics[state.queues[0].partition.topic]
         brokers = self.cluster.metadata.brokers
-        avoided = self._sender.unavailable() if self._adaptive else set()
+        avoided = self._sender.links.unavailable() if self._adaptive else set()
         state.sticky.update_load(
             {
                 p.partition: len(state.queues[p.partition].queue) if self._adaptive else 0

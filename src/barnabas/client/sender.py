@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from barnabas.client.accumulator import NOBODY, Accumulator, PartitionQueue, ProducerIdentity
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
 from barnabas.client.delivery import ProducerBatch
 from barnabas.client.errors import DeliveryTimeoutError
 from barnabas.client.fetching import note_leader_hints
+from barnabas.client.links import Link, Links
 from barnabas.client.producing import SenderOptions, answers_of, build_produce
 from barnabas.client.transactions import Transactions
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
@@ -52,20 +51,6 @@ _IN_DOUBT: Final = frozenset(
 """Errors after which a batch may have been written all the same."""
 
 
-@dataclass(slots=True)
-class _Link:
-    """One broker: its connection, and how many produce requests are on their way."""
-
-    connection: Connection | None = None
-    connecting: bool = False
-    in_flight: int = 0
-    paused_until: float = 0.0
-    ready_at: float = 0.0
-    """When there was last something to send to it,"""
-    drained_at: float = 0.0
-    """and when it last could be sent (Kafka's NodeLatencyStats)."""
-
-
 class Sender:
     """Drives an accumulator's batches through a cluster until `stop`."""
 
@@ -77,11 +62,11 @@ class Sender:
         self.on_progress: Callable[[], None] = lambda: None
         """Called whenever batches were settled: memory may be free again."""
         self.on_availability: Callable[[], None] = lambda: None
-        """Called when `unavailable` has changed."""
+        """Called when another set of brokers is available."""
         self._cluster = cluster
         self._accumulator = accumulator
         self._options = options
-        self._links: dict[int, _Link] = {}
+        self.links = Links(options.availability_timeout_s)
         self._wake = asyncio.Event()
         self._stopping = False
         self._busy = False
@@ -187,26 +172,16 @@ class Sender:
         return max(next_at, now)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now: float) -> float | None:
-        link = self._links.get(leader)
-        if link is None:
-            link = self._links[leader] = _Link(drained_at=now)
-        was_available = self._is_available(link)
-        link.ready_at = now
+        if not self.links.has_timeout:
+            return self._send_over(self.links.to(leader, now), leader, queues, now)
+        unavailable = self.links.unavailable()
         try:
-            return self._send_over(link, leader, queues, now)
+            return self._send_over(self.links.to(leader, now), leader, queues, now)
         finally:
-            if self._is_available(link) is not was_available:
+            if self.links.unavailable() != unavailable:
                 self.on_availability()
 
-    def _is_available(self, link: _Link) -> bool:
-        timeout = self._options.availability_timeout_s
-        return timeout <= 0 or link.ready_at - link.drained_at <= timeout
-
-    def unavailable(self) -> set[int]:
-        """Brokers that have taken nothing for `partitioner.availability.timeout.ms`, though there was something."""
-        return {leader for leader, link in self._links.items() if not self._is_available(link)}
-
-    def _send_over(self, link: _Link, leader: int, queues: list[PartitionQueue], now: float) -> float | None:
+    def _send_over(self, link: Link, leader: int, queues: list[PartitionQueue], now: float) -> float | None:
         if link.paused_until > now:
             return link.paused_until
         if link.connection is None or not link.connection.alive:
@@ -222,7 +197,7 @@ class Sender:
             remaining = self._send_request(link, remaining, now)
         return None
 
-    def _send_request(self, link: _Link, queues: list[PartitionQueue], now: float) -> list[PartitionQueue]:
+    def _send_request(self, link: Link, queues: list[PartitionQueue], now: float) -> list[PartitionQueue]:
         """One produce request with the first batch of as many partitions as fit; the partitions that have more."""
         taken: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
@@ -247,7 +222,7 @@ class Sender:
             self._write(link, taken)
         return left
 
-    def _write(self, link: _Link, taken: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
+    def _write(self, link: Link, taken: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
         connection = link.connection
         assert connection is not None
         options = self._options
@@ -275,7 +250,7 @@ class Sender:
 
     def _on_answer(
         self,
-        link: _Link,
+        link: Link,
         taken: list[tuple[PartitionQueue, ProducerBatch]],
         response: ProduceResponse | None,
         error: BarnabasError | None,
@@ -293,7 +268,7 @@ class Sender:
 
     def _take_answers(
         self,
-        link: _Link,
+        link: Link,
         taken: list[tuple[PartitionQueue, ProducerBatch]],
         response: ProduceResponse | None,
         error: BarnabasError | None,
@@ -402,7 +377,7 @@ class Sender:
 
     # -- beside the rounds -----------------------------------------------------------------------------------------
 
-    async def _connect(self, leader: int, link: _Link) -> None:
+    async def _connect(self, leader: int, link: Link) -> None:
         try:
             link.connection = await self._cluster.connection(leader)
         except KafkaError as error:

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from barnabas.client.links import Link
 from barnabas.client.producer import AsyncProducer
-from barnabas.client.sender import _Link
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.metadata import MetadataRequest
@@ -76,15 +76,15 @@ async def test_a_broker_that_takes_nothing_gets_no_keyless_records() -> None:
     async with AsyncProducer(config, cluster=fake.cluster()) as producer:
         await asyncio.gather(*[producer.send_and_wait("t", b"v", partition=index) for index in (0, 1)])
         sender, now = producer._sender, producer.cluster.now()
-        sender._links[2] = _Link(connecting=True, drained_at=now - 1)
-        assert sender.unavailable() == set()
+        sender.links._links[2] = Link(connecting=True, drained_at=now - 1)
+        assert sender.links.unavailable() == set()
         queue = producer._accumulator.queues[TopicPartition("t", 1)]
         sender._send_to(2, [queue], now)  # there is something for it, and it cannot be sent
-        assert sender.unavailable() == {2}
+        assert sender.links.unavailable() == {2}
         futures = [await producer.send("t", b"x" * 90) for _ in range(20)]
         gone_to = Counter(future._batch.partition.partition for future in futures)
         assert gone_to[1] <= 2  # what it stuck to before
-        del sender._links[2]
-        assert sender.unavailable() == set()
+        del sender.links._links[2]
+        assert sender.links.unavailable() == set()
         arrived = [(await future).partition for future in futures]
         assert Counter(arrived) == gone_to
