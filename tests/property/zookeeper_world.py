@@ -68,6 +68,8 @@ class Link:
     connection: int = 0
     server: Server | None = None
     session: Session | None = None
+    seen: int = 0
+    """How many writes its servers had applied when they answered: it connects to none that has fewer."""
 
 
 @dataclass
@@ -235,13 +237,13 @@ class World:
             return
         servers = [server for server in self.zk.servers if server.up]
         link, server = node.link, self.rng.choice(servers)
-        seen = len(self.zk.history) if link.session is None else min(len(self.zk.history), server.applied + 5)
-        self.zk.catch_up(server, max(0, seen - server.applied))
         if link.session is not None and not link.session.alive:
             link.session = None
             node.hear(node.machine.on_expired)
         if link.session is None:
             link.session = self.zk.open_session(TIMEOUT_MS, self.now)
+            link.seen = 0  # the client begins anew
+        self.zk.catch_up(server, max(0, link.seen - server.applied))
         link.connection += 1
         link.session.connection = link.connection
         link.session.heard_ms = self.now
@@ -286,6 +288,7 @@ class World:
                 self.zk.exists_watch(server, connection, request.path, lambda path: self._watch(node, connection, path))
                 self.zk.catch_up(server, self.rng.randint(0, 2))  # writes may come between the watch and the reading
             answer = self.zk.execute(server, session, request)
+            node.link.seen = max(node.link.seen, server.applied)
             if node.link.connection == connection:
                 session.heard_ms = self.now
         self.soon(lambda: self.answer(node, answer if node.link.connection == connection else lost))

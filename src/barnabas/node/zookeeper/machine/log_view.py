@@ -52,8 +52,9 @@ class LogView:
     # ---- what happens
 
     def look_again(self) -> None:
-        """The connection was lost."""
+        """After a new connection: what this node knows, and what its server knows, may be old."""
         self._unsynced = self._tail_stale = True
+        self._went_back, self._missing = False, None
 
     def look_at_tail(self) -> None:
         """It has changed, or may have."""
@@ -76,7 +77,7 @@ class LogView:
         """Something that the tail counts is not there. True if the tail was read anew since, and says the same."""
         seen = (self.tail_version, self._reader.position, sum(reader.position for reader in self._late))
         lost, self._missing = seen == self._missing, seen
-        self._tail_stale = True
+        self._unsynced = self._tail_stale = True
         return lost
 
     # ---- what to do

@@ -81,7 +81,7 @@ class Reader:
         """The batches of the entry at `offset`, from `position` on, which moves behind them."""
         batches = [batch for batch in decode_entry(data, offset) if batch.base_offset >= self.position]
         if not batches or batches[0].base_offset != self.position:
-            raise MetadataError(f"The entry of the metadata log at offset {offset} does not go on at {self.position}.")
+            raise MissingError(f"The entry of the metadata log at offset {offset} does not go on at {self.position}.")
         self.position = batches[-1].last_offset + 1
         return [Commit(self.number, batch) for batch in batches]
 
