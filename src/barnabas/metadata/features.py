@@ -68,6 +68,9 @@ METADATA_VERSION_NAMES: Final[Mapping[int, str]] = {
     30: "4.3-IV0",
 }
 
+CONTROLLER_REGISTRATION_LEVEL: Final = 15
+"""3.7-IV0: from here on controllers register (KIP-919)."""
+
 METADATA_CHANGED_AT: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Levels that changed what metadata records can say; going below one of them may lose something."""
 

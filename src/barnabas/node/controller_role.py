@@ -6,10 +6,12 @@ A node that is a cluster by itself needs no such listener; where the configurati
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from barnabas.broker.controller_services import ControllerServices
 from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.forward import ControllerChannel
 from barnabas.metadata import features
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller_service import ControllerService
@@ -19,6 +21,7 @@ from barnabas.net.listener import Listener
 from barnabas.node.adapters import BrokerHandler
 from barnabas.node.cluster_id import NewcomerHandler
 from barnabas.node.config import NodeConfig
+from barnabas.node.controller_registration import ControllerRegistration
 from barnabas.node.parts import Parts
 from barnabas.node.ports_taken import TakenPort
 from barnabas.node.quorum.raft_log import METADATA_PARTITION
@@ -32,6 +35,7 @@ class ControllerRole:
 
     def __init__(self, parts: Parts, log_dir: str) -> None:
         """`log_dir` holds the log: a new one may bring the first records, if Kafka's `format` prepared it."""
+        self._parts = parts
         self.service = _build_service(parts, log_dir)
         self.services = ControllerServices(
             node_id=parts.node_id,
@@ -43,6 +47,16 @@ class ControllerRole:
             quorum=parts.metadata,
             static_config=parts.config.given,
         )
+
+    def registration(self, channel: ControllerChannel, listeners: Sequence[TakenPort]) -> Sequence[Callable[[], Any]]:
+        """What has to run so that others find this controller; nothing for one that nobody can reach."""
+        if not listeners:
+            return ()
+        parts = self._parts
+        told = [port.advertised for port in listeners]
+        registration = ControllerRegistration(channel, parts.node_id, told, parts.rng)
+        parts.publisher.subscribe(registration)
+        return (registration.run,)
 
 
 class ControllerDoor:

@@ -165,12 +165,14 @@ class Node:
                     if on_ready is not None:
                         on_ready(self)
 
-                if self.config.topology.is_broker:
-                    self.broker = BrokerRole(parts, channel, clients)
-                    await self.broker.live(ready)
-                else:
-                    ready()
-                    await self._stopping.wait()
+                registration = () if controller is None else controller.registration(channel, controllers)
+                async with running(*registration):
+                    if self.config.topology.is_broker:
+                        self.broker = BrokerRole(parts, channel, clients)
+                        await self.broker.live(ready)
+                    else:
+                        ready()
+                        await self._stopping.wait()
                 await metadata.resign()
 
     async def _learn_cluster_id(self, outgoing: Outgoing) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
 from barnabas.metadata.controller.settings import DecideContext
+from barnabas.metadata.features import CONTROLLER_REGISTRATION_LEVEL
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.nodes_records import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
 from barnabas.metadata.record_base import MetadataRecord
@@ -15,6 +16,13 @@ def decide_register_controller(
     image: ClusterImage, request: ControllerRegistrationRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, ControllerRegistrationResponse]:
     """The newest process of a controller is the one that counts."""
+    if image.features.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
+        return Decision(
+            ControllerRegistrationResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                error_message="The current MetadataVersion is too old to support controller registrations.",
+            )
+        )
     if not request.listeners:
         return Decision(
             ControllerRegistrationResponse(

@@ -10,6 +10,7 @@ from barnabas.metadata.controller.answers import RefusedError, duplicates, inval
 from barnabas.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.features import (
+    CONTROLLER_REGISTRATION_LEVEL,
     DEPENDENCIES,
     ELR_VERSION,
     METADATA_CHANGED_AT,
@@ -101,18 +102,18 @@ def _check_supported(image: ClusterImage, feature: str, level: int, ctx: DecideC
             level,
             f"Local controller {ctx.settings.node_id} only supports versions {levels.min_level}-{levels.max_level}",
         )
-    for broker in image.brokers:
-        supported = dict(broker.features).get(feature)
+    nodes = [(f"Broker {broker.broker_id}", broker.features) for broker in image.brokers]
+    if image.features.metadata_version >= CONTROLLER_REGISTRATION_LEVEL:
+        others = (item for item in image.brokers.controllers.items() if item[0] != ctx.settings.node_id)
+        nodes += [(f"Controller {node_id}", controller.features) for node_id, controller in sorted(others)]
+    for node, features in nodes:
+        supported = dict(features).get(feature)
         if level == 0 and supported is None:
             continue
         if supported is None:
-            raise _invalid(feature, level, f"Broker {broker.broker_id} does not support this feature.")
+            raise _invalid(feature, level, f"{node} does not support this feature.")
         if level not in supported:
-            raise _invalid(
-                feature,
-                level,
-                f"Broker {broker.broker_id} only supports versions {supported.min_level}-{supported.max_level}",
-            )
+            raise _invalid(feature, level, f"{node} only supports versions {supported.min_level}-{supported.max_level}")
 
 
 def _check_metadata_downgrade(present: int, level: int, upgrade_type: int) -> None:
