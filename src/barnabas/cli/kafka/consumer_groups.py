@@ -60,6 +60,8 @@ def main() -> None:
         parser.error("--bootstrap-server is required")
     if not options.list and not options.group and not options.all_groups:
         parser.error("--group or --all-groups is required")
+    # What is wrong in the words of the call is said before the network is tried.
+    target = _target(options, parser) if options.reset_offsets else None
 
     async def command(admin: AsyncAdmin) -> None:
         if options.list:
@@ -70,10 +72,10 @@ def main() -> None:
             await describe(admin, groups, options)
         elif options.delete:
             await delete(admin, groups)
-        elif options.delete_offsets:
+        elif target is None:
             await delete_offsets(admin, groups[0], options.topic)
         else:
-            await reset(admin, groups, options, _target(options, parser))
+            await reset(admin, groups, options, target)
 
     run_admin(options.bootstrap_server, command, client_settings(options))
 
