@@ -1,6 +1,7 @@
 """Shell: the controller of a node: active while the node leads the metadata log, silent otherwise.
 
     on_leader(this node) -> a record of its own is committed, and so everything before it -> sessions -> active
+                                ├ a transaction that the leader before left open is aborted (KIP-868)
                                 └ an empty log gets the first records of a cluster
     active:   requests are decided by the driver; brokers that fall silent are fenced; leaders are balanced;
               unclean elections are retried
@@ -30,7 +31,12 @@ from barnabas.metadata.controller.settings import ControllerSettings, DecideCont
 from barnabas.metadata.delta import replayed
 from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.other_records import NoOpRecord
+from barnabas.metadata.other_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+)
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot, MetadataLog
 from barnabas.metadata.record_base import MetadataRecord
 from barnabas.telemetry import get_logger
@@ -82,6 +88,8 @@ class ControllerService:
         """The term in which this node leads; None while another does, or nobody."""
         self._sessions: BrokerSessions | None = None
         """There while active."""
+        self._in_transaction = False
+        """Of metadata (KIP-868): a Kafka controller that failed may have left one open."""
         self._changed = asyncio.Event()
         self._turned = asyncio.Event()
         """Not set while it is becoming active."""
@@ -94,10 +102,17 @@ class ControllerService:
     # ---- MetadataListener
 
     def on_commit(self, batch: CommittedBatch) -> None:
-        """The image is the loader's business."""
+        """The image is the loader's business; whether a transaction is open, nobody sees in it."""
+        for record in batch.records:
+            kind = type(record)
+            if kind is BeginTransactionRecord:
+                self._in_transaction = True
+            elif kind is EndTransactionRecord or kind is AbortTransactionRecord:
+                self._in_transaction = False
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Likewise."""
+        """Likewise; nothing of an open transaction is ever in a snapshot."""
+        self._in_transaction = False
 
     def on_leader(self, leader_id: int, epoch: int) -> None:
         mine = epoch if leader_id == self._node_id else None
@@ -190,6 +205,9 @@ class ControllerService:
         """Raises KafkaError when this node lost the log again, or cannot write to it."""
         # What an earlier leader wrote may be in the log and not committed. It is once a record of this term is.
         await self._log.propose([NoOpRecord()])
+        if epoch == self._epoch and self._in_transaction:
+            log.info("what the controller before left half done is undone", epoch=epoch)
+            await self._log.propose([AbortTransactionRecord(reason="Its controller has lost the leadership.")])
         if epoch == self._epoch and not self._image().features.metadata_version:
             records = list(self._bootstrap())
             founded = replayed(self._image(), records)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from uuid import UUID
 
 import pytest
 
@@ -11,8 +12,15 @@ from barnabas.core.errors import ErrorCode
 from barnabas.metadata import controller_service, driver
 from barnabas.metadata.controller.partitions import decide_move_away
 from barnabas.metadata.features import DEFAULT_LEVELS, bootstrap_records
-from barnabas.metadata.other_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
-from barnabas.metadata.topics_records import PartitionChangeRecord
+from barnabas.metadata.other_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+)
+from barnabas.metadata.topics_records import PartitionChangeRecord, TopicRecord
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -65,6 +73,43 @@ def test_what_the_leader_before_wrote_and_did_not_commit_is_seen_before_the_log_
         house.log.commit()
         assert await waiting == ErrorCode.NONE
         assert house.log.batches[:2] == [tuple(bootstrap_records()), (NoOpRecord(),)]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("founding", [False, True])
+def test_a_transaction_that_the_leader_before_left_open_is_aborted(founding: bool) -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(2)
+        if not founding:
+            house.log.append(bootstrap_records())
+        house.log.append([BeginTransactionRecord(name="half"), *bootstrap_records()])
+        house.log.append([TopicRecord(name="half", topic_id=UUID(int=1))])
+        house.log.elect(1)
+        await house.brokers(5)
+        await house.create("whole", [[5]])
+        assert house.image.topics.names() == ["whole"]
+        assert dict(house.image.features.levels) == dict(DEFAULT_LEVELS)
+        records = [record for batch in house.log.batches for record in batch]
+        ends = [record for record in records if isinstance(record, AbortTransactionRecord)]
+        assert ends == [AbortTransactionRecord(reason="Its controller has lost the leadership.")]
+        house.log.elect(3)
+        house.log.elect(1)
+        await house.beat(5)
+        again = [record for batch in house.log.batches for record in batch if type(record) is AbortTransactionRecord]
+        assert again == ends, "once is enough"
+
+    play(scenario)
+
+
+def test_a_transaction_that_was_ended_is_left_alone() -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(2)
+        house.log.append([BeginTransactionRecord(), *bootstrap_records()])
+        house.log.append([EndTransactionRecord()])
+        house.log.elect(1)
+        await house.brokers(5)
+        assert not any(isinstance(record, AbortTransactionRecord) for batch in house.log.batches for record in batch)
 
     play(scenario)
 
