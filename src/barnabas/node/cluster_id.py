@@ -31,6 +31,7 @@ CONTROLLER_ENDPOINTS: Final = 2
 _ASK_TIMEOUT_MS: Final = 2_000
 _PAUSE_S: Final = 0.2
 _PAUSE_MAX_S: Final = 2.0
+_CONFIRM_PAUSE_MAX_S: Final = 30.0
 _REPEAT_S: Final = 10.0
 """A wait is told again after so long."""
 
@@ -66,6 +67,24 @@ async def agree_on_cluster_id(others: Sequence[Address], *, founder: bool, new_i
             )
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _PAUSE_MAX_S)
+
+
+async def confirm_cluster_id(own: str, others: Sequence[Address], *, ask: Ask) -> None:
+    """Until one of `others` says that it is of this cluster. Raises ClusterIdError when one is of another."""
+    pause = _PAUSE_S
+    while True:
+        known, _ = await _ask_all(others, ask)
+        for address, cluster_id in known.items():
+            if cluster_id != own:
+                raise ClusterIdError(
+                    f"The data directories belong to cluster {own}, but the controller at {_name(address)} to "
+                    f"{cluster_id}: use the data directory of that cluster, or an empty one, or name this cluster's "
+                    "controllers in the configuration."
+                )
+        if known:
+            return
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _CONFIRM_PAUSE_MAX_S)
 
 
 async def _ask_all(others: Sequence[Address], ask: Ask) -> tuple[Mapping[Address, str], list[Address]]:

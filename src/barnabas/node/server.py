@@ -25,7 +25,7 @@ from barnabas.net.endpoint import Endpoint
 from barnabas.net.listener import listening_socket
 from barnabas.net.outgoing import Outgoing
 from barnabas.node.broker_role import BrokerRole
-from barnabas.node.cluster_id import agree_on_cluster_id, ask_over
+from barnabas.node.cluster_id import agree_on_cluster_id, ask_over, confirm_cluster_id
 from barnabas.node.config import NodeConfig
 from barnabas.node.controller_channel import ActiveController
 from barnabas.node.controller_role import ControllerDoor, ControllerRole
@@ -36,6 +36,7 @@ from barnabas.node.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.node.running import StoppedError, running, unless
 from barnabas.node.settings import quorum_options
+from barnabas.node.topology import Address
 from barnabas.raft.machine.values import ReplicaKey
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import FileSystem, OsFileSystem
@@ -116,7 +117,7 @@ class Node:
             self._open_pages()
             await self._live(clients, controllers, on_ready)
             clean = True
-        except StoppedError:
+        except* StoppedError:
             clean = True
         finally:
             release_ports([*clients, *controllers])
@@ -153,7 +154,8 @@ class Node:
             if controller is not None:
                 door.admit(parts, controller.services)
             mains = () if controller is None else (controller.service.run,)
-            async with running(metadata.run, *mains, lambda: self._snapshots(parts, loader)):
+            same_cluster = () if zookeeper is not None else (lambda: self._check_cluster_id(outgoing),)
+            async with running(metadata.run, *mains, *same_cluster, lambda: self._snapshots(parts, loader)):
                 await unless(self._stopping, metadata.wait_caught_up())
                 channel = ActiveController(
                     metadata, outgoing, parts.publisher, node_id=parts.node_id, rng=self._rng,
@@ -180,20 +182,33 @@ class Node:
         if self.identity.cluster_id:
             return
         topology = self.config.topology
-        own = {(endpoint.host, endpoint.port) for endpoint in self.config.controller_advertised}
         if topology.voters:
-            others = [address for voter, address in topology.voters if voter != self.identity.node_id]
             founder = self.identity.node_id == topology.voters[0][0]
         else:
-            others = [address for address in topology.bootstrap if address not in own]
-            founder = topology.is_controller and topology.bootstrap[0] in own
+            founder = topology.is_controller and topology.bootstrap[0] in self._own_addresses()
         found = await unless(
             self._stopping,
             agree_on_cluster_id(
-                others, founder=founder, new_id=lambda: new_cluster_id(self._rng), ask=ask_over(outgoing)
+                self._other_controllers(), founder=founder, new_id=lambda: new_cluster_id(self._rng),
+                ask=ask_over(outgoing),
             ),
-        )
+        )  # fmt: skip
         self.identity = replace(self.identity, cluster_id=found)
+
+    async def _check_cluster_id(self, outgoing: Outgoing) -> None:
+        """Raises ClusterIdError when the controllers of the configuration are of another cluster than the data."""
+        others = self._other_controllers()
+        if others:
+            await confirm_cluster_id(self.identity.cluster_id, others, ask=ask_over(outgoing))
+
+    def _other_controllers(self) -> list[Address]:
+        topology = self.config.topology
+        if topology.voters:
+            return [address for voter, address in topology.voters if voter != self.identity.node_id]
+        return [address for address in topology.bootstrap if address not in self._own_addresses()]
+
+    def _own_addresses(self) -> set[Address]:
+        return {(endpoint.host, endpoint.port) for endpoint in self.config.controller_advertised}
 
     async def _join_zookeeper(
         self, clients: Sequence[TakenPort], controllers: Sequence[TakenPort]

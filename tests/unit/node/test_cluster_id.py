@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.node.cluster_id import ClusterIdError, agree_on_cluster_id
+from barnabas.node.cluster_id import ClusterIdError, agree_on_cluster_id, confirm_cluster_id
 from barnabas.node.topology import Address
 from barnabas.testing.sim.loop import SimLoop
 
@@ -71,3 +71,22 @@ def test_an_emptied_first_controller_does_not_begin_a_second_cluster() -> None:
 def test_two_clusters_in_one_configuration() -> None:
     with pytest.raises(ClusterIdError, match=r"a:1 belongs to x, b:1 belongs to y"):
         agree({A: "x", B: "y"}, founder=False)
+
+
+def test_data_of_another_cluster_is_refused_as_soon_as_a_controller_says_so() -> None:
+    answers = {A: ["", "down", "theirs"], B: ["down", "", ""]}
+
+    async def ask(address: Address) -> str:
+        answer = answers[address].pop(0)
+        if answer == "down":
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+        return answer
+
+    loop = SimLoop(random.Random(1))
+    try:
+        with pytest.raises(ClusterIdError, match=r"belong to cluster ours, but the controller at a:1 to theirs"):
+            loop.run_until_complete(confirm_cluster_id("ours", [A, B], ask=ask))
+        answers.update({A: ["ours"], B: ["down"]})
+        loop.run_until_complete(confirm_cluster_id("ours", [A, B], ask=ask))
+    finally:
+        loop.close()
