@@ -30,7 +30,9 @@ def hear_of(q: Quorum, epoch: int, leader_id: int, endpoints: Endpoints) -> None
     if leader_id == q.me.id:
         if epoch == q.epoch and not isinstance(q.state, (Leader, Resigned)):
             raise IllegalRaftStateError(
-                f"Others say that this node leads epoch {epoch}, of which it knows nothing: its quorum-state was lost."
+                f"Others say that node {q.me.id} leads epoch {epoch}, of which this one knows nothing. If its disk was "
+                "emptied, start it again when they have elected another leader; if another process runs with this "
+                "node.id, give one of the two another."
             )
         if epoch > q.epoch:
             # Its quorum-state was lost, and with it its vote. In that epoch it voted for itself: it must not again.
