@@ -283,7 +283,7 @@ def _markers_dropped(patch: Patch) -> None:
 
 PLANTED = [
     Planted("acknowledged before the ISR has it", _ack_before_isr, Menu.KILL, 10),
-    Planted("min.insync.replicas ignored", _min_insync_ignored, Menu.POWER, 10, WRONG_OR_STUCK),
+    Planted("min.insync.replicas ignored", _min_insync_ignored, Menu.KILL, 10, WRONG_OR_STUCK),
     Planted("truncated to the high watermark", _truncate_to_watermark, Menu.KILL, 20, ANY),
     Planted("leader epochs not fenced", _epochs_not_fenced, Menu.KILL, 20, ANY),
     Planted("divergence ignored", _divergence_ignored, Menu.KILL, 20, ANY),

@@ -12,7 +12,7 @@ import heapq
 import random
 from asyncio.base_events import BaseEventLoop
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import Context
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -64,8 +64,8 @@ class SimLoop(BaseEventLoop):
         """Callbacks run so far."""
         self.hung = ""
         """Where a callback was that had to be interrupted."""
-        self.after_step: Callable[[], None] | None = None
-        """Looks at the world after every step; what it raises ends the run."""
+        self.after_step: Callable[[Process | None], None] | None = None
+        """Looks at the world after every step of a process; what it raises ends the run."""
         self._rng = rng
         self._now = start
         self._numbers = 0
@@ -98,18 +98,18 @@ class SimLoop(BaseEventLoop):
         self._steps_here += count
         if self._steps_here > _STEPS_AT_ONE_INSTANT:
             raise LivenessError(f"{_STEPS_AT_ONE_INSTANT} callbacks have run without time going by: an endless loop.")
-        for handle in self._order(count):
-            if handle._cancelled:
-                continue
-            process = handle._context.get(CURRENT)
-            if process is None or process.life is Life.RUNNING:
-                handle._run()
-            elif process.life is Life.PAUSED:
-                process.held.append(handle)
+        after = self.after_step
+        for owner, handles in self._groups(count):
+            if owner is None or owner.life is Life.RUNNING:
+                for handle in handles:
+                    if not handle._cancelled:
+                        handle._run()
+                if after is not None:
+                    after(owner)
+            elif owner.life is Life.PAUSED:
+                owner.held.extend(handle for handle in handles if not handle._cancelled)
         if self.hung:  # whoever caught the interruption
             raise LivenessError(f"A callback ran on and on:\n{self.hung}")
-        if self.after_step is not None:
-            self.after_step()
 
     def _jump(self) -> None:
         """To the next timer."""
@@ -137,22 +137,26 @@ class SimLoop(BaseEventLoop):
         heapq.heapify(scheduled)
         self._timer_cancelled_count = 0
 
-    def _order(self, count: int) -> list[Any]:
+    def _groups(self, count: int) -> Collection[tuple[Process | None, Sequence[Any]]]:
         """The next `count` handles: in order within a process, processes in an order drawn from the seed."""
         popleft = self._ready.popleft
-        batch = [popleft() for _ in range(count)]
-        if count < 2:
-            return batch
-        owners = [handle._context.get(CURRENT) for handle in batch]
-        first = owners[0]
-        if all(owner is first for owner in owners):
-            return batch
+        if count == 1:
+            handle = popleft()
+            return ((handle._context.get(CURRENT), (handle,)),)
         by_owner: dict[Process | None, list[Any]] = {}
-        for owner, handle in zip(owners, batch, strict=True):
-            by_owner.setdefault(owner, []).append(handle)
-        groups = list(by_owner.values())
+        for _ in range(count):
+            handle = popleft()
+            owner = handle._context.get(CURRENT)
+            found = by_owner.get(owner)
+            if found is None:
+                by_owner[owner] = [handle]
+            else:
+                found.append(handle)
+        if len(by_owner) < 2:
+            return by_owner.items()
+        groups = list(by_owner.items())
         self._rng.shuffle(groups)
-        return [handle for group in groups for handle in group]
+        return groups
 
     def release(self, process: Process) -> None:
         """A paused process goes on: what became ready meanwhile is ready now."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.ids import TopicPartition
 from barnabas.replication.rules.leader import effective_min_insync
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
-from barnabas.testing.sim.cluster.view import image_of, partitions_of
+from barnabas.testing.sim.cluster.view import broker_epoch_of, image_of, partitions_of
 from barnabas.testing.sim.node import SimNode
 
 if TYPE_CHECKING:
@@ -168,7 +168,8 @@ class ConsistentRead(Rule):
 
 
 class LeaderCompleteness(Rule):
-    """Who leads in the newest epoch has every committed record."""
+    """Who leads in the newest epoch has every committed record, and so has everyone in the ISR or the ELR
+    (LeaderCandidateCompleteness): a process counts from its registration on, which takes it out if it must."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
@@ -179,19 +180,22 @@ class LeaderCompleteness(Rule):
         image = None if active is None else image_of(active)
         if image is None:
             return
-        for node, partition, log in _replicas(self.cluster):
-            if partition.leader is None:
-                continue
-            key = (partition.topic_id, partition.name.partition)
-            end, who = self._ends.get(key, (0, ""))
+        found = [(node, p, log, (p.topic_id, p.name.partition)) for node, p, log in _replicas(self.cluster)]
+        for node, partition, log, key in found:
             state = image.topics.partition_by_id(*key)
-            newest = state is not None and state.leader_epoch == partition.leader_epoch
-            if newest and log.log_end_offset < end:
+            end, who = self._ends.get(key, (0, ""))
+            if state is None or log.log_end_offset >= end:
+                continue
+            registered = image.brokers.get(node.node_id)
+            known = registered is not None and registered.epoch == broker_epoch_of(node)
+            leads = partition.leader is not None and state.leader_epoch == partition.leader_epoch
+            if leads or (known and node.node_id in (*state.isr, *state.elr)):
                 self.broken(
-                    f"{node.name} leads {partition.name} in epoch {partition.leader_epoch} up to {log.log_end_offset}; "
-                    f"{end} was committed by {who}"
+                    f"{node.name} {'leads' if leads else 'may lead'} {partition.name} and has it up to "
+                    f"{log.log_end_offset}; {end} was committed by {who} (ISR {state.isr}, ELR {state.elr})"
                 )
-            if partition.high_watermark > end:
+        for node, partition, _, key in found:
+            if partition.leader is not None and partition.high_watermark > self._ends.get(key, (0, ""))[0]:
                 self._ends[key] = partition.high_watermark, f"{node.name} in epoch {partition.leader_epoch}"
 
 

@@ -37,6 +37,13 @@ def partitions_of(host: SimNode) -> Iterator[Partition]:
         yield from list(services.partitions)
 
 
+def broker_epoch_of(host: SimNode) -> int:
+    """Of the running process's registration; -1 before."""
+    node: Any = host.node
+    broker = None if node is None else node.broker
+    return -1 if broker is None else int(broker.broker_epoch)
+
+
 def services_of(host: SimNode) -> Any | None:
     """What the handlers of a broker work with."""
     node: Any = host.node

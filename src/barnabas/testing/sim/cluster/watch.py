@@ -32,22 +32,21 @@ class Watch:
             if isinstance(rule, AcknowledgedIsCommitted):
                 workload.on_acknowledged = rule.on_acknowledged
         self._loop = cluster.world.loop
-        self._hosts = list(cluster.hosts.values())
+        self._hosts = cluster.hosts
         self._states: dict[Process, tuple[object, ...]] = {}
         self._next_look = 0.0
         self._loop.after_step = self._step
 
-    def _step(self) -> None:
-        for node in self._hosts:
-            if node.process is None:
-                continue
-            machine = raft_of(node)
-            if machine is None:
-                continue
+    def _step(self, process: Process | None) -> None:
+        node = None if process is None else self._hosts.get(process.host)
+        machine = None if node is None or node.process is not process else raft_of(node)
+        if machine is not None:
+            assert node is not None
+            assert process is not None
             quorum = machine._q
             state = (quorum.epoch, quorum.state.__class__, quorum.high_watermark)
-            if state != self._states.get(node.process):
-                self._states[node.process] = state
+            if state != self._states.get(process):
+                self._states[process] = state
                 for rule in self._raft:
                     rule.step(node, machine)
         if self._loop.time() >= self._next_look:
