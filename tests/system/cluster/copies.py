@@ -48,7 +48,7 @@ class Copies:
     def check(self) -> int:
         """Every number is in the output once, in order. Gives how many there are."""
         assert self._producer.flush(PATIENCE_S) == 0
-        progress = Progress(self._address)
+        progress = Progress(self._address, INPUT)
         done = threading.Event()
         try:
             for _ in range(int(PATIENCE_S * 2)):

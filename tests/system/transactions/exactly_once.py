@@ -61,7 +61,7 @@ def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int
         bootstrap = broker.bootstrap_servers
         _create(bootstrap, "input", "output")
         app = Application(command(bootstrap, "input", "output", "copiers"), folder / "application.log.txt")
-        progress = Progress(bootstrap)
+        progress = Progress(bootstrap, "input")
         began = time.monotonic()
         done = {"broker": 0, "application": 0}
         fed = 0
@@ -105,9 +105,9 @@ def _sleep(seconds: float) -> None:
 
 
 class Progress:
-    """How far the group has come: how many records it has copied, as its offsets say."""
+    """How far the group has come: how many records of `topic` it has copied, as its offsets say."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -117,7 +117,7 @@ class Progress:
                 "metadata.recovery.strategy": "none",
             }
         )
-        self._where = [TopicPartition("input", p) for p in range(PARTITIONS)]
+        self._where = [TopicPartition(topic, p) for p in range(PARTITIONS)]
 
     def committed(self) -> int:
         try:

@@ -77,7 +77,7 @@ def _prove(folder: Path, *, records: int, seed: int, strikes: list[str], limit_s
             "50",
         ]
         app = Application(command, folder / "application.log.txt")
-        progress = Progress(bootstrap)
+        progress = Progress(bootstrap, "input")
         deadline = time.monotonic() + limit_s
         fed = 0
         try:
