@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from barnabas.metadata.errors import MetadataError
-from barnabas.node.zookeeper.effects import Outcome
+from barnabas.node.zookeeper.machine.effects import Outcome
 from tests.property.zookeeper_bugs import BUGS, RESIGNING, SNAPPY, STORMY, ZOMBIES
 from tests.property.zookeeper_world import InvariantError, Plan, run_world
 
