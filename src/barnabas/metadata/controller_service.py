@@ -182,6 +182,8 @@ class ControllerService:
     # ---- the term
 
     async def run(self) -> None:
+            if response.should_shut_down:
+                sessions.forget(broker_id)  # it has said goodbye: the next process with its id need not wait
         """Become active when the node leads, and do the upkeep of the cluster while it does. Until cancelled."""
         while True:
             self._changed.clear()

@@ -256,15 +256,15 @@ class BrokerLifecycle:
     # ---- beats
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Beat until cancelled, or told to stop: another beat would ask to be unfenced, and so to lead again."""
         loop = asyncio.get_running_loop()
         pause = _SOON_S
         interval = self._settings.heartbeat_interval_ms / 1000
-        while True:
+        while self.state is not State.SHUTTING_DOWN:
             self._wake.clear()
             began = loop.time()
             settled = await self._beat()
-            if self.state is State.SHUTTING_DOWN:
+            if self._may_stop.is_set():
                 return
             pause = _SOON_S if settled else min(pause * 2, interval)
             try:

@@ -136,8 +136,12 @@ def _registration_problem(
 ) -> ErrorCode:
     if image.cluster_id and request.cluster_id != image.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    restarted = present is not None and present.incarnation_id != request.incarnation_id
-    if restarted and request.broker_id in live_brokers:
+    if (
+        present is not None
+        and present.incarnation_id != request.incarnation_id
+        and not present.in_controlled_shutdown  # whoever comes after one that leaves need not wait for its session
+        and request.broker_id in live_brokers
+    ):
         return ErrorCode.DUPLICATE_BROKER_REGISTRATION  # the one that is registered still sends heartbeats
     if len(set(request.log_dirs)) != len(request.log_dirs):
         return ErrorCode.INVALID_REGISTRATION
