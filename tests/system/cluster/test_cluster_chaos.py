@@ -21,6 +21,7 @@ from tests.system.chaos.workload import CODECS, Acknowledged, Administrator, Com
 from tests.system.cluster import hosts as network
 from tests.system.cluster.copies import Copies
 from tests.system.cluster.nemesis import Nemesis
+from tests.system.cluster.readers import Readers
 
 SOAK_S = float(os.environ.get("BARNABAS_SOAK_SECONDS", "300"))
 SETTINGS = (
@@ -69,9 +70,9 @@ def _storm(
     acknowledged = Acknowledged()
     writers = [Writer(address, codec, acknowledged) for codec in CODECS]
     committer, administrator = Committer(address, GROUP, "log-none"), Administrator(address, replicas=3)
-    copies = Copies(address, folder)
+    copies, readers = Copies(address, folder), Readers(address, "readers", writers[0].topic)
     stop = threading.Event()
-    jobs = [committer.run, administrator.run, copies.run, *(writer.run for writer in writers)]
+    jobs = [committer.run, administrator.run, copies.run, readers.run, readers.run, *(writer.run for writer in writers)]
     workers = [threading.Thread(target=job, args=(stop,)) for job in jobs]
     for worker in workers:
         worker.start()
@@ -93,11 +94,13 @@ def _storm(
     for writer in writers:
         writer.finish(PATIENCE_S)
     records = sum(writer.check(address) for writer in writers)
+    read = readers.check(writers[0].sent, PATIENCE_S)
     committer.check(address, GROUP)
     administrator.check(address)
     copied = copies.check()
     return (
-        f"{dict(nemesis.done)}; {records} records, {copied} copied in transactions, {committer.promised} commits, "
-        f"{len(administrator.created)} topics; until work went on: median {statistics.median(waits):.2f} s, "
-        f"longest {max(waits):.2f} s"
+        f"{dict(nemesis.done)}; {records} records, {read} read by a group ({readers.again} of them "
+        f"again, {readers.rebalances} assignments), {copied} copied in transactions, "
+        f"{committer.promised} commits, {len(administrator.created)} topics; until work went on: "
+        f"median {statistics.median(waits):.2f} s, longest {max(waits):.2f} s"
     )

@@ -1,0 +1,106 @@
+"""Shell: a group that reads a log while brokers die: every record comes, in order, at least once.
+
+Records carry their number in the partition (`workload.Writer`). Members commit what they have handled, never more. So
+whoever takes a partition over begins at a number that was seen, or is the next one; and as long as a member keeps a
+partition, each record is the one after the last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.system.chaos.workload import PARTITIONS
+
+
+class Readers:
+    """`run` one thread a member; when the writers have ended, `check`."""
+
+    def __init__(self, address: str, group: str, topic: str) -> None:
+        self.rebalances = 0
+        self.again = 0
+        """Records that came more than once: at least once is what was promised."""
+        self.failures: list[str] = []
+        self._address = address
+        self._group = group
+        self._topic = topic
+        self._seen: dict[int, int] = defaultdict(lambda: -1)
+        """By partition: up to here every number was handled."""
+        self._lock = threading.Lock()
+
+    def run(self, stop: threading.Event) -> None:
+        """One member, until `stop`."""
+        self._read(stop.is_set)
+
+    def check(self, sent: list[int], timeout_s: float) -> int:
+        """The rest is read by a last member. Gives how many records came once."""
+        ended = threading.Event()
+        timer = threading.Timer(timeout_s, ended.set)
+        timer.start()
+        try:
+            self._read(lambda: ended.is_set() or self._all(sent))
+        finally:
+            timer.cancel()
+        assert not self.failures, f"{self._topic}: {self.failures[:5]}"
+        assert self._all(sent), f"{self._topic}: {sent} were written, the group read up to {dict(self._seen)}"
+        return sum(sent)
+
+    def _all(self, sent: list[int]) -> bool:
+        return all(self._seen[partition] == sent[partition] - 1 for partition in range(PARTITIONS))
+
+    def _read(self, ended: Callable[[], bool]) -> None:
+        last: dict[int, int] = {}
+        """By partition that this member has: the number that came last."""
+
+        def on_assign(_: Consumer, partitions: list[TopicPartition]) -> None:
+            self.rebalances += 1
+            for partition in partitions:
+                last.pop(partition.partition, None)
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": self._group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
+                "check.crcs": True,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([self._topic], on_assign=on_assign)
+        try:
+            while not ended():
+                for message in consumer.consume(500, timeout=0.2):
+                    value, partition = message.value(), message.partition()
+                    if message.error() is None and value is not None and partition is not None:
+                        self._take(last, partition, int(value.partition(b" ")[0]))
+                self._commit(consumer, last)
+        finally:
+            consumer.close()
+
+    def _take(self, last: dict[int, int], partition: int, number: int) -> None:
+        with self._lock:
+            seen, before = self._seen[partition], last.get(partition)
+            if before is not None and number != before + 1:
+                self.failures.append(f"partition {partition}: {number} came after {before}")
+            if number > seen + 1:
+                self.failures.append(f"partition {partition}: {number} came, and {seen + 1} never did")
+            if number <= seen:
+                self.again += 1
+            self._seen[partition] = max(seen, number)
+            last[partition] = number
+
+    def _commit(self, consumer: Consumer, last: dict[int, int]) -> None:
+        """What is refused is tried again with the next records, or read again by the next owner."""
+        if not last:
+            return
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException:
+            return
