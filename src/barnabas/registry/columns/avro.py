@@ -1,7 +1,7 @@
 """Codec: Avro values, whole batches at a time.
 
 Rows are grouped by the schema that they were written with; each group is read as the reader's schema has it: by a
-compiled program where there is one (records of primitives, nullable or nested), else record by record with fastavro.
+compiled program where there is one (all but wider unions and aliases), else record by record with fastavro.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class AvroColumns(RegistryColumns):
             try:
                 column, status = run_program(*program, framed, rows)
             except pa.ArrowInvalid:
-                pass  # a text is not UTF-8: the plain path finds which
+                pass  # a text is not UTF-8, or a decimal too long: the plain path finds which
             else:
                 for index in np.flatnonzero(status != GOOD).tolist():
                     errors.add(int(rows[index]), PROBLEMS[int(status[index])])

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numba
 
 from barnabas.client.column_bytes import BYTES, I32, I64, MUTABLE_BYTES, OUT_I64, ByteColumn, copy_bytes, kernel, np, pa
-from barnabas.registry.columns.avro_program import Constant, Leaf, Node, Program, Step, Struct
+from barnabas.registry.columns.avro_program import ITEMS_DEPTH_MAX, Constant, Items, Leaf, Node, Program, Step, Struct
 from barnabas.registry.serde.wire_format import HEADER
 
 STEPS: Final = numba.types.Array(numba.int64, 2, "C", readonly=True)
@@ -39,6 +39,7 @@ _FIXED: Final = int(Step.FIXED)
 _ENUM: Final = int(Step.ENUM)
 _NULL: Final = int(Step.NULL)
 _RECORD: Final = int(Step.RECORD)
+_ITEMS: Final = int(Step.ITEMS)
 
 
 @kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64))
@@ -60,46 +61,98 @@ def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
     return 0, -CUT_OFF
 
 
-@kernel(numba.int64(BYTES, numba.int64, numba.int64, STEPS, NUMBERS, VALID, numba.int64))
-def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, valid: Any, row: int) -> int:
-    index = 0
-    while index < len(steps):
+@kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64))
+def _block(data: Any, position: int, end: int) -> tuple[int, int]:
+    """(how many items come next, 0 at the end; the position of the first). Each item takes a byte at least."""
+    count, position = _varint(data, position, end)
+    if position < 0:
+        return 0, position
+    if count < 0:  # then the bytes of the block are given, too, for who passes over them
+        count = -count
+        _, position = _varint(data, position, end)
+        if position < 0:
+            return 0, position
+    if count < 0 or count > end - position:
+        return 0, -BAD_LENGTH
+    return count, position
+
+
+@kernel(numba.int64(BYTES, numba.int64, numba.int64, STEPS, NUMBERS, VALID, numba.int64, NUMBERS))
+def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, valid: Any, row: int, stack: Any) -> int:
+    """Runs the steps. The position after the row, or what is wrong, negative.
+
+    Items are passed over in a loop, with what is around them on `stack`: a step, where its items begin, how many there
+    are, how many of the block are left, and where the steps around it end. (numba cannot keep recursion in its cache.)
+    """
+    index, last, depth = 0, len(steps), 0
+    while True:
+        if index >= last:
+            if depth == 0:
+                return position
+            around = depth - 1
+            place = stack[around, 0]
+            stack[around, 3] -= 1
+            if stack[around, 3] > 0:
+                index = place + 1
+                continue
+            count, position = _block(data, position, end)
+            if position < 0:
+                return position
+            if count > 0:
+                stack[around, 2] += count
+                stack[around, 3] = count
+                index = place + 1
+                continue
+            slot = steps[place, 1]
+            if slot >= 0:
+                numbers[slot, row], numbers[slot + 1, row] = stack[around, 1], stack[around, 2]
+                numbers[slot + 2, row] = position
+                valid[slot, row] = 1
+            index, last, depth = steps[place, 3], stack[around, 4], around
+            continue
+        at_step = index
         kind, slot, null_branch = steps[index, 0], steps[index, 1], steps[index, 2]
         if null_branch >= 0:
             branch, position = _varint(data, position, end)
             if position < 0:
-                return -position
+                return position
             if branch == null_branch:
                 index = steps[index, 3]
                 continue
             if branch != 1 - null_branch:
-                return BAD_BRANCH
+                return -BAD_BRANCH
         index += 1
         if kind == _NULL:
             continue
-        value = 0
+        if kind == _ITEMS:
+            stack[depth, 0], stack[depth, 1], stack[depth, 2] = at_step, position, 0
+            stack[depth, 3], stack[depth, 4] = 1, last
+            depth += 1
+            index = last = steps[at_step, 3]  # as after the last item of a block: the first one comes next
+            continue
+        value = np.int64(0)
         if kind == _RECORD:
-            value = 1
+            value = np.int64(1)
         elif kind == _BOOLEAN:
             if position >= end:
-                return CUT_OFF
-            value = 1 if data[position] else 0
+                return -CUT_OFF
+            value = np.int64(1 if data[position] else 0)
             position += 1
         elif kind in (_FLOAT, _DOUBLE):
             width = 4 if kind == _FLOAT else 8
             if position + width > end:
-                return CUT_OFF
+                return -CUT_OFF
             for at in range(width):
                 value |= np.int64(data[position + at]) << (8 * at)
             position += width
         elif kind in (_BYTES, _FIXED):
-            size = steps[index - 1, 4]
+            size = steps[at_step, 4]
             if kind == _BYTES:
                 size, position = _varint(data, position, end)
                 if position < 0:
-                    return -position
+                    return position
             if size < 0 or size > end - position:
-                return BAD_LENGTH
+                return -BAD_LENGTH
             if slot >= 0:
                 numbers[slot + 1, row] = size
             value = position
@@ -107,27 +160,75 @@ def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, vali
         else:
             value, position = _varint(data, position, end)
             if position < 0:
-                return -position
+                return position
             if kind == _INT and not -2147483648 <= value <= 2147483647:
-                return BAD_NUMBER
-            if kind == _ENUM and not 0 <= value < steps[index - 1, 4]:
-                return BAD_BRANCH
+                return -BAD_NUMBER
+            if kind == _ENUM and not 0 <= value < steps[at_step, 4]:
+                return -BAD_BRANCH
         if slot >= 0:
             numbers[slot, row] = value
             valid[slot, row] = 1
-    return GOOD
 
 
-@kernel(numba.void(BYTES, I64, I32, I64, STEPS, NUMBERS, VALID, OUT_I64))
-def _read_rows(data: Any, at: Any, length: Any, rows: Any, steps: Any, numbers: Any, valid: Any, status: Any) -> None:
+@kernel(numba.void(BYTES, I64, I32, I64, STEPS, NUMBERS, VALID, OUT_I64, NUMBERS))
+def _read_rows(
+    data: Any, at: Any, length: Any, rows: Any, steps: Any, numbers: Any, valid: Any, status: Any, stack: Any
+) -> None:
     for row in range(len(rows)):
         source = rows[row]
-        found = _read_row(data, at[source] + 5, at[source] + length[source], steps, numbers, valid, row)
-        if found != 0:
-            status[row] = found
+        end = at[source] + length[source]
+        found = _read_row(data, at[source] + 5, end, steps, numbers, valid, row, stack)
+        if found < 0:
+            status[row] = -found
             for slot in range(len(numbers)):
                 numbers[slot, row] = 0
                 valid[slot, row] = 0
+
+
+@kernel(numba.int64(BYTES, I64, I64, I64, STEPS, NUMBERS, VALID, NUMBERS))
+def _read_items(
+    data: Any, starts: Any, counts: Any, ends: Any, steps: Any, numbers: Any, valid: Any, stack: Any
+) -> int:
+    """The items of all rows, one after the other, as rows of their own. How many; `_read_row` has checked them."""
+    item = 0
+    for row in range(len(starts)):
+        left, position, end = counts[row], starts[row], ends[row]
+        while left > 0:
+            count, position = _block(data, position, end)
+            if position < 0 or count <= 0 or count > left:
+                return -1
+            for _ in range(count):
+                position = _read_row(data, position, end, steps, numbers, valid, item, stack)
+                if position < 0:
+                    return -1
+                item += 1
+            left -= count
+    return item
+
+
+@kernel(numba.int64(BYTES, I64, I64, BYTES, OUT_I64))
+def _decimals(data: Any, at: Any, length: Any, valid: Any, out: Any) -> int:
+    """Two's complement, big end first, as Arrow's 16 bytes: the low half and the high half of row i at 2i. The first
+    row that needs more than 16 bytes, or -1.
+    """
+    for row in range(len(at)):
+        low, high = np.uint64(0), np.uint64(0)
+        size = length[row]
+        if valid[row] and size > 0:
+            fill = np.uint8(0xFF) if data[at[row]] >= 0x80 else np.uint8(0)
+            if fill:
+                low = high = ~np.uint64(0)
+            for place in range(size):
+                byte = data[at[row] + place]
+                if size - place > 16 and byte != fill:
+                    return row
+                if size - place == 16 and (byte ^ fill) & 0x80:
+                    return row
+                high = (high << np.uint64(8)) | (low >> np.uint64(56))
+                low = (low << np.uint64(8)) | np.uint64(byte)
+        out[2 * row] = np.int64(low)
+        out[2 * row + 1] = np.int64(high)
+    return -1
 
 
 @kernel(numba.void(BYTES, I64, I64, I64, MUTABLE_BYTES))
@@ -140,15 +241,19 @@ def _gather(data: Any, at: Any, length: Any, offsets: Any, out: Any) -> None:
 def run_program(program: Program, node: Node, framed: ByteColumn, rows: Any) -> tuple[Any, Any]:
     """(the column of these rows, which must have frames; a status for each row: GOOD or a key of PROBLEMS).
 
-    Raises ArrowInvalid if a text is not UTF-8.
+    Raises ArrowInvalid if a text is not UTF-8, or a decimal is too long.
     """
     assert HEADER.size == 5, "the kernel passes over frames of five bytes"
     count = len(rows)
     numbers = np.zeros((program.slots, count), np.int64)
     valid = np.zeros((program.slots, count), np.uint8)
     status = np.zeros(count, np.int64)
-    _read_rows(framed.data, framed.at, framed.length, rows, program.table(), numbers, valid, status)
+    _read_rows(framed.data, framed.at, framed.length, rows, program.table(), numbers, valid, status, _new_stack())
     return _Builder(framed.data, numbers, valid, count).build(node, status != GOOD), status
+
+
+def _new_stack() -> Any:
+    return np.zeros((ITEMS_DEPTH_MAX, 5), np.int64)
 
 
 class _Builder:
@@ -171,7 +276,26 @@ class _Builder:
             if not children:
                 return pa.array([{}] * self.count, node.kind) if mask is None else pa.nulls(self.count, node.kind)
             return pa.StructArray.from_arrays(children, fields=list(node.kind), mask=mask)
-        return self._leaf(node)
+        return self._items(node) if isinstance(node, Items) else self._leaf(node)
+
+    def _items(self, node: Items) -> Any:
+        starts, counts, ends = (np.ascontiguousarray(self.numbers[node.slot + part]) for part in range(3))
+        offsets = np.zeros(self.count + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        total = int(offsets[-1])
+        numbers = np.zeros((node.program.slots, total), np.int64)
+        valid = np.zeros((node.program.slots, total), np.uint8)
+        found = _read_items(self.data, starts, counts, ends, node.program.table(), numbers, valid, _new_stack())
+        assert found == total, "these items were read once before"
+        inner = _Builder(self.data, numbers, valid, total)
+        values = inner.build(node.value)
+        if node.key is not None:
+            fields = [node.kind.key_field, node.kind.item_field]
+            values = pa.StructArray.from_arrays([inner.build(node.key), values], fields=fields)
+        absent = self.valid[node.slot] == 0
+        bits = pa.array(~absent).buffers()[1] if bool(absent.any()) else None
+        buffers = [bits, pa.py_buffer(offsets.astype(np.int32))]
+        return pa.Array.from_buffers(node.kind, self.count, buffers, children=[values])
 
     def _leaf(self, node: Leaf) -> Any:
         kind, step = node.kind, node.step
@@ -179,6 +303,8 @@ class _Builder:
             return pa.nulls(self.count, kind)
         values, absent = self.numbers[node.slot], self.valid[node.slot] == 0
         mask = absent if bool(absent.any()) else None
+        if pa.types.is_decimal(kind):
+            return self._decimal(node, mask)
         if step in (Step.BYTES, Step.FIXED):
             return self._bytes(values, self.numbers[node.slot + 1], mask, kind)
         if step is Step.ENUM:
@@ -195,6 +321,16 @@ class _Builder:
         if kind.bit_width == 32:
             return pa.array(values.astype(np.int32), pa.int32(), mask=mask).view(kind)
         return pa.array(values, pa.int64(), mask=mask).view(kind)
+
+    def _decimal(self, node: Leaf, mask: Any) -> Any:
+        at, length, valid = self.numbers[node.slot], self.numbers[node.slot + 1], self.valid[node.slot]
+        out = np.empty(2 * self.count, np.int64)
+        if _decimals(self.data, at, length, valid, out) >= 0:
+            raise pa.ArrowInvalid("a decimal of more than 16 bytes")
+        bits = None if mask is None else pa.array(~mask).buffers()[1]
+        column = pa.Array.from_buffers(node.kind, self.count, [bits, pa.py_buffer(out)])
+        column.validate(full=True)  # are there more digits than the type has?
+        return column
 
     def _bytes(self, at: Any, length: Any, mask: Any, kind: Any) -> Any:
         offsets = np.zeros(self.count + 1, np.int64)

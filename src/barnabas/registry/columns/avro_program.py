@@ -6,8 +6,9 @@ column becomes what.
     struct(id = slot 0, name = slot 1, at = struct(x = slot 3, y = slot 4))     tree
 
 Evolution is done here, once: a step whose field the reader does not have keeps nothing (slot -1), a field that the
-writer does not have is a constant. What needs more than a straight line (arrays, maps, wider unions, decimals, aliases)
-has no program, and is read record by record.
+writer does not have is a constant. The items of an array or a map are rows themselves, with a program of their own; in
+that of their row they are only passed over. What needs more (wider unions, aliases) has no program, and is read record
+by record.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-from barnabas.client.column_bytes import np
+from barnabas.client.column_bytes import np, pa
 from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, nullable, type_name
 
 
@@ -33,6 +34,7 @@ class Step(IntEnum):
     FIXED = 7
     ENUM = 8
     RECORD = 9  # nullable records only: its fields are steps of their own
+    ITEMS = 10  # of an array or a map, in blocks; the steps of one item come next
 
 
 _STEPS: Final = {
@@ -57,6 +59,12 @@ _PROMOTIONS: Final = {
     ("bytes", "string"),
     ("string", "bytes"),
 }
+
+
+_ITEMS_AT: Final = {"array": "items", "map": "values"}
+_DECIMAL_DIGITS_MAX: Final = 38
+ITEMS_DEPTH_MAX: Final = 16
+"""Arrays within arrays: deeper ones are read record by record."""
 
 
 class NoProgramError(Exception):
@@ -84,7 +92,18 @@ class Struct:
     fields: tuple[tuple[str, Node], ...]
 
 
-Node = Leaf | Constant | Struct
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list, or with `key` a map. Three slots: where the items of a row begin, how many there are, where they end."""
+
+    kind: Any
+    slot: int
+    program: Program
+    key: Leaf | None
+    value: Node
+
+
+Node = Leaf | Constant | Struct | Items
 
 
 @dataclass(slots=True)
@@ -117,6 +136,7 @@ class _Compiler:
     writer: AvroSchema
     reader: AvroSchema
     program: Program
+    depth: int = 0
 
     def read(self, written: Any, wanted: Any) -> Node:
         null_branch, written = nullable(written)
@@ -127,11 +147,12 @@ class _Compiler:
         name, wanted_name = type_name(written), type_name(wanted)
         if name == "record" and wanted_name == "record":
             return self._record(written, wanted, null_branch)
+        if name == wanted_name and name in _ITEMS_AT:
+            return self._items(written, wanted, null_branch)
         if name not in _STEPS or not (name == wanted_name or (name, wanted_name) in _PROMOTIONS):
             raise NoProgramError(f"{name} as {wanted_name}")
-        for part in (written, wanted):
-            if isinstance(part, dict) and part.get("logicalType") == "decimal":
-                raise NoProgramError("a decimal")
+        if _decimal(written) != _decimal(wanted) or (_decimal(written) or (0,))[0] > _DECIMAL_DIGITS_MAX:
+            raise NoProgramError("another decimal, or a very long one")
         if name in ("fixed", "enum"):
             self._same_name(written, wanted)
         size, symbols = _size(written, name), ()
@@ -166,6 +187,33 @@ class _Compiler:
         kind = arrow_type(self.reader, wanted)
         return Struct(kind, slot, tuple((name, nodes[name]) for name in wanted_fields))
 
+    def _items(self, written: Any, wanted: Any, null_branch: int) -> Items:
+        slot = self._pass_over(written, null_branch, 3)
+        program, name = Program(), type_name(written)
+        key = None
+        if name == "map":
+            key = Leaf(pa.string(), Step.BYTES, program.add(Step.BYTES, 2, -1)[1])
+        inner = _Compiler(self.writer, self.reader, program)
+        value = inner.read(written[_ITEMS_AT[name]], wanted[_ITEMS_AT[name]])
+        return Items(arrow_type(self.reader, wanted), slot, program, key, value)
+
+    def _pass_over(self, written: Any, null_branch: int, slots: int) -> int:
+        """The step of an array or a map, and those of one item, which keep nothing. Its first slot."""
+        name = type_name(written)
+        place, slot = self.program.add(Step.ITEMS, slots, null_branch)
+        if name == "map":
+            self.program.add(Step.BYTES, 0, -1)
+        self.depth += 1
+        if self.depth > ITEMS_DEPTH_MAX:
+            raise NoProgramError("arrays too deep")
+        self._skip(written[_ITEMS_AT[name]])
+        self.depth -= 1
+        steps = self.program.steps
+        if not any(map(_takes_bytes, steps[place + 1 :])):
+            raise NoProgramError("items of no bytes: any number of them would fit")
+        steps[place][3] = len(steps)
+        return slot
+
     def _skip(self, written: Any) -> None:
         null_branch, written = nullable(written)
         written = self.writer.resolve(written)
@@ -176,6 +224,8 @@ class _Compiler:
                 self._skip(one["type"])
             if place >= 0:
                 self.program.steps[place][3] = len(self.program.steps)
+        elif name in _ITEMS_AT:
+            self._pass_over(written, null_branch, 0)
         elif name in _STEPS:
             self.program.add(_STEPS[name], 0, null_branch, _size(written, name))
         else:
@@ -201,3 +251,15 @@ def _size(part: Any, name: str) -> int:
     if name == "fixed":
         return int(part["size"])
     return len(part["symbols"]) if name == "enum" else 0
+
+
+def _decimal(part: Any) -> tuple[int, int] | None:
+    """Precision and scale."""
+    if isinstance(part, dict) and part.get("logicalType") == "decimal":
+        return part["precision"], part.get("scale", 0)
+    return None
+
+
+def _takes_bytes(step: list[int]) -> bool:
+    kind, _, null_branch, _, size = step
+    return null_branch >= 0 or not (kind in (Step.NULL, Step.RECORD) or (kind == Step.FIXED and size == 0))

@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from barnabas.client.column_bytes import BYTES, MUTABLE_BYTES, OUT_I64, copy_bytes, from_arrow, kernel, np, pa
 from barnabas.registry.columns.avro_kernels import STEPS
-from barnabas.registry.columns.avro_program import Constant, Leaf, Node, NoProgramError, Program, Step, Struct
+from barnabas.registry.columns.avro_program import Constant, Items, Leaf, Node, NoProgramError, Program, Step, Struct
 
 _pc: Any = pyarrow.compute  # Any: its functions are made at run time
 _NUMBERS: Final = numba.types.Array(numba.int64, 2, "C", readonly=True)
@@ -134,7 +134,11 @@ class _Loader:
         """`present`: rows of which all parents are there."""
         assert not isinstance(node, Constant), "a schema has all of its own fields"
         here = present & np.asarray(column.is_valid())
+        if isinstance(node, Items):
+            raise NoProgramError("lists and maps are written row by row")
         if isinstance(node, Leaf):
+            if pa.types.is_decimal(node.kind):
+                raise NoProgramError("decimals are written row by row")
             if node.step is not Step.NULL:
                 self.valid[node.slot] = here
                 self._leaf(node, column, here)

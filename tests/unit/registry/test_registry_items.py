@@ -1,0 +1,175 @@
+"""Arrays, maps and decimals in Avro columns: by a program, and what that makes of odd and of broken rows."""
+
+from __future__ import annotations
+
+import json
+import struct
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas.registry import AvroDeserializer, AvroSerializer, Schema
+from barnabas.registry.columns import AvroColumns
+from barnabas.registry.columns.avro_program import NoProgramError, compile_avro
+from barnabas.registry.columns.avro_types import load_avro
+from tests.unit.registry.memory_registry import memory_registry
+
+
+def record(**fields: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields.items()]})
+
+
+def array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def mapping(values: Any) -> dict[str, Any]:
+    return {"type": "map", "values": values}
+
+
+def decimal(precision: int, scale: int, **base: Any) -> dict[str, Any]:
+    return {"type": "bytes", **base, "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+LINE = {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}, {"name": "n", "type": "int"}]}
+ORDER = record(
+    tags=array("string"),
+    attributes=["null", mapping(["null", "double"])],
+    lines=array(LINE),
+    grid=array(array("long")),
+    price=decimal(12, 2),
+    weight=["null", decimal(5, 3, type="fixed", name="W", size=4)],
+    last="string",
+)
+ORDERS: list[Any] = [
+    {
+        "tags": ["a", "", "c\u00e9"],
+        "attributes": {"x": 1.5, "y": None},
+        "lines": [{"sku": "s1", "n": 1}, {"sku": "s2", "n": -2}],
+        "grid": [[1, 2], [], [3]],
+        "price": Decimal("-12345.67"),
+        "weight": Decimal("-0.001"),
+        "last": "end",
+    },
+    {"tags": [], "attributes": None, "lines": [], "grid": [], "price": Decimal(0), "weight": None, "last": ""},
+    None,
+    {
+        "tags": [str(n) for n in range(300)],
+        "attributes": {},
+        "lines": [],
+        "grid": [[n] * n for n in range(12)],
+        "price": Decimal("9999999999.99"),
+        "weight": Decimal("99.999"),
+        "last": "z",
+    },
+]
+
+
+def rows_of(column: Any) -> list[Any]:
+    rows: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
+def frame(payload: str) -> bytes:
+    return b"\0" + struct.pack(">i", 1) + bytes.fromhex(payload)
+
+
+def columns(schema: str, **options: Any) -> AvroColumns:
+    """Of a registry that knows `schema` as number 1."""
+    registry = memory_registry()
+    registry.register("t-value", Schema(schema))
+    return AvroColumns(registry, schema, **options)
+
+
+def test_a_program_reads_what_fastavro_reads() -> None:
+    registry = memory_registry()
+    serializer = AvroSerializer(registry, ORDER)
+    schema = load_avro(registry, Schema(ORDER))
+    compile_avro(schema, schema)  # there is a program
+    written = [None if row is None else serializer.serialize("t", (), row) for row in ORDERS]
+    assert rows_of(AvroColumns(registry, ORDER).decode(pa.array(written, pa.binary()), "t").values) == ORDERS
+    reader = AvroDeserializer(registry)
+    assert [None if row is None else reader.deserialize("t", (), row) for row in written] == ORDERS
+
+
+def test_fields_that_the_reader_does_not_have_are_passed_over() -> None:
+    registry = memory_registry()
+    serializer = AvroSerializer(registry, ORDER)
+    written = pa.array([None if row is None else serializer.serialize("t", (), row) for row in ORDERS], pa.binary())
+    reader = record(lines=array({**LINE, "fields": LINE["fields"][1:]}), last="string")
+    expected = [row and {"lines": [{"n": line["n"]} for line in row["lines"]], "last": row["last"]} for row in ORDERS]
+    assert rows_of(AvroColumns(registry, reader).decode(written, "t").values) == expected
+
+
+@pytest.mark.parametrize(
+    ("payload", "items"),
+    [
+        ("00", []),
+        ("04020400", [1, 2]),
+        ("020204040600", [1, 2, 3]),  # two blocks
+        ("03040204020600", [1, 2, 3]),  # a block of two that says it has two bytes, and one more
+    ],
+)
+def test_blocks(payload: str, items: list[int]) -> None:
+    ours = columns(record(a=array("long")))
+    assert rows_of(ours.decode(pa.array([frame(payload)], pa.binary()), "t").values) == [{"a": items}]
+    assert AvroDeserializer(ours._registry).deserialize("t", (), frame(payload)) == {"a": items}
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        ("", "the row ends before its last field"),
+        ("02", "a field says that it is longer than the row"),
+        ("0204", "the row ends before its last field"),  # one item, and no end
+        ("feffffffff0f02", "a field says that it is longer than the row"),  # 2 ** 35 items
+        ("01", "the row ends before its last field"),  # a negative count needs a size
+        ("ffffffffffffffffff01", "the row ends before its last field"),
+    ],
+)
+def test_broken_rows_fail_alone(payload: str, problem: str) -> None:
+    ours = columns(record(a=array("long")), on_error="null")
+    decoded = ours.decode(pa.array([frame("020200"), frame(payload), frame("020400")], pa.binary()), "t")
+    assert rows_of(decoded.values) == [{"a": [1]}, None, {"a": [2]}]
+    assert decoded.errors is not None
+    assert decoded.errors.to_pylist() == [None, problem, None]
+
+
+def test_decimals_that_do_not_fit_fail_alone() -> None:
+    ours = columns(record(d=decimal(4, 1)), on_error="null")
+    long, wide = f"28{'00' * 18}7fff", f"22{'01' * 17}"
+    payloads = ["04270f", "04d8f1", "042710", "00", long, wide]
+    decoded = ours.decode(pa.array([frame(payload) for payload in payloads], pa.binary()), "t")
+    values = [row and row["d"] for row in rows_of(decoded.values)]
+    assert values == [Decimal("999.9"), Decimal("-999.9"), None, Decimal("0.0"), None, None]
+    assert decoded.errors is not None
+    assert [error is None for error in decoded.errors.to_pylist()] == [True, True, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        {"type": "record", "name": "Empty", "fields": []},
+        {"type": "fixed", "name": "F0", "size": 0},
+        ["null", "int", "string"],
+    ],
+)
+def test_what_has_no_program(items: Any) -> None:
+    """Items of no bytes: a row of three bytes could claim any number of them."""
+    schema = load_avro(memory_registry(), Schema(record(a=array(items))))
+    with pytest.raises((NoProgramError, ValueError)):
+        compile_avro(schema, schema)
+
+
+def test_arrays_within_arrays_to_a_depth() -> None:
+    deep: Any = "long"
+    for _ in range(16):
+        deep = array(deep)
+    schema = load_avro(memory_registry(), Schema(record(a=deep)))
+    compile_avro(schema, schema)
+    schema = load_avro(memory_registry(), Schema(record(a=array(deep))))
+    with pytest.raises(NoProgramError, match="too deep"):
+        compile_avro(schema, schema)
