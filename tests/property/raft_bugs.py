@@ -103,7 +103,7 @@ def votes_for_shorter_logs() -> Iterator[None]:
     can_grant = elections.can_grant_vote
 
     def blind(q: Quorum, request: VoteRequest) -> bool:
-        return can_grant(q, replace(request, last=OffsetAndEpoch(1 << 30, 1 << 30)))
+        return can_grant(q, request._replace(last=OffsetAndEpoch(1 << 30, 1 << 30)))
 
     with patch.object(elections, "can_grant_vote", blind):
         yield

@@ -543,16 +543,16 @@ class World:
 
     def _fill(self, node: Node, response: RaftResponse) -> RaftResponse:
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
-            return replace(response, batches=node.disk.read(response.read_offset, self.rng.randint(1, 8)))
+            return response._replace(batches=node.disk.read(response.read_offset, self.rng.randint(1, 8)))
         if isinstance(response, FetchSnapshotResponse) and response.max_bytes and response.snapshot_id is not None:
             snapshot = node.disk.snapshots.get(response.snapshot_id)
             if snapshot is None:
-                return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+                return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
             data = encode_snapshot(snapshot)
             if response.position >= len(data):
-                return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+                return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
             piece = data[response.position : response.position + response.max_bytes]
-            return replace(response, size=len(data), data=piece)
+            return response._replace(size=len(data), data=piece)
         return response
 
     # ---- cutting links

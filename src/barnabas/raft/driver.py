@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from barnabas.core.buffers import Buffer
@@ -321,15 +321,15 @@ class RaftDriver:
         """Put in what the machine said is to be read."""
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
             batches = tuple(self._ports.log.read(response.read_offset, response.max_bytes))
-            return replace(response, batches=batches)
+            return response._replace(batches=batches)
         if isinstance(response, FetchSnapshotResponse) and response.max_bytes and response.snapshot_id is not None:
             found = self._ports.snapshots.read(response.snapshot_id, response.position, response.max_bytes)
             if found is None:
-                return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND, max_bytes=0)
+                return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND, max_bytes=0)
             size, data = found
             if response.position >= size:
-                return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE, max_bytes=0)
-            return replace(response, size=size, data=data, max_bytes=0)
+                return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE, max_bytes=0)
+            return response._replace(size=size, data=data, max_bytes=0)
         return response
 
 

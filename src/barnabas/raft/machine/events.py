@@ -17,7 +17,7 @@ A snapshot has to be durable, and to have its name, before `SnapshotStored` is r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from barnabas.core.buffers import Buffer
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
@@ -31,16 +31,14 @@ class Tick:
     """Time has passed: `Effects.wake_at_ms` of the step before has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A request from elsewhere; `token` comes back with the `Reply`, in this step or in a later one."""
 
     token: int
     request: RaftRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """The response to a `Send`."""
 
     source: int
@@ -48,8 +46,7 @@ class Answered:
     response: RaftResponse
 
 
-@dataclass(frozen=True, slots=True)
-class SendFailed:
+class SendFailed(NamedTuple):
     """A `Send` will not be answered."""
 
     destination: int
@@ -64,23 +61,20 @@ class Propose:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(NamedTuple):
     """Everything up to this ticket is on the platter."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
+class SnapshotTaken(NamedTuple):
     """The state machine has stored a snapshot of its own, durably. With `clean` the log before it goes."""
 
     snapshot_id: OffsetAndEpoch
     clean: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotStored:
+class SnapshotStored(NamedTuple):
     """A fetched snapshot is complete and durable, and this is what its control records say."""
 
     snapshot_id: OffsetAndEpoch
@@ -88,8 +82,7 @@ class SnapshotStored:
     voters: Voters | None
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(NamedTuple):
     """Give up leadership, if it is still that of `epoch`; with `for_good`, the node is shutting down."""
 
     epoch: int
@@ -117,34 +110,29 @@ Event: TypeAlias = (
 # ---- effects
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     batch: Batch
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(NamedTuple):
     """Drop everything from `offset` on."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartAt:
+class StartAt(NamedTuple):
     """Drop the whole log; it begins anew, empty, where the snapshot ends."""
 
     snapshot_id: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceStart:
+class AdvanceStart(NamedTuple):
     """Drop what is before the end of this snapshot, and older snapshots."""
 
     snapshot_id: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshot:
+class WriteSnapshot(NamedTuple):
     """Write a piece of a snapshot being fetched; position 0 starts it over."""
 
     snapshot_id: OffsetAndEpoch
@@ -152,8 +140,7 @@ class WriteSnapshot:
     data: Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class FinishSnapshot:
+class FinishSnapshot(NamedTuple):
     """Sync the fetched snapshot, give it its name, read its control records, report `SnapshotStored`."""
 
     snapshot_id: OffsetAndEpoch
@@ -162,8 +149,7 @@ class FinishSnapshot:
 LogOp: TypeAlias = Append | Truncate | StartAt | AdvanceStart | WriteSnapshot | FinishSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """A request to another node, at most one at a time to each; `endpoints` say where it was last seen."""
 
     destination: int
@@ -172,14 +158,12 @@ class Send:
     endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     token: int
     response: RaftResponse
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndEpoch:
+class LeaderAndEpoch(NamedTuple):
     leader_id: int
     epoch: int
 
