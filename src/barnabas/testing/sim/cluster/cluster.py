@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.sim.cluster.layout import Layout
-from barnabas.testing.sim.cluster.view import image_of, partitions_of, raft_of
+from barnabas.testing.sim.cluster.view import broker_epoch_of, image_of, partitions_of, raft_of
 from barnabas.testing.sim.disk import never
 from barnabas.testing.sim.errors import LivenessError
 from barnabas.testing.sim.node import SimNode
@@ -190,6 +190,19 @@ class SimCluster:
                 if not partition.has_leader or set(partition.isr) != set(partition.replicas):
                     return f"{topic.name}-{index} is led by {partition.leader}, in sync are {partition.isr}"
         return ""
+
+    def is_whole(self) -> bool:
+        """Every broker runs, is known to the controller in this very life, and everything is in sync."""
+        active = self.active_controller()
+        image = None if active is None else image_of(active)
+        if image is None:
+            return False
+        for broker in self.brokers:
+            registered = image.brokers.get(broker.node_id)
+            known = registered is not None and registered.epoch == broker_epoch_of(broker) and not registered.fenced
+            if not known or not broker.ready:
+                return False
+        return not self.isr_trouble()
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> bool:
         """Wait for it, but not longer. Whether it came true."""

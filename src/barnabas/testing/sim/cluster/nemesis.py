@@ -15,9 +15,9 @@ from barnabas.testing.sim.cluster.trouble import Fault, Trouble
 from barnabas.testing.sim.cluster.weather import WEATHER
 
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
-_PAUSE_S: Final = 0.8
+_PAUSE_S: Final = 0.5
 """Between two faults, on average."""
-_ALONE: Final = 0.7
+_ALONE: Final = 0.5
 """How often the next fault waits for the end of the one before."""
 
 

@@ -106,11 +106,11 @@ class Trouble:
             yield True
             return
         async with self._unclean:
-            if self.cluster.isr_trouble():
+            if not self.cluster.is_whole():
                 yield False
                 return
             yield True
-            await self.cluster.until(lambda: not self.cluster.isr_trouble(), 20.0)
+            await self.cluster.until(self.cluster.is_whole, 30.0)
 
 
 @dataclass(frozen=True, slots=True)
