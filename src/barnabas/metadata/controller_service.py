@@ -25,7 +25,13 @@ from barnabas.core.rng import Rng
 from barnabas.metadata.controller.brokers import decide_fence_broker, decide_heartbeat
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
-from barnabas.metadata.controller.partitions import decide_balance_leaders, decide_move_away, decide_unclean_elections
+from barnabas.metadata.controller.partitions import (
+    PARTITIONS_PER_DECISION,
+    decide_balance_leaders,
+    decide_leaderless,
+    decide_move_away,
+    decide_unclean_elections,
+)
 from barnabas.metadata.controller.sessions import BrokerSessions
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.delta import replayed
@@ -43,6 +49,7 @@ from barnabas.telemetry import get_logger
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.wire.schema import Message
 
 log = get_logger("barnabas.controller")
@@ -94,6 +101,8 @@ class ControllerService:
         self._turned = asyncio.Event()
         """Not set while it is becoming active."""
         self._balance_at = self._unclean_at = 0.0
+        self._leaderless = False
+        """Whether partitions may be waiting for a broker that is active."""
 
     @property
     def active(self) -> bool:
@@ -145,6 +154,8 @@ class ControllerService:
             await self._turned.wait()
         if isinstance(request, BrokerHeartbeatRequest):
             return await self._heartbeat(request, version, self._sessions)
+        if isinstance(request, UnregisterBrokerRequest):
+            await self._move_away(request.broker_id)
         response = await self._driver.handle(request, version)
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
             self._unclean_at = 0.0  # it may allow now what it did not before
@@ -158,6 +169,9 @@ class ControllerService:
             decision = decide_heartbeat(image, request, ctx)
             if request.want_shut_down and decision.records:
                 sessions.on_leaders_moved(broker_id, image.offset + len(decision.records))
+            elif len(decision.records) >= PARTITIONS_PER_DECISION:
+                self._leaderless = True  # perhaps not every partition that waited for this broker
+                self._changed.set()
             return decision
 
         broker = self._driver.image.brokers.get(broker_id)
@@ -168,6 +182,8 @@ class ControllerService:
             sessions.on_leaders_moved(
                 broker_id, self._image().offset
             )  # the log may have put records of its own between
+            if response.should_shut_down:
+                sessions.forget(broker_id)  # it has said goodbye: the next process with its id need not wait
         return response
 
     def _live_brokers(self) -> frozenset[int]:
@@ -182,8 +198,6 @@ class ControllerService:
     # ---- the term
 
     async def run(self) -> None:
-            if response.should_shut_down:
-                sessions.forget(broker_id)  # it has said goodbye: the next process with its id need not wait
         """Become active when the node leads, and do the upkeep of the cluster while it does. Until cancelled."""
         while True:
             self._changed.clear()
@@ -223,6 +237,7 @@ class ControllerService:
         self._sessions = BrokerSessions(self._image(), _now_ms(), self._settings.session_timeout_ms, self._node_id)
         self._balance_at = now + self._settings.leader_imbalance_check_interval_seconds
         self._unclean_at = now + self._settings.unclean_leader_election_interval_ms / 1000
+        self._leaderless = True
         log.info("the active controller", epoch=epoch, offset=self._image().offset)
         self._turned.set()
 
@@ -232,6 +247,11 @@ class ControllerService:
         """One round of whatever is due; says when the next one is."""
         await self._fence_silent(sessions)
         loop = asyncio.get_running_loop()
+        while self._leaderless and sessions is self._sessions:
+            self._leaderless = False
+            if await self._driver.submit(decide_leaderless):
+                self._leaderless = True
+                await asyncio.sleep(_MORE_S)
         if self._settings.auto_leader_rebalance_enable and loop.time() >= self._balance_at:
             more = await self._driver.submit(decide_balance_leaders)
             pause = _MORE_S if more else self._settings.leader_imbalance_check_interval_seconds

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.core.errors import ErrorCode
 from barnabas.metadata import controller_service, driver
+from barnabas.metadata.controller import brokers
 from barnabas.metadata.controller.partitions import decide_move_away
 from barnabas.metadata.features import DEFAULT_LEVELS, bootstrap_records
 from barnabas.metadata.other_records import (
@@ -327,5 +328,60 @@ def test_a_request_that_is_not_the_controllers() -> None:
     async def scenario(house: House) -> None:
         house.log.elect(1)
         assert await refused(house.service.call(MetadataRequest(), 12)) is ErrorCode.UNSUPPORTED_VERSION
+
+    play(scenario)
+
+
+def test_a_broker_with_very_many_partitions_leaves_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "PARTITIONS_PER_DECISION", 4)
+
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5, 6)
+        await house.create("t", [[5, 6]] * 10)
+        led = []
+        for _ in range(4):
+            assert not (await house.beat(5, stop=True)).should_shut_down
+            led.append(house.leaders("t").count(5))
+        assert led == [6, 2, 0, 0]
+        await house.beat(6)  # it has read that it leads them all
+        assert (await house.beat(5, stop=True)).should_shut_down
+        assert (house.leaders("t"), house.fenced()) == ([6] * 10, [5])
+
+    play(scenario)
+
+
+def test_a_broker_with_very_many_partitions_comes_back_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "PARTITIONS_PER_DECISION", 4)
+    monkeypatch.setattr(controller_service, "PARTITIONS_PER_DECISION", 4)
+
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5)
+        await house.create("t", [[5]] * 10)
+        await asyncio.sleep(TIMEOUT_S + 0.01)
+        assert (house.fenced(), house.leaders("t")) == ([5], [-1] * 10)
+        await house.beat(5)
+        await asyncio.sleep(0.1)
+        assert house.leaders("t") == [5] * 10
+        assert [len(batch) for batch in house.log.batches[-2:]] == [1 + 4, 6]
+
+    play(scenario)
+
+
+def test_who_takes_over_finds_leaders_for_what_the_one_before_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "PARTITIONS_PER_DECISION", 4)
+
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(5)
+        await house.create("t", [[5]] * 10)
+        await asyncio.sleep(TIMEOUT_S + 0.01)
+        await house.beat(5)
+        assert house.leaders("t") == [5] * 4 + [-1] * 6
+        house.log.elect(2)
+        house.log.elect(1)
+        await asyncio.sleep(0.1)
+        assert house.leaders("t") == [5] * 10
 
     play(scenario)

@@ -10,7 +10,11 @@ from __future__ import annotations
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
 from barnabas.metadata.controller.directories import records_without_directories
-from barnabas.metadata.controller.partitions import records_with_broker, records_without_broker
+from barnabas.metadata.controller.partitions import (
+    PARTITIONS_PER_DECISION,
+    records_with_broker,
+    records_without_broker,
+)
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.delta import replayed
 from barnabas.metadata.image import BrokerImage, ClusterImage
@@ -76,7 +80,10 @@ def decide_heartbeat(
     image: ClusterImage, request: BrokerHeartbeatRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, BrokerHeartbeatResponse]:
     """What a beat changes: unfence a broker that caught up, fence one that wants it, let one shut down in order; first
-    of all give new leaders to what lay in a log directory that is offline now."""
+    of all give new leaders to what lay in a log directory that is offline now.
+
+    Of very many partitions, a part changes: the next beat goes on with a shutdown, `decide_leaderless` with an unfence.
+    """
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -92,7 +99,8 @@ def decide_heartbeat(
         fenced, shut_down, records = _shut_down(image, broker, ctx)
     elif broker.fenced and caught_up and not request.want_fence:
         fenced = False
-        records = [_registration_change(broker, fenced=NO), *records_with_broker(image, broker.broker_id, ctx)]
+        led = records_with_broker(image, broker.broker_id, ctx, limit=PARTITIONS_PER_DECISION)
+        records = [_registration_change(broker, fenced=NO), *led]
     elif not broker.fenced and request.want_fence:
         fenced = True
         records = [*records_without_broker(image, broker.broker_id, ctx), _registration_change(broker, fenced=YES)]
@@ -156,8 +164,9 @@ def _registration_problem(
 def _shut_down(image: ClusterImage, broker: BrokerImage, ctx: DecideContext) -> tuple[bool, bool, list[MetadataRecord]]:
     """(fenced, may stop, records): first hand over what it leads, then, when nothing is left and everyone knows, let
     it go fenced."""
-    records = records_without_broker(image, broker.broker_id, ctx)
     others = any(other.is_active and other.broker_id != broker.broker_id for other in image.brokers)
+    limit = None if broker.fenced or not others else PARTITIONS_PER_DECISION
+    records = records_without_broker(image, broker.broker_id, ctx, limit=limit)
     if broker.fenced or not others or (not records and ctx.may_stop(broker.broker_id)):
         if not broker.fenced:
             records.append(_registration_change(broker, fenced=YES))

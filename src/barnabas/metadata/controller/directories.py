@@ -7,7 +7,6 @@ directories are offline. A replica in one that is offline cannot lead and is not
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -122,7 +121,7 @@ def _assign(
 def _without_replica(
     image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage, broker_id: int, rules: TopicRules
 ) -> Sequence[MetadataRecord]:
-    target = replace(Target.of(partition), isr=tuple(replica for replica in partition.isr if replica != broker_id))
+    target = Target.of(partition)._replace(isr=tuple(replica for replica in partition.isr if replica != broker_id))
     usable = _all_but(broker_id, image.brokers.is_active)
     record = change_partition(
         topic.topic_id, index, partition, target, rules.rules(topic, partition, usable), rules.election(topic)

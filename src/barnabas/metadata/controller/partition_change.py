@@ -13,7 +13,6 @@ Every decision that touches a partition comes through here (`PartitionChangeBuil
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import NamedTuple
 from uuid import UUID
@@ -48,9 +47,9 @@ class Rules(NamedTuple):
     """The log directory of a replica that is new (KIP-858)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The partition as it should be; whom that makes leader is found out."""
+class Target(NamedTuple):
+    """The partition as it should be; whom that makes leader is found out. (A tuple: a broker that is fenced makes a
+    hundred thousand of them.)"""
 
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -145,11 +144,11 @@ def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Ru
         return target, NO_LEADER_CHANGE
     if elected.unclean:
         # What the others have may differ: nobody but the new leader is in sync, and it has to recover (KIP-704).
-        target = replace(target, isr=(leader,), elr=(), recovery_state=LeaderRecoveryState.RECOVERING)
+        target = target._replace(isr=(leader,), elr=(), recovery_state=LeaderRecoveryState.RECOVERING)
     elif leader in target.elr:
-        target = replace(target, isr=(leader,), elr=tuple(broker for broker in target.elr if broker != leader))
+        target = target._replace(isr=(leader,), elr=tuple(broker for broker in target.elr if broker != leader))
         if len(target.isr) >= rules.min_insync_replicas:
-            target = replace(target, elr=())
+            target = target._replace(elr=())
     return target, leader
 
 
@@ -158,14 +157,14 @@ def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Ru
 
 def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> Target:
     if not rules.elr_enabled or len(target.isr) >= rules.min_insync_replicas:
-        return replace(target, elr=())
+        return target._replace(elr=()) if target.elr else target
     candidates = dict.fromkeys((*target.elr, *partition.isr))
     elr = tuple(
         broker
         for broker in candidates
         if broker not in target.isr and broker not in rules.unclean_shutdown and broker in target.replicas
     )
-    return replace(target, elr=elr)
+    return target._replace(elr=elr)
 
 
 def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord, rules: Rules) -> tuple[int, ...]:
@@ -189,7 +188,7 @@ def _complete_reassignment(target: Target) -> Target:
     isr = _without(target.isr, target.removing)
     if not replicas or not set(replicas) <= set(isr):
         return target
-    return replace(target, isr=isr, replicas=replicas, removing=(), adding=())
+    return target._replace(isr=isr, replicas=replicas, removing=(), adding=())
 
 
 def _set_assignment(record: PartitionChangeRecord, partition: PartitionImage, target: Target, rules: Rules) -> None:

@@ -1,13 +1,13 @@
 """Machine: what brokers coming and going does to partitions, and elections on request and now and then.
 
 How one partition changes is in `partition_change.py`; here are the occasions. Each broker change looks through all
-partitions once; an index from broker to partitions would go here.
+partitions once, which is a twentieth of the work where the broker has a share of them: an index would save no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from typing import Final
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -27,22 +27,30 @@ from barnabas.wire.messages.elect_leaders import (
 
 PREFERRED_ELECTION = 0
 UNCLEAN_ELECTION = 1
+PARTITIONS_PER_DECISION: Final = 5_000
+"""Of one broker's partitions, so many change in one go: everyone else waits meanwhile."""
 
 
 def records_without_broker(
-    image: ClusterImage, broker_id: int, ctx: DecideContext, *, unclean: bool = False
+    image: ClusterImage, broker_id: int, ctx: DecideContext, *, unclean: bool = False, limit: int | None = None
 ) -> list[MetadataRecord]:
     """When a broker is fenced, shuts down or leaves: out of every ISR, and new leaders for what it led. Without ELR
     the last one in sync stays so, leaderless.
 
     `unclean`: it comes back and cannot say that it shut down in order, so it may have lost records: it is not eligible
-    any more either.
+    any more either. With `limit`, the first so many.
     """
-    return _without_broker(image, image.topics, broker_id, ctx, unclean=unclean)
+    return _without_broker(image, image.topics, broker_id, ctx, unclean=unclean, limit=limit)
 
 
 def _without_broker(
-    image: ClusterImage, topics: Iterable[TopicImage], broker_id: int, ctx: DecideContext, *, unclean: bool = False
+    image: ClusterImage,
+    topics: Iterable[TopicImage],
+    broker_id: int,
+    ctx: DecideContext,
+    *,
+    unclean: bool = False,
+    limit: int | None = None,
 ) -> list[MetadataRecord]:
     def usable(broker: int) -> bool:
         return broker != broker_id and image.brokers.is_active(broker)
@@ -56,17 +64,19 @@ def _without_broker(
             if not concerned and not (unclean and broker_id in partition.elr):
                 continue
             isr = tuple(broker for broker in partition.isr if broker != broker_id)
-            target = replace(Target.of(partition), isr=isr)
+            target = Target.of(partition)._replace(isr=isr)
             rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)
             election = topic_rules.election(topic)
             record = change_partition(topic.topic_id, index, partition, target, rules, election)
             if record is not None:
                 records.append(record)
+            if len(records) == limit:
+                return records
     return records
 
 
 def decide_move_away(
-    image: ClusterImage, broker_id: int, ctx: DecideContext, first_topic: int, limit: int = 5_000
+    image: ClusterImage, broker_id: int, ctx: DecideContext, first_topic: int, limit: int = PARTITIONS_PER_DECISION
 ) -> Decision[MetadataRecord, int | None]:
     """A part of `records_without_broker`, for a broker with so many partitions that all of them in one go would keep
     everyone else waiting: from the topic numbered `first_topic` on, until `limit` records are reached. The response is
@@ -81,8 +91,11 @@ def decide_move_away(
     return Decision(None, records)
 
 
-def records_with_broker(image: ClusterImage, broker_id: int, ctx: DecideContext) -> list[MetadataRecord]:
-    """When a broker becomes usable: it leads the leaderless partitions of which it has every record."""
+def records_with_broker(
+    image: ClusterImage, broker_id: int, ctx: DecideContext, *, limit: int | None = None
+) -> list[MetadataRecord]:
+    """When a broker becomes usable: it leads the leaderless partitions of which it has every record. With `limit`, the
+    first so many of them."""
 
     def usable(broker: int) -> bool:
         return broker == broker_id or image.brokers.is_active(broker)
@@ -98,7 +111,29 @@ def records_with_broker(image: ClusterImage, broker_id: int, ctx: DecideContext)
         )
         if record is not None:
             records.append(record)
+        if len(records) == limit:
+            break
     return records
+
+
+def decide_leaderless(
+    image: ClusterImage, ctx: DecideContext, limit: int = PARTITIONS_PER_DECISION
+) -> Decision[MetadataRecord, bool]:
+    """Leaders for the leaderless partitions that some active broker can lead: what `records_with_broker` left over. The
+    response says whether there may be more to do."""
+    topic_rules = TopicRules(image, ctx)
+    records: list[MetadataRecord] = []
+    for topic, index, partition in all_partitions(image):
+        if partition.has_leader:
+            continue
+        rules = topic_rules.rules(topic, partition, image.brokers.is_active)
+        election = topic_rules.election(topic)
+        record = change_partition(topic.topic_id, index, partition, Target.of(partition), rules, election)
+        if record is not None:
+            records.append(record)
+        if len(records) == limit:
+            return Decision(True, records)
+    return Decision(False, records)
 
 
 def decide_balance_leaders(

@@ -9,7 +9,6 @@ replicas of before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -168,8 +167,7 @@ def _back(partition: PartitionImage) -> Target:
 def _with_replicas(
     partition: PartitionImage, replicas: tuple[int, ...], removing: tuple[int, ...], adding: tuple[int, ...]
 ) -> Target:
-    return replace(
-        Target.of(partition),
+    return Target.of(partition)._replace(
         replicas=replicas,
         removing=removing,
         adding=adding,
