@@ -38,7 +38,7 @@ class Copies:
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(0.05):
-            for _ in range(20):
+            for _ in range(8):
                 self._producer.produce(INPUT, str(self._sent), partition=self._sent % PARTITIONS)
                 self._sent += 1
             self._producer.poll(0)
