@@ -69,9 +69,11 @@ async def pause(trouble: Trouble) -> None:
 async def restart(trouble: Trouble) -> None:
     """A clean shutdown, and a start."""
     node = trouble.victim()
-    await trouble.cluster.stop(node)
-    await asyncio.sleep(trouble.some(0.0, 1.0))
-    await trouble.cluster.up(node)
+    async with trouble.unclean(node) as may:  # it may refuse to stop, and is killed then
+        if may:
+            await trouble.cluster.stop(node)
+            await asyncio.sleep(trouble.some(0.0, 1.0))
+            await trouble.cluster.up(node)
 
 
 async def rolling_restart(trouble: Trouble) -> None:
@@ -79,9 +81,11 @@ async def rolling_restart(trouble: Trouble) -> None:
     nodes = list(trouble.cluster.hosts.values())
     trouble.rng.shuffle(nodes)
     for node in nodes:
-        await trouble.cluster.stop(node)
-        await trouble.cluster.up(node)
-        await trouble.cluster.until(partial(_is_ready, node), 5.0)
+        async with trouble.unclean(node) as may:
+            if may:
+                await trouble.cluster.stop(node)
+                await trouble.cluster.up(node)
+                await trouble.cluster.until(partial(_is_ready, node), 5.0)
 
 
 def _is_ready(node: SimNode) -> bool:
