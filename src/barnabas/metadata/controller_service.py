@@ -22,6 +22,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
+from barnabas.metadata.controller.answers import message_of
 from barnabas.metadata.controller.brokers import decide_fence_broker, decide_heartbeat
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.eligible_leaders import elr_enabled, records_to_enable
@@ -43,13 +44,15 @@ from barnabas.metadata.other_records import (
     EndTransactionRecord,
     NoOpRecord,
 )
-from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot, MetadataLog
+from barnabas.metadata.ports import CommittedBatch, KRaftVersion, LoadedSnapshot, MetadataLog
 from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.small_images import KRAFT_VERSION
 from barnabas.telemetry import get_logger
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.wire.schema import Message
 
 log = get_logger("barnabas.controller")
@@ -76,12 +79,14 @@ class ControllerService:
         rng: Rng,
         settings: ControllerSettings,
         bootstrap: Callable[[], Sequence[MetadataRecord]],
+        quorum: KRaftVersion | None = None,
     ) -> None:
         self._log = metadata_log
         self._image = image
         self._node_id = node_id
         self._settings = settings
         self._bootstrap = bootstrap
+        self._quorum = quorum
         self._driver = ControllerDriver(
             controller,
             metadata_log,
@@ -90,6 +95,7 @@ class ControllerService:
             rng=rng,
             live_brokers=self._live_brokers,
             may_stop=self._may_stop,
+            kraft_version=lambda: None if quorum is None else quorum.kraft_version,
         )
         self._epoch: int | None = None
         """The term in which this node leads; None while another does, or nobody."""
@@ -156,6 +162,8 @@ class ControllerService:
             return await self._heartbeat(request, version, self._sessions)
         if isinstance(request, UnregisterBrokerRequest):
             await self._move_away(request.broker_id)
+        if isinstance(request, UpdateFeaturesRequest):
+            return await self._update_features(request, version)
         response = await self._driver.handle(request, version)
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
             self._unclean_at = 0.0  # it may allow now what it did not before
@@ -185,6 +193,25 @@ class ControllerService:
             if response.should_shut_down:
                 sessions.forget(broker_id)  # it has said goodbye: the next process with its id need not wait
         return response
+
+    async def _update_features(self, request: UpdateFeaturesRequest, version: int) -> Message:
+        """kraft.version comes first, if nothing else in the request is refused: the quorum may have a reason, too."""
+        wanted = [u.max_version_level for u in request.feature_updates if u.feature == KRAFT_VERSION]
+        if self._quorum is None or request.validate_only or not wanted or wanted[0] <= self._quorum.kraft_version:
+            return await self._driver.handle(request, version)
+        trial = UpdateFeaturesRequest(
+            timeout_ms=request.timeout_ms, feature_updates=request.feature_updates, validate_only=True
+        )
+        refusal = await self._driver.handle(trial, version)
+        assert isinstance(refusal, UpdateFeaturesResponse)
+        if refusal.error_code:
+            return refusal
+        try:
+            self._quorum.upgrade_kraft_version()
+        except KafkaError as error:
+            return UpdateFeaturesResponse(error_code=error.code, error_message=message_of(error))
+        await self._log.propose([NoOpRecord()])  # once it is committed, so is what was written before it
+        return await self._driver.handle(request, version)
 
     def _live_brokers(self) -> frozenset[int]:
         return frozenset() if self._sessions is None else self._sessions.live(_now_ms())

@@ -48,6 +48,7 @@ class ControllerDriver:
         rng: Rng,
         live_brokers: Callable[[], frozenset[int]] = frozenset,
         may_stop: Callable[[int], bool] = lambda _: True,
+        kraft_version: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._controller = controller
         self._log = log
@@ -56,6 +57,7 @@ class ControllerDriver:
         self._rng = rng
         self._live_brokers = live_brokers
         self._may_stop = may_stop
+        self._kraft_version = kraft_version
         self._inflight: set[asyncio.Future[int]] = set()
         self._generation = 0
 
@@ -97,6 +99,7 @@ class ControllerDriver:
             version=version,
             live_brokers=self._live_brokers(),
             may_stop=self._may_stop,
+            kraft_version=self._kraft_version(),
         )
         decision = decide(image, ctx)
         if decision.records:

@@ -81,6 +81,17 @@ class MetadataLog(Protocol):
         ...
 
 
+class KRaftVersion(Protocol):
+    """The quorum's own feature, kraft.version: its level is a control record of the log, not one of the metadata."""
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    def upgrade_kraft_version(self) -> None:
+        """0 -> 1: voters may change from now on. Raises KafkaError (INVALID_UPDATE_VERSION) while it cannot be."""
+        ...
+
+
 class ImageSubscriber(Protocol):
     """Is told of each new image: what changed (`delta`), and everything (`image`)."""
 

@@ -24,6 +24,7 @@ from barnabas.node.config import NodeConfig
 from barnabas.node.controller_registration import ControllerRegistration
 from barnabas.node.parts import Parts
 from barnabas.node.ports_taken import TakenPort
+from barnabas.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.node.quorum.raft_log import METADATA_PARTITION
 from barnabas.node.quorum.snapshot_files import bootstrap_records
 from barnabas.node.settings import controller_settings, net_limits
@@ -101,4 +102,5 @@ def _build_service(parts: Parts, log_dir: str) -> ControllerService:
         rng=parts.rng,
         settings=settings,
         bootstrap=first_records,
+        quorum=parts.metadata if isinstance(parts.metadata, RaftMetadataLog) else None,
     )

@@ -16,6 +16,7 @@ from barnabas.metadata.controller_service import ControllerService
 from barnabas.metadata.features import SUPPORTED_FEATURES, bootstrap_records
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.loader import Loader
+from barnabas.metadata.ports import KRaftVersion
 from barnabas.metadata.publish import Publisher
 from barnabas.testing.sim.loop import SimLoop
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -35,7 +36,7 @@ TIMEOUT_S = 9.0
 class House:
     """Node 1's controller; brokers are whatever a test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, quorum: KRaftVersion | None = None) -> None:
         self.log = LeaderLog()
         self.publisher = Publisher(ClusterImage(cluster_id="c"))
         self.log.register(Loader(self.publisher))
@@ -49,6 +50,7 @@ class House:
             rng=random.Random(1),
             settings=settings,
             bootstrap=bootstrap_records,
+            quorum=quorum,
         )
         self.log.register(self.service)
         self.epochs: dict[int, int] = {}

@@ -38,3 +38,5 @@ class DecideContext:
     """Brokers that have sent heartbeats within `session_timeout_ms`, to this controller."""
     may_stop: Callable[[int], bool] = lambda _: True
     """Whether every active broker knows that this one, shutting down, leads nothing any more (`BrokerSessions`)."""
+    kraft_version: int | None = None
+    """Of the quorum; None where there is none."""

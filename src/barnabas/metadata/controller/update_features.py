@@ -41,7 +41,8 @@ class UpgradeType(IntEnum):
 def decide_update_features(
     image: ClusterImage, request: UpdateFeaturesRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, UpdateFeaturesResponse]:
-    """All updates or none: the first that cannot be made refuses the request."""
+    """All updates or none: the first that cannot be made refuses the request. For kraft.version there is no record: who
+    calls this has the quorum write it."""
     wanted = {update.feature: update.max_version_level for update in request.feature_updates}
     twice = duplicates(update.feature for update in request.feature_updates)
     records: list[MetadataRecord] = []
@@ -49,7 +50,7 @@ def decide_update_features(
         for update in request.feature_updates:
             if update.feature in twice:
                 raise invalid_request(f"Provided feature: {update.feature} is duplicated in the request.")
-            if _check(image, update, wanted, ctx):
+            if _check(image, update, wanted, ctx) and update.feature != KRAFT_VERSION:
                 if update.feature == ELR_VERSION and update.max_version_level and not elr_enabled(image):
                     records += records_to_enable(image, ctx.settings.static_config)
                 records.append(FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level))
@@ -67,11 +68,13 @@ def _check(image: ClusterImage, update: FeatureUpdateKey, wanted: dict[str, int]
         upgrade_type = UpgradeType.UNSAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
     if upgrade_type not in (UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
         raise _invalid(feature, level, "The controller does not support the given upgrade type.")
-    present = image.features.level(feature)
+    present = ctx.kraft_version or 0 if feature == KRAFT_VERSION else image.features.level(feature)
     if level < 0:
         raise _invalid(feature, level, "A feature version cannot be less than 0.")
     _check_supported(image, feature, level, ctx)
     if level < present:
+        if feature == KRAFT_VERSION:
+            raise _invalid(feature, level, "Can't downgrade the version of this feature.")
         if upgrade_type == UpgradeType.UPGRADE:
             raise _invalid(
                 feature,
@@ -91,11 +94,10 @@ def _check(image: ClusterImage, update: FeatureUpdateKey, wanted: dict[str, int]
 
 def _check_supported(image: ClusterImage, feature: str, level: int, ctx: DecideContext) -> None:
     levels = SUPPORTED_FEATURES.get(feature)
-    if levels is None or feature == KRAFT_VERSION:
-        reason = f"Local controller {ctx.settings.node_id} does not support this feature."
-        if feature == KRAFT_VERSION:
-            reason = "The level of this feature belongs to the quorum and cannot be changed here."
-        raise _invalid(feature, level, reason)
+    if feature == KRAFT_VERSION and ctx.kraft_version is None:
+        raise _invalid(feature, level, "It belongs to a quorum of controllers, and this cluster has none.")
+    if levels is None:
+        raise _invalid(feature, level, f"Local controller {ctx.settings.node_id} does not support this feature.")
     if level not in levels:
         raise _invalid(
             feature,

@@ -274,6 +274,15 @@ class RaftMetadataLog:
     def kraft_version(self) -> int:
         return self._replica.machine.quorum.kraft_version
 
+    def upgrade_kraft_version(self) -> None:
+        """Raises KafkaError: INVALID_UPDATE_VERSION, or NOT_CONTROLLER where this node does not lead."""
+        if self.leader_id != self._me.id:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata log.")
+        try:
+            self._replica.upgrade_kraft_version()
+        except NotRaftLeaderError as error:
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, str(error)) from error
+
     def voters(self) -> Sequence[tuple[int, int]]:
         view = self.describe()
         if view is None:
