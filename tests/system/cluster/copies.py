@@ -11,35 +11,42 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.system.transactions.exactly_once import PARTITIONS, Application, Progress, read_committed
+from tests.system.transactions.exactly_once import PARTITIONS, Application, Command, Progress, read_committed
 
-INPUT, OUTPUT, GROUP = "numbers", "copies", "copiers"
 PER_TRANSACTION = 50
 PATIENCE_S = 120.0
+
+
+def librdkafka(bootstrap: str, source: str, target: str, group: str) -> list[str]:
+    words = [bootstrap, source, target, group, str(PER_TRANSACTION)]
+    return [sys.executable, "-m", "tests.system.transactions.copier", *words]
 
 
 class Copies:
     """`run` in a thread of its own; `check` afterwards waits for the last copy and compares."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, name: str, command: Command) -> None:
+        self.name = name
         self._address = address
+        self._input, self._output, self._group = f"numbers-{name}", f"copies-{name}", f"copiers-{name}"
         self._sent = 0
         self._producer = Producer(
             {"bootstrap.servers": address, "enable.idempotence": True, "message.timeout.ms": 300_000, "log_level": 0}
         )
         admin = AdminClient({"bootstrap.servers": address})
-        for future in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (INPUT, OUTPUT)]).values():
+        for future in admin.create_topics(
+            [NewTopic(name, PARTITIONS, 3) for name in (self._input, self._output)]
+        ).values():
             future.result(20)
-        words = [address, INPUT, OUTPUT, GROUP, str(PER_TRANSACTION)]
         self._app = Application(
-            [sys.executable, "-m", "tests.system.transactions.copier", *words], folder / "copier.log.txt"
+            command(address, self._input, self._output, self._group), folder / f"copier-{name}.log.txt"
         )
-        self._chance = random.Random(folder.name)
+        self._chance = random.Random(name)
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(0.05):
             for _ in range(8):
-                self._producer.produce(INPUT, str(self._sent), partition=self._sent % PARTITIONS)
+                self._producer.produce(self._input, str(self._sent), partition=self._sent % PARTITIONS)
                 self._sent += 1
             self._producer.poll(0)
             self._app.keep_running()
@@ -49,7 +56,7 @@ class Copies:
     def check(self) -> int:
         """Every number is in the output once, in order; the last copies may take long, but go on. Gives how many."""
         assert self._producer.flush(PATIENCE_S) == 0
-        progress = Progress(self._address, INPUT)
+        progress = Progress(self._address, self._input, self._group)
         pause, copied_before = threading.Event(), -1
         deadline = time.monotonic() + PATIENCE_S
         try:
@@ -61,8 +68,10 @@ class Copies:
         finally:
             self._app.kill()
             progress.close()
-        output = read_committed(self._address, OUTPUT, PARTITIONS)
+        output = read_committed(self._address, self._output, PARTITIONS)
         for partition in range(PARTITIONS):
             expected = [str(number) for number in range(partition, self._sent, PARTITIONS)]
-            assert output[partition] == expected, f"{len(output[partition])} of {len(expected)} numbers were copied"
+            assert output[partition] == expected, (
+                f"{self.name}: {len(output[partition])} of {len(expected)} numbers were copied"
+            )
         return self._sent

@@ -25,14 +25,14 @@ class Nemesis:
         self.cluster = cluster
         self.done: Counter[str] = Counter()
         self._hosts = hosts
-        self._chance = chance
+        self.chance = chance
         self._ids = sorted(cluster.nodes)
         self._faults: list[Fault] = [self._kill, self._kill, self._pause, self._restart, self._kill_all]
         if hosts is not None:
             self._faults += [self._cut_off, self._cut_one_way, self._cut_off]
 
     def strike(self) -> str:
-        fault = self._chance.choice(self._faults)
+        fault = self.chance.choice(self._faults)
         said = fault()
         self.done[said.partition(" ")[0]] += 1
         return said
@@ -80,7 +80,7 @@ class Nemesis:
         assert self._hosts is not None
         host, others = self._host()
         for other in others:
-            self._hosts.cut(*((host, other) if self._chance.random() < 0.5 else (other, host)))
+            self._hosts.cut(*((host, other) if self.chance.random() < 0.5 else (other, host)))
         self._last(1.0, 12.0)
         self._hosts.heal()
         return f"half-deaf {self._ids[host - 1]}"
@@ -88,13 +88,13 @@ class Nemesis:
     # ---- chance
 
     def _victim(self) -> int:
-        return self._chance.choice(self._ids)
+        return self.chance.choice(self._ids)
 
     def _host(self) -> tuple[int, list[int]]:
         numbers = range(1, len(self._ids) + 1)
-        host = self._chance.choice(numbers)
+        host = self.chance.choice(numbers)
         return host, [other for other in numbers if other != host]
 
     def _last(self, low: float, high: float) -> None:
         """Real faults take real time."""
-        time.sleep(self._chance.uniform(low, high))
+        time.sleep(self.chance.uniform(low, high))

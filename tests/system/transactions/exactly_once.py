@@ -107,11 +107,11 @@ def _sleep(seconds: float) -> None:
 class Progress:
     """How far the group has come: how many records of `topic` it has copied, as its offsets say."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str = "copiers") -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": "copiers",
+                "group.id": group,
                 "log_level": 0,
                 "reconnect.backoff.max.ms": 200,
                 "metadata.recovery.strategy": "none",
