@@ -21,7 +21,6 @@ from barnabas.node.quorum import vote_store
 from barnabas.raft.machine.values import Voters
 from barnabas.replication import following
 from barnabas.replication.partition import Partition
-from barnabas.replication.rules import follower as follower_rules
 from barnabas.replication.rules import watermark
 from barnabas.storage import log as log_module
 from barnabas.storage import recovery
@@ -86,12 +85,6 @@ def _truncate_to_watermark(patch: Patch) -> None:
         return real(self, now_ms)
 
     patch.setattr(Partition, "next_fetch", next_fetch)
-
-
-def _epochs_not_fenced(patch: Patch) -> None:
-    """Requests are answered whatever leader epoch they name, and answers are taken from whatever epoch."""
-    patch.setattr(Partition, "_check_epoch", lambda self, epoch: None)
-    patch.setattr(follower_rules, "_is_current", lambda state, asked, log: asked.fetch_offset == log.log_end_offset)
 
 
 def _divergence_ignored(patch: Patch) -> None:
@@ -285,7 +278,6 @@ PLANTED = [
     Planted("acknowledged before the ISR has it", _ack_before_isr, Menu.KILL, 10),
     Planted("min.insync.replicas ignored", _min_insync_ignored, Menu.KILL, 10, WRONG_OR_STUCK),
     Planted("truncated to the high watermark", _truncate_to_watermark, Menu.KILL, 20, ANY),
-    Planted("leader epochs not fenced", _epochs_not_fenced, Menu.KILL, 20, ANY),
     Planted("divergence ignored", _divergence_ignored, Menu.KILL, 20, ANY),
     Planted("watermark of the committed ISR alone", _watermark_of_the_isr_alone, Menu.KILL, 20, WRONG_OR_STUCK),
     Planted("watermark of the leader alone", _watermark_of_the_leader_alone, Menu.KILL, 10, ANY),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _LOOK_S: Final = 0.05
 """Between two looks at everything."""
+_SOON_S: Final = 0.001
+"""After a change of the metadata."""
 
 
 class Watch:
@@ -49,6 +51,8 @@ class Watch:
                 self._states[process] = state
                 for rule in self._raft:
                     rule.step(node, machine)
+                if machine.is_leader:  # metadata is committed: soon others act on it
+                    self._next_look = min(self._next_look, self._loop.time() + _SOON_S)
         if self._loop.time() >= self._next_look:
             self.look()
 
