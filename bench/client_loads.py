@@ -185,6 +185,30 @@ def barnabas_columns_consume(bootstrap: str, *, topic: str, size: int, count: in
     return _run(run())
 
 
+def barnabas_raw_consume(bootstrap: str, *, topic: str, size: int, count: int, partitions: int) -> Result:
+    """The ceiling for any consumer on this machine: batches are received and walked over, no record is opened."""
+    from barnabas import TopicPartition
+    from barnabas.client import Cluster
+    from barnabas.client.fetching import FetchLimits
+    from barnabas.client.options import ClusterOptions
+    from barnabas.client.partition_reader import OffsetRange, PartitionReader
+
+    async def run() -> Result:
+        async with Cluster(ClusterOptions.of(bootstrap_servers=bootstrap)) as cluster:
+            await cluster.topic(topic)
+            reader = PartitionReader(cluster, FetchLimits(partition_max_bytes=4 * 1024 * 1024))
+            ranges = [OffsetRange(TopicPartition(topic, index), 0, count) for index in range(partitions)]
+            clock = Clock()
+            seen = 0
+            async for batches in reader.batches(ranges):
+                seen += batches.end - batches.position
+                if seen >= count:
+                    break
+            return clock.result(seen)
+
+    return _run(run())
+
+
 def barnabas_latency(bootstrap: str, *, topic: str, size: int, count: int) -> Result:
     from barnabas import AsyncProducer
 
@@ -406,6 +430,7 @@ LOADS: Final[dict[str, dict[str, Load]]] = {
         "barnabas": barnabas_consume,
         "barnabas, blocking": barnabas_blocking_consume,
         "barnabas, columns": barnabas_columns_consume,
+        "barnabas, no record opened": barnabas_raw_consume,
         "confluent-kafka": confluent_consume,
         "kafka-python": python_consume,
         "aiokafka": aio_consume,

@@ -146,7 +146,7 @@ def write(path: Path, found: list[Sheet]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.clients", description=(__doc__ or "").split("\n")[0])
-    everybody = list(LOADS["produce"])
+    everybody = list(dict.fromkeys(name for by_client in LOADS.values() for name in by_client))
     parser.add_argument("--bootstrap", help="a broker that runs; without it, ours is started")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (default 3)")
     parser.add_argument("--records", type=int, default=1_000_000, help="of 100 B; a third of it of 1 KB")
