@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.cluster_controllers import add_controller, remove_controller
 from barnabas.cli.cluster_moves import drain, elect, moves, reassign
 from barnabas.cli.cluster_up import up
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, noun
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _SHOWN_MAX = 50
 
 app = noun("The cluster: its brokers, its controller, and what they can do.")
-for _command in (up, reassign, drain, moves, elect):
+for _command in (up, reassign, drain, moves, elect, add_controller, remove_controller):
     app.command()(_command)
 
 

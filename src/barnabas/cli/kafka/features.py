@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
-from barnabas.cli.kafka.arguments import Parser, client_settings, emit
+from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_pairs
 from barnabas.cli.session import run_admin
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
-_OTHERS = ("upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies")
+_CHANGES = {"upgrade": 1, "downgrade": 2}
+"""The type of the update; 3 is an unsafe downgrade."""
+_OTHERS = ("disable", "version-mapping", "feature-dependencies")
 
 
 def main() -> None:
-    parser = Parser("kafka-features", "Show the cluster's feature levels.")
-    parser.add_argument("command", choices=["describe", *_OTHERS])
+    parser = Parser("kafka-features", "Show and change the cluster's feature levels.")
+    parser.add_argument("command", choices=["describe", *_CHANGES, *_OTHERS])
+    parser.add_argument("--feature", action="append", metavar="NAME=LEVEL", help="upgrade, downgrade: may be repeated")
+    parser.add_argument("--unsafe", action="store_true", help="downgrade: even if metadata is lost")
+    parser.add_argument("--dry-run", action="store_true", help="only ask whether it can be done")
     parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
     options = parser.parse_args()
+    if options.command in _CHANGES:
+        if not options.feature:
+            parser.error(f"{options.command} needs --feature NAME=LEVEL")
+        levels = split_pairs(options.feature, parser)
+        if not all(level.isdigit() for level in levels.values()):
+            parser.error("the level of a feature is a number, for example --feature kraft.version=1")
+        change({name: int(level) for name, level in levels.items()}, options)
+        return
     if options.command != "describe":
-        parser.error(f"{options.command} is not offered: a broker of this version runs at the one level it knows")
+        parser.error(f"{options.command} is not offered: `describe` shows the levels, `upgrade` changes them")
 
     async def command(admin: AsyncAdmin) -> None:
         from barnabas.metadata.features import METADATA_VERSION_NAMES
@@ -38,5 +52,30 @@ def main() -> None:
                 f"Feature: {feature.name:<40}\tSupportedMinVersion: {low:<15}\tSupportedMaxVersion: {high:<15}"
                 f"\tFinalizedVersionLevel: {level:<15}\tEpoch: {epoch}"
             )
+
+    run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+def change(levels: dict[str, int], options: argparse.Namespace) -> None:
+    """All of them or none."""
+
+    async def command(admin: AsyncAdmin) -> None:
+        from barnabas.core.errors import KafkaError, error_code
+        from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
+        upgrade_type = 3 if options.command == "downgrade" and options.unsafe else _CHANGES[options.command]
+        updates = [
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+            for name, level in levels.items()
+        ]
+        request = UpdateFeaturesRequest(feature_updates=updates, validate_only=options.dry_run)
+        response = await admin.cluster.send_controller(request)
+        for code, message in [(response.error_code, response.error_message)] + [
+            (result.error_code, result.error_message) for result in response.results
+        ]:
+            if code:
+                raise KafkaError(error_code(code), message)
+        for name, level in levels.items():
+            emit(f"{name} {'can be' if options.dry_run else 'was'} {options.command}d to {level}.")
 
     run_admin(options.bootstrap_server, command, client_settings(options))

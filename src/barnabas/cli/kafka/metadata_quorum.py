@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
 from barnabas.cli.session import run_admin
 from barnabas.core.errors import KafkaError, error_code
-from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, uuid_to_text
+from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 
 def build_parser() -> Parser:
-    parser = Parser("kafka-metadata-quorum", "Describe the metadata quorum.")
+    parser = Parser("kafka-metadata-quorum", "Describe and change the metadata quorum.")
     parser.add_argument("command", choices=["describe", "add-controller", "remove-controller"])
     parser.add_argument("--status", action="store_true", help="a summary")
     parser.add_argument("--replication", "--re", action="store_true", help="every replica and its lag")
     parser.add_argument("--human-readable", "--hr", action="store_true", help="with --replication: times as 'ms ago'")
+    parser.add_argument("--controller-id", "-i", type=int, help="remove-controller: its node id")
+    parser.add_argument("--controller-directory-id", "-d", help="remove-controller: its directory id")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
     return parser
 
@@ -29,8 +32,16 @@ def build_parser() -> Parser:
 def main() -> None:
     parser = build_parser()
     options = parser.parse_args()
-    if options.command != "describe":
-        parser.error(f"{options.command} is not offered: the voters are set with controller.quorum.voters")
+    if options.command == "add-controller":
+        if options.command_config is None:
+            parser.error("add-controller needs --command-config: server.properties of the controller to add")
+        add_controller(options)
+        return
+    if options.command == "remove-controller":
+        if options.controller_id is None or options.controller_directory_id is None:
+            parser.error("remove-controller needs --controller-id and --controller-directory-id")
+        remove_controller(options)
+        return
     if options.status == options.replication:
         parser.error("describe needs one of --status and --replication")
 
@@ -49,6 +60,42 @@ def main() -> None:
         else:
             for line in replication(quorum, options):
                 emit(line)
+
+    run_admin(options.bootstrap_server, command, client_settings(options))
+
+
+def add_controller(options: argparse.Namespace) -> None:
+    """The file of `--command-config` is the new controller's own: it says who and where that is."""
+    from barnabas.node.config import build_config, read_properties_file
+    from barnabas.storage.fs import OsFileSystem
+    from barnabas.storage.identity import read_meta_properties
+
+    async def command(admin: AsyncAdmin) -> None:
+        config = build_config(read_properties_file(options.command_config))
+        home = str(config["metadata.log.dir"] or config.log_dirs[0])
+        meta = read_meta_properties(OsFileSystem(), home)
+        if meta is None or meta.directory_id is None:
+            raise ValueError(f"{home} has no directory.id yet: start the controller, or format its directory, first.")
+        if not config.controller_advertised:
+            raise ValueError(f"{options.command_config} names no listener of a controller.")
+        places = [(e.name, e.host, e.port) for e in config.controller_advertised]
+        if not options.dry_run:
+            await admin.add_raft_voter(meta.node_id, meta.directory_id, places)
+        where = ", ".join(f"{name}://{host}:{port}" for name, host, port in places)
+        done = "DRY RUN of adding" if options.dry_run else "Added"
+        who = f"controller {meta.node_id} with directory id {uuid_to_text(meta.directory_id)}"
+        emit(f"{done} {who} and endpoints: {where}")
+
+    run_admin(options.bootstrap_server, command, {})
+
+
+def remove_controller(options: argparse.Namespace) -> None:
+    async def command(admin: AsyncAdmin) -> None:
+        directory_id = uuid_from_text(options.controller_directory_id)
+        if not options.dry_run:
+            await admin.remove_raft_voter(options.controller_id, directory_id)
+        done = "DRY RUN of removing" if options.dry_run else "Removed"
+        emit(f"{done} KRaft controller {options.controller_id} with directory id {options.controller_directory_id}")
 
     run_admin(options.bootstrap_server, command, client_settings(options))
 
