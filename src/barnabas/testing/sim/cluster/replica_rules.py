@@ -71,10 +71,14 @@ class AcknowledgedIsCommitted(Rule):
 
     def on_acknowledged(self, tp: TopicPartition, offset: int) -> None:
         """In the client's process; the rule breaks at the next look."""
+        state = self.cluster.partition(tp)
         for node, partition, log in _replicas(self.cluster):
             role = partition.leader
-            # Only the leader that wrote it is sure to have known: a later one may not have heard of it yet.
-            if role is None or partition.name != tp or not role.epoch_start_offset <= offset < log.log_end_offset:
+            # Only the leader that wrote it is sure to have known: a later one may not have heard of it yet, and one
+            # before may have written something else there.
+            if role is None or partition.name != tp or state is None or role.leader_epoch != state.leader_epoch:
+                continue
+            if not role.epoch_start_offset <= offset < log.log_end_offset:
                 continue
             if partition.high_watermark <= offset:
                 self._early = f"{tp} at {offset}: {node.name}'s high watermark is {partition.high_watermark}"

@@ -102,7 +102,7 @@ class Network:
     # ---- the event loop's side
 
     def listen(self, host: str, endpoint: Endpoint) -> SimSocket:
-        """A listening socket on a host: what `net.listener.listening_socket` is on a real one."""
+        """A socket on a host: what `net.listener.bound_socket` is on a real one."""
         port = endpoint.port or self._free_port(host)
         if (host, port) in self._listeners:
             raise OSError(98, f"Address already in use: {host}:{port}")
