@@ -6,9 +6,8 @@ never delays a vote.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, Protocol
 
-from barnabas.broker.quorum import fetches, membership, votes
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.raft.machine import messages as raft
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
@@ -41,6 +40,8 @@ class QuorumNetwork:
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
         """Raises KafkaError."""
+        from barnabas.node.quorum.messages import decode, encode  # see there
+
         if not endpoints:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Nobody has said where node {node_id} is.")
         endpoint = next((e for e in endpoints if e.listener == self._listener), endpoints[0])
@@ -71,50 +72,3 @@ class QuorumNetwork:
 def _grant(epoch: int) -> RaftResponse:
     """A voter that does not know pre-votes stands in nobody's way (KIP-996); it is asked again for its real vote."""
     return raft.VoteResponse(ErrorCode.NONE, epoch, granted=True)
-
-
-def encode(request: RaftRequest, cluster_id: str) -> Request:
-    match request:
-        case raft.VoteRequest():
-            return votes.vote_request(request, cluster_id)
-        case raft.BeginQuorumEpochRequest():
-            return votes.begin_request(request, cluster_id)
-        case raft.EndQuorumEpochRequest():
-            return votes.end_request(request, cluster_id)
-        case raft.FetchRequest():
-            return fetches.fetch_request(request, cluster_id)
-        case raft.FetchSnapshotRequest():
-            return fetches.snapshot_request(request, cluster_id)
-        case raft.VersionsRequest():
-            return membership.versions_request()
-        case raft.AddVoterRequest():
-            return membership.add_request(request, cluster_id)
-        case raft.RemoveVoterRequest():
-            return membership.remove_request(request, cluster_id)
-        case raft.UpdateVoterRequest():
-            return membership.update_request(request, cluster_id)
-        case _:
-            assert_never(request)
-
-
-def decode(request: RaftRequest, response: Any) -> RaftResponse:
-    """Raises KafkaError for bytes that make no sense."""
-    match request:
-        case raft.VoteRequest():
-            return votes.parse_vote_response(response)
-        case raft.BeginQuorumEpochRequest():
-            return votes.parse_begin_response(response)
-        case raft.EndQuorumEpochRequest():
-            return votes.parse_end_response(response)
-        case raft.FetchRequest():
-            return fetches.parse_fetch_response(response)
-        case raft.FetchSnapshotRequest():
-            return fetches.parse_snapshot_response(response)
-        case raft.VersionsRequest():
-            return membership.parse_versions_response(response)
-        case raft.AddVoterRequest() | raft.RemoveVoterRequest():
-            return membership.parse_change_response(response)
-        case raft.UpdateVoterRequest():
-            return membership.parse_update_response(response)
-        case _:
-            assert_never(request)

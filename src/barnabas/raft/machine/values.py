@@ -39,8 +39,7 @@ class Endpoint(NamedTuple):
 Endpoints: TypeAlias = tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaKey:
+class ReplicaKey(NamedTuple):
     """Who a replica is (KIP-853): a node together with its disk. A new disk makes it another replica.
 
     `NO_DIRECTORY` stands for any disk, as in a quorum of kraft.version 0.
@@ -57,8 +56,7 @@ class ReplicaKey:
         return str(self.id) if self.directory_id == NO_DIRECTORY else f"{self.id}/{self.directory_id.int:x}"
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(NamedTuple):
     """One member of the quorum, and the versions of the protocol (kraft.version) that it understands."""
 
     key: ReplicaKey
@@ -119,8 +117,7 @@ class Voters:
 # ---- the log
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
+class LeaderChange(NamedTuple):
     """The first record of a leader's epoch; committing it commits everything before it."""
 
     leader_id: int
@@ -128,8 +125,7 @@ class LeaderChange:
     granting_voters: tuple[ReplicaKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KRaftVersion:
+class KRaftVersion(NamedTuple):
     """The version of the Raft protocol from here on; 1 lets the voters change."""
 
     version: int
@@ -161,8 +157,7 @@ class Batch:
 # ---- what must survive
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
+class ElectionState(NamedTuple):
     """What `quorum-state` keeps. Within an epoch it only gains: a vote, then a leader; it never changes its mind."""
 
     epoch: int = 0
@@ -170,8 +165,7 @@ class ElectionState:
     voted: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LogSummary:
+class LogSummary(NamedTuple):
     """What the machine is told about the log on the disk when it starts (the driver has read it through once)."""
 
     start: OffsetAndEpoch = ORIGIN

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -57,7 +55,7 @@ def test_configured_voters_are_static() -> None:
 
 
 def test_what_the_log_says_of_the_voters_counts() -> None:
-    assert start(replace(USED, voters=((2, Voters((Voter(ME),))),))) == (Voters(), 0)
+    assert start(USED._replace(voters=((2, Voters((Voter(ME),))),))) == (Voters(), 0)
 
 
 def test_a_new_node_founds_a_quorum_that_may_grow_if_it_may() -> None:
