@@ -70,8 +70,11 @@ class Storm:
         if self.menu is Menu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"
         self.cluster = SimCluster(world, self.layout, config)
+        slow = self.menu is not Menu.KILL and rng.random() < 0.6  # then much is written and not synced at any time
         for node in self.cluster.hosts.values():
             node.clock.skew_s = rng.uniform(-10, 10)
+            if slow:
+                node.usual_job_s = node.job_s = (0.005, 0.1)
         self.workload = Workload(world, random_mix(rng), partitions=rng.randint(1, 2))
         self.trouble = Trouble(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.trouble)
