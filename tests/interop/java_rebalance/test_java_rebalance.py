@@ -12,13 +12,16 @@ import pytest
 
 from tests.interop.java_rebalance.conftest import Server
 from tests.interop.java_rebalance.history import revoked_between
-from tests.interop.java_rebalance.members import COOPERATIVE, EAGER, PROTOCOLS, RANGE, UNIFORM, Group, Owners, Protocol
+from tests.interop.java_rebalance.members import COOPERATIVE, EAGER, RANGE, UNIFORM, Group, Owners, Protocol
 
 NewGroup = Callable[[Protocol], Group]
 
 
-def each(*protocols: Protocol) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("protocol", [pytest.param(p, id=p.name) for p in protocols])
+def each(*protocols: Protocol, long_form: tuple[Protocol, ...] = ()) -> pytest.MarkDecorator:
+    """`long_form`: run with the slow tests only."""
+    short = [pytest.param(p, id=p.name) for p in protocols]
+    slow = [pytest.param(p, id=p.name, marks=pytest.mark.slow) for p in long_form]
+    return pytest.mark.parametrize("protocol", [*short, *slow])
 
 
 def ranges(topic: str, shares: dict[str, Sequence[int]]) -> Owners:
@@ -35,7 +38,7 @@ def moved(group: Group, before: Owners, after: Owners, since: int) -> None:
     assert taken == given_up
 
 
-@each(*PROTOCOLS)
+@each(EAGER, COOPERATIVE, UNIFORM, long_form=(RANGE,))
 def test_members_come_and_go(new_group: NewGroup, protocol: Protocol) -> None:
     group = new_group(protocol)
     topic = f"come-and-go-{protocol.name}"
@@ -82,7 +85,7 @@ def test_members_come_and_go(new_group: NewGroup, protocol: Protocol) -> None:
         )
 
 
-@each(*PROTOCOLS)
+@each(EAGER, COOPERATIVE, UNIFORM, long_form=(RANGE,))
 def test_the_group_goes_on_when_the_broker_is_killed(new_group: NewGroup, server: Server, protocol: Protocol) -> None:
     group = new_group(protocol)
     topic = f"killed-{protocol.name}"
@@ -105,7 +108,7 @@ def test_the_group_goes_on_when_the_broker_is_killed(new_group: NewGroup, server
     group.wait_settled(produce=50)
 
 
-@each(*PROTOCOLS)
+@each(EAGER, COOPERATIVE, UNIFORM, long_form=(RANGE,))
 def test_a_static_member_restarts_without_a_rebalance(new_group: NewGroup, protocol: Protocol) -> None:
     group = new_group(protocol)
     topic = f"static-{protocol.name}"
