@@ -77,15 +77,17 @@ async def rounds(cluster: ClusterProcess, count: int, *, in_order: bool) -> list
 
 
 def main(count: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="controller-move-") as folder:
-        with ClusterProcess(Path(folder), brokers=1, controllers=3) as cluster:
-            for name, in_order in (("kill -9", False), ("SIGTERM", True)):
-                times = sorted(asyncio.run(rounds(cluster, count, in_order=in_order)))
-                print(
-                    f"{name}: median {statistics.median(times):.3f} s, longest {times[-1]:.3f} s, "
-                    f"shortest {times[0]:.3f} s of {count}",
-                    flush=True,
-                )
+    with (
+        tempfile.TemporaryDirectory(prefix="controller-move-") as folder,
+        ClusterProcess(Path(folder), brokers=1, controllers=3) as cluster,
+    ):
+        for name, in_order in (("kill -9", False), ("SIGTERM", True)):
+            times = sorted(asyncio.run(rounds(cluster, count, in_order=in_order)))
+            print(
+                f"{name}: median {statistics.median(times):.3f} s, longest {times[-1]:.3f} s, "
+                f"shortest {times[0]:.3f} s of {count}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

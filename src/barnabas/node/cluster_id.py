@@ -5,7 +5,8 @@
     nobody has one, some missing  wait: one that is missing may know
 
 So the first start of a cluster needs all its controllers once, and an emptied disk can never begin a second cluster
-beside the first. While a controller waits, `NewcomerHandler` answers the others on its listener.
+beside the first. Kafka's controllers say theirs only when a majority runs: if that takes a new node of ours, it has to
+be told (`--cluster-id`). While a controller waits, `NewcomerHandler` answers the others on its listener.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.core.errors import BarnabasError, KafkaError
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.net.outgoing import Outgoing
 from barnabas.net.ports import Answer, CloseConnectionError, Pace, Peer
 from barnabas.node.topology import Address
@@ -34,6 +35,11 @@ _PAUSE_MAX_S: Final = 2.0
 _CONFIRM_PAUSE_MAX_S: Final = 30.0
 _REPEAT_S: Final = 10.0
 """A wait is told again after so long."""
+
+_MUTE: Final = (
+    "these controllers are Apache Kafka's, which say their cluster only when a majority of the quorum runs; "
+    "if that takes this node, start it with --cluster-id"
+)
 
 Ask = Callable[[Address], Awaitable[str]]
 """The cluster id that the controller at an address knows, "" if it is new. Raises KafkaError."""
@@ -65,6 +71,9 @@ async def agree_on_cluster_id(others: Sequence[Address], *, founder: bool, new_i
                 "waiting for the cluster: its first start needs every controller once",
                 not_reached=", ".join(_name(address) for address in missing) or "nobody; one of them founds it",
             )
+            mute = [_name(address) for address, error in missing.items() if error.code is ErrorCode.UNSUPPORTED_VERSION]
+            if mute:
+                log.warning(_MUTE, controllers=", ".join(mute))
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _PAUSE_MAX_S)
 
@@ -87,23 +96,25 @@ async def confirm_cluster_id(own: str, others: Sequence[Address], *, ask: Ask) -
         pause = min(pause * 1.5, _CONFIRM_PAUSE_MAX_S)
 
 
-async def _ask_all(others: Sequence[Address], ask: Ask) -> tuple[Mapping[Address, str], list[Address]]:
-    """(address -> id of those that have one, addresses that did not answer)"""
+async def _ask_all(others: Sequence[Address], ask: Ask) -> tuple[Mapping[Address, str], Mapping[Address, KafkaError]]:
+    """(address -> id of those that have one, address -> reason of those that did not answer)"""
 
-    async def one(address: Address) -> str | None:
+    async def one(address: Address) -> str | KafkaError:
         try:
             return await ask(address)
         except KafkaError as error:
             log.debug("a controller did not say its cluster", address=_name(address), reason=str(error))
-            return None
+            return error
 
     answers = await asyncio.gather(*(one(address) for address in others))
-    known = {address: answer for address, answer in zip(others, answers, strict=True) if answer}
-    return known, [address for address, answer in zip(others, answers, strict=True) if answer is None]
+    told = list(zip(others, answers, strict=True))
+    known = {address: answer for address, answer in told if isinstance(answer, str) and answer}
+    return known, {address: answer for address, answer in told if isinstance(answer, KafkaError)}
 
 
 def ask_over(outgoing: Outgoing) -> Ask:
-    """By DescribeCluster, which every controller answers, ours and Kafka's."""
+    """By DescribeCluster, which every controller answers; Kafka's only once it has read a metadata.version, so not
+    before its quorum has a majority."""
 
     async def ask(address: Address) -> str:
         request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)

@@ -90,3 +90,24 @@ def test_data_of_another_cluster_is_refused_as_soon_as_a_controller_says_so() ->
         loop.run_until_complete(confirm_cluster_id("ours", [A, B], ask=ask))
     finally:
         loop.close()
+
+
+def test_who_waits_for_a_controller_of_kafka_that_waits_for_it_is_told_the_way_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = 0
+
+    async def ask(address: Address) -> str:
+        nonlocal asked
+        asked += 1
+        if asked < 10:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        return "old"
+
+    loop = SimLoop(random.Random(1))
+    try:
+        found = loop.run_until_complete(agree_on_cluster_id([A], founder=True, new_id=lambda: "new", ask=ask))
+    finally:
+        loop.close()
+    assert found == "old"
+    assert "start it with --cluster-id" in caplog.text
