@@ -53,9 +53,13 @@ def describe(
 
     Example: `barnabas configs describe --topic orders --all --docs`
     """
+    from barnabas.client.values import ConfigSource
     from barnabas.core.errors import KafkaError
 
     resource = resource_of(topic, broker, group)
+    inherited = {ConfigSource.DEFAULT}
+    if broker is None:  # what was set for all brokers counts for this topic, but was not set on it
+        inherited |= {ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         answer = (await admin.describe_configs([resource], include_synonyms=True, include_documentation=docs))[resource]
@@ -72,7 +76,7 @@ def describe(
                 **({"documentation": e.documentation} if docs else {}),
             }
             for e in sorted(answer.values(), key=lambda e: e.name)
-            if show_all or not e.is_default
+            if show_all or e.source not in inherited
         ]
 
     entries = run_admin(bootstrap_server, command, read_properties(command_config))
