@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from barnabas.net.connection import Connection
 from barnabas.net.endpoint import Endpoint
@@ -19,6 +19,8 @@ from barnabas.net.ports import Peer, RequestHandler
 from barnabas.telemetry import Metrics, get_logger
 
 log = get_logger("barnabas.net")
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted."""
 _connection_ids = itertools.count(1)
 
 
@@ -59,10 +61,13 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def bind(self) -> Endpoint:
-        """Take the port (raises OSError when it is in use); gives the endpoint with the port that was found."""
-        sock = self._sock or listening_socket(self.endpoint)
+        """Take the port (raises OSError when it is in use); gives the endpoint with the port that was found. Whoever
+        connects before `serve` is refused, and can try another node: not left waiting for an answer."""
+        sock = self._sock or bound_socket(self.endpoint)
         self._loop = asyncio.get_running_loop()
-        self._server = await self._loop.create_server(lambda: Connection(self), sock=sock, start_serving=False)
+        self._server = await self._loop.create_server(
+            lambda: Connection(self), sock=sock, backlog=BACKLOG, start_serving=False
+        )
         self.endpoint = self.endpoint.with_port(sock.getsockname()[1])
         return self.endpoint
 
@@ -154,6 +159,17 @@ class Listener:
 
 def listening_socket(endpoint: Endpoint) -> socket.socket:
     """A socket that listens, but is not accepted from yet; an empty host means every interface. Raises OSError."""
+    sock = bound_socket(endpoint)
+    try:
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def bound_socket(endpoint: Endpoint) -> socket.socket:
+    """A socket that has its port, but refuses connections until a listener serves it. Raises OSError."""
     infos = socket.getaddrinfo(endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     infos.sort(key=lambda info: info[0] != socket.AF_INET)
     family, kind, proto, _, address = infos[0]
@@ -161,7 +177,6 @@ def listening_socket(endpoint: Endpoint) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen(1024)
         sock.setblocking(False)
     except OSError:
         sock.close()

@@ -134,8 +134,8 @@ class BrokerRole:
                 await self._serve(on_ready)
 
     async def _serve(self, on_ready: Callable[[], None]) -> None:
-        """Whoever connects before this broker is unfenced waits in the sockets' backlog: answered sooner, it would hear
-        of a cluster without this broker, and of one node, of no broker at all."""
+        """Whoever connects before this broker is unfenced is refused, and tries again, or another broker. Answered so
+        soon, it would hear of a cluster without this broker, and of one node, of no broker at all."""
         parts = self._parts
         listeners = self._build_listeners()
         await unless(parts.stopping, self._lifecycle.wait_unfenced())

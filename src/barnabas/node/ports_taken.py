@@ -1,4 +1,7 @@
-"""Shell: the ports of a node, taken before anything is written: one in use is the most common reason not to start."""
+"""Shell: the ports of a node, taken before anything is written: one in use is the most common reason not to start.
+
+They are taken, and do not listen: a node that is not ready refuses connections, so that clients go to another one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ Listen = Callable[[Endpoint], socket.socket]
 
 
 class TakenPort(NamedTuple):
-    """A listening socket, the endpoint with the port that was found, and what others are told of it."""
+    """A bound socket, the endpoint with the port that was found, and what others are told of it."""
 
     endpoint: Endpoint
     advertised: Endpoint

@@ -22,7 +22,7 @@ from barnabas.metadata.loader import Loader
 from barnabas.metadata.publish import Publisher
 from barnabas.metadata.snapshot import image_records
 from barnabas.net.endpoint import Endpoint
-from barnabas.net.listener import listening_socket
+from barnabas.net.listener import bound_socket
 from barnabas.net.outgoing import Outgoing
 from barnabas.node.broker_role import BrokerRole
 from barnabas.node.cluster_id import agree_on_cluster_id, ask_over, confirm_cluster_id
@@ -66,7 +66,7 @@ class Node:
         clock: Clock | None = None,
         rng: Rng | None = None,
         cluster_id: str | None = None,
-        listen: Callable[[Endpoint], socket.socket] = listening_socket,
+        listen: Callable[[Endpoint], socket.socket] = bound_socket,
         metrics_url: str | None = None,
     ) -> None:
         self.config = config
