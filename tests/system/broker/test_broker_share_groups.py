@@ -102,13 +102,15 @@ class Member:
 @pytest.fixture
 def queue(client: WireClient, topic: str, group: str) -> UUID:
     """A topic with ten records in two batches, and a group that begins with the first."""
-    client.call(CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)]), 7)
+    created = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)])
+    assert [answer.error_code for answer in client.call(created, 7).topics] == [0]
     resource = AlterConfigsResource(
         resource_type=GROUP_RESOURCE,
         resource_name=group,
         configs=[AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")],
     )
-    client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    altered = client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert [answer.error_code for answer in altered] == [0]
     client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 6)  # as every client does first
     for _ in range(2):
         produce(client, topic, 5)
