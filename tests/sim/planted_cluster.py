@@ -182,6 +182,7 @@ def _unclean_ends_forgotten(patch: Patch) -> None:
 def _nobody_is_fenced(patch: Patch) -> None:
     """Sessions never end."""
     patch.setattr(BrokerSessions, "expired", lambda self, now_ms: [])
+    patch.setattr(BrokerSessions, "next_deadline_ms", lambda self: None)
 
 
 def _uncommitted_state_kept(patch: Patch) -> None:
