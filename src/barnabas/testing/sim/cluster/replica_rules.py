@@ -114,6 +114,26 @@ class FewInSyncCommitNothing(Rule):
         self._few = few
 
 
+class FlushedBeforeCommitted(Rule):
+    """With flush.messages=1 a leader's high watermark never passes what is on its own disk."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster)
+        self._marks: dict[tuple[str, UUID, int], int] = {}
+
+    def look(self) -> None:
+        for node, partition, log in _replicas(self.cluster):
+            if partition.leader is None or node.process is None or log.config.flush_messages > 1:
+                continue
+            place = (node.process.name, partition.topic_id, partition.name.partition)
+            mark = partition.high_watermark
+            if log.durable_offset < mark and mark > self._marks.get(place, mark):
+                self.broken(
+                    f"{node.name} commits {partition.name} up to {mark}; on its disk it is to {log.durable_offset}"
+                )
+            self._marks[place] = mark
+
+
 @dataclass(slots=True)
 class _Committed:
     """What any leader's high watermark has passed, of one partition."""
@@ -255,6 +275,7 @@ REPLICA_RULES: tuple[type[Rule], ...] = (
     ReplicationQuorumSuperset,
     AcknowledgedIsCommitted,
     FewInSyncCommitNothing,
+    FlushedBeforeCommitted,
     ConsistentRead,
     LeaderCompleteness,
     SameState,
