@@ -86,7 +86,7 @@ async def failing_fsync(trouble: Trouble) -> None:
 DISK_FAULTS = (
     Fault("slow disk", 3, slow_disk),
     Fault("cold cache", 1, cold_cache),
-    Fault("power cut", 8, power_cut, LOSSY | {Menu.BLACKOUT}),
+    Fault("power cut", 16, power_cut, LOSSY | {Menu.BLACKOUT}),
     Fault("blackout", 5, blackout, frozenset({Menu.BLACKOUT})),
     Fault("full disk", 5, full_disk, frozenset({Menu.DISK})),
     Fault("failing fsync", 5, failing_fsync, frozenset({Menu.DISK})),

@@ -115,7 +115,8 @@ async def pause_client(trouble: Trouble) -> None:
 
 _LOSSLESS = frozenset(Menu) - LOSSY
 PROCESS_FAULTS = (
-    Fault("kill", 8, kill),
+    Fault("kill", 8, kill, _LOSSLESS),
+    Fault("kill", 3, kill, LOSSY),
     Fault("kill a leader, and the next", 3, kill_leader_twice, _LOSSLESS),
     Fault("kill most controllers", 2, kill_most_controllers, _LOSSLESS),
     Fault("kill all", 1, kill_all, _LOSSLESS),

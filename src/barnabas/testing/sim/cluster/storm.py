@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from barnabas.core.errors import KafkaError
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.cluster.cluster import SimCluster
+from barnabas.testing.sim.cluster.disks import power_cut
 from barnabas.testing.sim.cluster.layout import Layout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
-from barnabas.testing.sim.cluster.trouble import Menu, Trouble
+from barnabas.testing.sim.cluster.trouble import LOSSY, Menu, Trouble
 from barnabas.testing.sim.cluster.watch import Watch
 from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
 from barnabas.testing.sim.evidence import LAST_READER, LastLook
@@ -116,6 +117,9 @@ class Storm:
             await self.nemesis.strike(self.seconds / self.episodes)
             await self.nemesis.rest(RECOVERY_S)
             world.check_crashes()
+            if self.menu in LOSSY:  # what replication alone has to make good
+                await power_cut(self.trouble)
+                await self.nemesis.rest(RECOVERY_S)
         await asyncio.sleep(1.0)
         await workload.stop(RECOVERY_S)
         world.check_crashes()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.core.ids import TopicPartition
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.world import World
 
 T = TypeVar("T")
+_PATIENCE_S: Final = 4.0
+"""How long an unclean end waits for the one before to be over."""
 
 
 class Menu(Enum):
@@ -106,7 +108,7 @@ class Trouble:
             yield True
             return
         async with self._unclean:
-            if not self.cluster.is_whole():
+            if not await self.cluster.until(self.cluster.is_whole, _PATIENCE_S):
                 yield False
                 return
             yield True
