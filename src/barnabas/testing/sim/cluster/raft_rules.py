@@ -49,18 +49,19 @@ class SingleLeader(Rule):
 
 
 class MonotonicQuorumWatermark(Rule):
-    """What a process once called committed in the metadata log, it never doubts."""
+    """What a replica once called committed in the metadata log, it never doubts. (One that starts over, because its disk
+    was full, is another one.)"""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, tuple[RaftMachine, int]] = {}
 
     def step(self, node: SimNode, machine: RaftMachine) -> None:
-        assert node.process is not None
-        mark, name = machine.high_watermark, node.process.name
-        if mark < self._seen.get(name, -1):
-            self.broken(f"{name}: high watermark from {self._seen[name]} to {mark}")
-        self._seen[name] = mark
+        mark = machine.high_watermark
+        before = self._seen.get(node.name)
+        if before is not None and before[0] is machine and mark < before[1]:
+            self.broken(f"{node.name}: high watermark from {before[1]} to {mark}")
+        self._seen[node.name] = machine, mark
 
 
 class ConsistentMetadata(Rule):
