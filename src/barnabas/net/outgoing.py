@@ -42,6 +42,10 @@ class UnansweredError(KafkaError):
     """The request was sent, and no answer will come: it may have been carried out, or not."""
 
 
+class NobodyListensError(KafkaError):
+    """The host has answered that nothing listens there: the node's process does not run."""
+
+
 class Outgoing:
     """All connections of this node to others. `run` owns them; without it nothing is sent."""
 
@@ -68,7 +72,8 @@ class Outgoing:
         """The answer to `request`, which is sent in the highest version that both sides know.
 
         Raises KafkaError: BROKER_NOT_AVAILABLE (no connection, or it was lost), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
-        Only an UnansweredError may have been carried out; otherwise nothing was sent.
+        Only an UnansweredError may have been carried out; otherwise nothing was sent. NobodyListensError says why there
+        was no connection.
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         await enter_task()
@@ -121,7 +126,8 @@ class _Lane:
             self._connecting.add_done_callback(self._connected)
         found = await asyncio.shield(self._connecting)
         if isinstance(found, _UnreachableError):
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(found))
+            refused = isinstance(found.__cause__, ConnectionRefusedError)
+            raise (NobodyListensError if refused else KafkaError)(ErrorCode.BROKER_NOT_AVAILABLE, str(found))
         return found
 
     def close(self, reason: str) -> None:

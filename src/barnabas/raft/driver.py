@@ -309,7 +309,7 @@ class RaftDriver:
             event = Answered(send.destination, send.correlation_id, response)
         except (OSError, TimeoutError, KafkaError) as error:
             log.debug("a request to another replica failed", node=send.destination, reason=str(error))
-            event = SendFailed(send.destination, send.correlation_id)
+            event = SendFailed(send.destination, send.correlation_id, isinstance(error, ConnectionRefusedError))
         self._step(event)
 
     def _reply(self, reply: Reply) -> None:

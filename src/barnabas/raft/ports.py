@@ -73,7 +73,8 @@ class Network(Protocol):
     """The other replicas."""
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
-        """Raises OSError, TimeoutError or KafkaError when there is no answer."""
+        """Raises OSError, TimeoutError or KafkaError when there is no answer; ConnectionRefusedError only where the
+        other host says that the process does not run."""
         ...
 
 

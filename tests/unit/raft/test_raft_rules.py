@@ -17,6 +17,7 @@ from barnabas.raft.machine.events import (
     Received,
     Resign,
     Send,
+    SendFailed,
     SnapshotTaken,
     Synced,
     Tick,
@@ -185,6 +186,41 @@ def test_an_election_begins_with_a_pre_vote_in_the_epoch_of_before() -> None:
         (3, 0, True),
     ]
     assert effects.election is None
+
+
+def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
+    one = One().follow()
+    fetch = one.sent[2].correlation_id
+    one.state.has_fetched = True
+    one.step(SendFailed(3, 99, refused=True))
+    one.step(SendFailed(2, 99, refused=True))
+    assert one.state.has_fetched, "neither the leader nor what was asked of it"
+    assert not one.ask(vote(1, THIRD, pre=True)).granted
+    one.step(SendFailed(2, fetch, refused=True))
+    assert one.ask(vote(1, THIRD, pre=True)).granted, "the other one may have found out first"
+    one.step(Tick(), after_ms=125)
+    assert isinstance(one.state, Prospective)
+
+
+def test_an_observer_asks_the_others_for_the_successor_of_a_leader_that_is_gone() -> None:
+    one = One()
+    one.machine = RaftMachine(key_of(9), one.config, ElectionState(1, 2), LogSummary(), random.Random(1), 0)
+    one.step(Tick())
+    assert (one.sent.keys(), one.machine.quorum.leader_id) == ({2}, 2)
+    one.step(SendFailed(2, one.sent[2].correlation_id, refused=True))
+    before = one.sent[2]
+    for _ in range(20):
+        for send in one.step(Tick(), after_ms=125).sends:
+            one.step(SendFailed(send.destination, send.correlation_id))
+    assert one.sent.keys() == {1, 2, 3}
+    assert one.sent[2] is before
+
+
+def test_one_that_only_did_not_answer_has_its_time() -> None:
+    one = One().follow()
+    one.step(SendFailed(2, one.sent[2].correlation_id))
+    one.step(Tick(), after_ms=1999)
+    assert isinstance(one.state, Follower)
 
 
 def test_a_pre_vote_changes_nothing_at_the_voter() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.net.outgoing import NobodyListensError
 from barnabas.raft.machine import messages as raft
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.raft.machine.values import Endpoints
@@ -39,7 +40,7 @@ class QuorumNetwork:
         """Which listener of the others to use, where they have several."""
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
-        """Raises KafkaError."""
+        """Raises KafkaError, and ConnectionRefusedError where nothing listens."""
         from barnabas.node.quorum.messages import decode, encode  # see there
 
         if not endpoints:
@@ -57,6 +58,8 @@ class QuorumNetwork:
             response = await self._sender.send(
                 endpoint.host, endpoint.port, message, timeout_ms=self._timeout_ms, lane=lane
             )
+        except NobodyListensError as error:
+            raise ConnectionRefusedError(str(error)) from error
         except (VersionError, KafkaError) as error:
             too_old = isinstance(error, VersionError) or error.code is ErrorCode.UNSUPPORTED_VERSION
             if too_old and isinstance(request, raft.VoteRequest) and request.pre_vote:

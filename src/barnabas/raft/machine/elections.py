@@ -235,6 +235,18 @@ def on_end_epoch_answer(q: Quorum, source: int, response: EndQuorumEpochResponse
         q.state.unacknowledged.discard(source)
 
 
+def on_refused(q: Quorum, node_id: int) -> None:
+    """No process runs where the leader was. It leads no more, even if it is started again, so nobody waits for
+    `controller.quorum.fetch.timeout.ms`: voters elect, observers ask the others. Whoever is wrong about it gets no
+    pre-votes from those who hear the leader."""
+    state = q.follower
+    if state is not None and node_id == q.leader_id:
+        spread = min(q.config.election_timeout_ms, q.config.fetch_timeout_ms) // 8  # so that few start at once
+        state.fetch_deadline_ms = min(state.fetch_deadline_ms, q.now_ms + q.rng.randrange(spread + 1))
+        state.has_fetched = False
+        state.refused = True
+
+
 def poll_resigned(q: Quorum, state: Resigned) -> None:
     for node_id in sorted(state.unacknowledged):
         if q.is_ready(node_id):

@@ -47,10 +47,11 @@ class Answered(NamedTuple):
 
 
 class SendFailed(NamedTuple):
-    """A `Send` will not be answered."""
+    """A `Send` will not be answered; `refused` when the other host says that no such process runs there."""
 
     destination: int
     correlation_id: int
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

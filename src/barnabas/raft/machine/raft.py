@@ -177,9 +177,11 @@ class RaftMachine:
             case Answered(source, correlation_id, response):
                 if q.connections.expects(source, correlation_id):
                     _on_answer(q, source, response)
-            case SendFailed(destination, correlation_id):
+            case SendFailed(destination, correlation_id, refused):
                 if q.connections.expects(destination, correlation_id):
                     q.connections.on_answered(destination, now_ms=q.now_ms, well=False)
+                    if refused:
+                        elections.on_refused(q, destination)
             case Propose(payload, count):
                 if q.leader is None:
                     raise NotRaftLeaderError(f"Node {q.leader_id} leads epoch {q.epoch}; propose there.")

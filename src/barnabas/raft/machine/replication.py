@@ -126,6 +126,7 @@ def on_fetch_answer(q: Quorum, response: FetchResponse) -> None:
             q.write(batch)
         q.raise_high_watermark(min(q.log.end_offset, response.high_watermark))
     state.has_fetched = True
+    state.refused = False
     state.fetch_deadline_ms = q.now_ms + q.config.fetch_timeout_ms
 
 
@@ -158,7 +159,10 @@ def poll_observer(q: Quorum, state: Follower | Unattached) -> None:
         assert isinstance(state, Follower)
         _ask_leader(q, state)
     elif not q.connections.any_under_way(q.now_ms) and _may_fetch(q):
-        ready = [node_id for node_id in whom_to_ask(q) if q.is_ready(node_id)]
+        known = whom_to_ask(q)
+        others = [node_id for node_id in known if node_id != q.leader_id]
+        gone = isinstance(state, Follower) and state.refused and others
+        ready = [node_id for node_id in (others if gone else known) if q.is_ready(node_id)]
         if ready:
             node_id = q.rng.choice(ready)
             q.send(node_id, build_fetch(q), q.leader_endpoints if node_id == q.leader_id else ())

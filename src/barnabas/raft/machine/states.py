@@ -83,6 +83,8 @@ class Follower:
     """When to look whether the voters still say the right thing about this node (KIP-853)."""
     has_fetched: bool = False
     """Heard of the leader by a successful fetch; one who has does not encourage others to replace it (KIP-996)."""
+    refused: bool = False
+    """The leader's host has said that its process does not run."""
     snapshot: OffsetAndEpoch | None = None
     """Being fetched, and how much of it is there."""
     snapshot_position: int = 0
