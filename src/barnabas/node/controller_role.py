@@ -19,9 +19,7 @@ from barnabas.metadata.records import MetadataRecord
 from barnabas.net.limits import ConnectionQuota, RequestBudget
 from barnabas.net.listener import Listener
 from barnabas.node.adapters import BrokerHandler
-from barnabas.node.cluster_id import NewcomerHandler
 from barnabas.node.config import NodeConfig
-from barnabas.node.controller_registration import ControllerRegistration
 from barnabas.node.parts import Parts
 from barnabas.node.ports_taken import TakenPort
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
@@ -53,6 +51,8 @@ class ControllerRole:
         """What has to run so that others find this controller; nothing for one that nobody can reach."""
         if not listeners:
             return ()
+        from barnabas.node.controller_registration import ControllerRegistration
+
         parts = self._parts
         told = [port.advertised for port in listeners]
         registration = ControllerRegistration(channel, parts.node_id, told, parts.rng)
@@ -64,6 +64,11 @@ class ControllerDoor:
     """The listeners of a controller. They are open from the start of the node, and answer newcomers until `admit`."""
 
     def __init__(self, config: NodeConfig, ports: Sequence[TakenPort], metrics: Metrics) -> None:
+        self._listeners: list[Listener] = []
+        if not ports:
+            return
+        from barnabas.node.cluster_id import NewcomerHandler  # not for a node that is a cluster by itself
+
         limits = net_limits(config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
         self._listeners = [

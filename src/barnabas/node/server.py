@@ -25,7 +25,6 @@ from barnabas.net.endpoint import Endpoint
 from barnabas.net.listener import bound_socket
 from barnabas.net.outgoing import Outgoing
 from barnabas.node.broker_role import BrokerRole
-from barnabas.node.cluster_id import agree_on_cluster_id, ask_over, confirm_cluster_id
 from barnabas.node.config import NodeConfig
 from barnabas.node.controller_channel import ActiveController
 from barnabas.node.controller_role import ControllerDoor, ControllerRole
@@ -181,6 +180,8 @@ class Node:
         """A new node of a cluster of several asks the others."""
         if self.identity.cluster_id:
             return
+        from barnabas.node.cluster_id import agree_on_cluster_id, ask_over
+
         topology = self.config.topology
         if topology.voters:
             founder = self.identity.node_id == topology.voters[0][0]
@@ -199,6 +200,8 @@ class Node:
         """Raises ClusterIdError when the controllers of the configuration are of another cluster than the data."""
         others = self._other_controllers()
         if others:
+            from barnabas.node.cluster_id import ask_over, confirm_cluster_id
+
             await confirm_cluster_id(self.identity.cluster_id, others, ask=ask_over(outgoing))
 
     def _other_controllers(self) -> list[Address]:
