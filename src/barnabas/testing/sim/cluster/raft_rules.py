@@ -49,8 +49,8 @@ class SingleLeader(Rule):
 
 
 class MonotonicQuorumWatermark(Rule):
-    """What a replica once called committed in the metadata log, it never doubts. (One that starts over, because its disk
-    was full, is another one.)"""
+    """What a replica once called committed in the metadata log, it never doubts. (One that starts over, because its
+    disk was full, is another one.)"""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)

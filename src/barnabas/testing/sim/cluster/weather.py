@@ -39,6 +39,14 @@ async def cut_from_brokers(trouble: Trouble) -> None:
     await _cut_for_a_while(trouble, pairs)
 
 
+async def cut_the_controller(trouble: Trouble) -> None:
+    """The active controller hears brokers and no controller: it decides on, and commits nothing."""
+    active = trouble.cluster.active_controller()
+    if active is not None:
+        pairs = [(active.name, other.name) for other in trouble.cluster.controllers if other is not active]
+        await _cut_for_a_while(trouble, pairs)
+
+
 async def split(trouble: Trouble) -> None:
     """The cluster in two; clients keep one side each."""
     names = sorted(trouble.cluster.hosts)
@@ -119,6 +127,7 @@ WEATHER = (
     Fault("cut a pair", 3, cut_pair),
     Fault("cut a broker from the controllers", 3, cut_from_controllers),
     Fault("cut a broker from the brokers", 3, cut_from_brokers),
+    Fault("cut the controller from its quorum", 3, cut_the_controller),
     Fault("lonely leader", 4, lonely_leader),
     Fault("split", 3, split),
     Fault("cut clients off", 2, cut_clients),
