@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from enum import Enum
@@ -74,7 +75,8 @@ def bury(task: asyncio.Task[Any]) -> None:
         return
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine: Any = task.get_coro()
-    with contextlib.suppress(BaseException):
+    with contextlib.suppress(BaseException), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one that never began was never awaited: so it goes
         coroutine.close()
 
 
