@@ -39,9 +39,7 @@ def api_versions(talk: Talk) -> None:
     talk.hang_up()
     response = talk.quietly(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4)
     talk.note("features", [(f.name, f.min_version, f.max_version) for f in response.supported_features])
-    talk.note(
-        "finalized", sorted((f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features)
-    )
+    talk.note("finalized", {f.name: (f.min_version_level, f.max_version_level) for f in response.finalized_features})
     served = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys if k.api_key < PRIVATE_FROM}
     talk.note("versions", served)
     unknown_version = bytes.fromhex("0012 7fff 00000001 0001 61".replace(" ", ""))
