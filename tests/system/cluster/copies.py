@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.system.transactions.exactly_once import PARTITIONS, Application, Command, Progress, read_committed
 
-PER_TRANSACTION = 50
+PER_TRANSACTION = 100
 PATIENCE_S = 120.0
 
 
