@@ -115,7 +115,7 @@ async def describe(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         overrides = [
             f"{e.name}={e.value}"
             for e in entries.values()
-            if e.source in (ConfigSource.TOPIC, ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER)
+            if e.source is not ConfigSource.DEFAULT
         ]
         if options.topics_with_overrides and not overrides:
             continue
