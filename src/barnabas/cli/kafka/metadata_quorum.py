@@ -127,7 +127,7 @@ def _replicas(replicas: list[Any], nodes: dict[int, Any]) -> str:
         one: dict[str, object] = {"id": replica.replica_id}
         if replica.replica_directory_id != NO_TOPIC_ID:
             one["directoryId"] = uuid_to_text(replica.replica_directory_id)
-        if node := nodes.get(replica.replica_id):
+        if (node := nodes.get(replica.replica_id)) and node.listeners:
             one["endpoints"] = [f"{at.name}://{at.host}:{at.port}" for at in node.listeners]
         shown.append(one)
     return json.dumps(shown)
