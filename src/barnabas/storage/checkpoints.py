@@ -30,7 +30,7 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes, what: str) -> list[str]:
-    """The lines below the header. Raises CorruptFileError unless there are exactly as many as it says, each with its end:
+    """The lines below the header. Raises CorruptFileError unless there are as many as it says, each with its end:
     a file that was torn in its last number would read as a smaller one."""
     try:
         version, count, *lines = data.decode().split("\n")

@@ -112,11 +112,7 @@ async def describe(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         entries = configs[ConfigResource.topic(name)]
         if isinstance(entries, KafkaError):
             raise entries
-        overrides = [
-            f"{e.name}={e.value}"
-            for e in entries.values()
-            if e.source is not ConfigSource.DEFAULT
-        ]
+        overrides = [f"{e.name}={e.value}" for e in entries.values() if e.source is not ConfigSource.DEFAULT]
         if options.topics_with_overrides and not overrides:
             continue
         partitions = [p for p in view.partitions if _wanted(p, options, entries)]
