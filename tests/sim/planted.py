@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from barnabas.node.adapters import ReplicatedWriter
-from barnabas.node.coordination_channels import Markers
+from barnabas.node.channels.coordination import Markers
 from barnabas.replication import partition as partition_module
 from barnabas.replication.partition import Partition
 from barnabas.storage import log as log_module

@@ -245,7 +245,7 @@ def _answers_before_commit(patch: Patch) -> None:
 
 def _markers_dropped(patch: Patch) -> None:
     """A marker whose partition's leader cannot be reached is taken for written."""
-    from barnabas.node.coordination_channels import Markers
+    from barnabas.node.channels.coordination import Markers
     from barnabas.wire.messages import write_txn_markers as wire
 
     real = Markers.write

@@ -33,12 +33,12 @@ from barnabas.node.adapters import (
     ReplicatedWriter,
     TransactionFeed,
 )
-from barnabas.node.coordination_channels import CoordinationChannels
+from barnabas.node.channels.coordination import CoordinationChannels
+from barnabas.node.channels.peers import Peers
+from barnabas.node.channels.replication import ReplicationChannel
 from barnabas.node.lifecycle import BrokerLifecycle
 from barnabas.node.parts import Parts
-from barnabas.node.peers import Peers
 from barnabas.node.ports_taken import TakenPort
-from barnabas.node.replication_channel import ReplicationChannel
 from barnabas.node.running import running, unless
 from barnabas.node.settings import (
     broker_settings,

@@ -25,8 +25,8 @@ from barnabas.net.endpoint import Endpoint
 from barnabas.net.listener import bound_socket
 from barnabas.net.outgoing import Outgoing
 from barnabas.node.broker_role import BrokerRole
+from barnabas.node.channels.controller import ActiveController
 from barnabas.node.config import NodeConfig
-from barnabas.node.controller_channel import ActiveController
 from barnabas.node.controller_role import ControllerDoor, ControllerRole
 from barnabas.node.identity import find_identity, new_cluster_id
 from barnabas.node.log_dirs import close_log_dirs, metadata_dir, open_log_dirs

@@ -1,6 +1,6 @@
 """Shell: share groups on this node: their coordinator, leaders and settings plugged together.
 
-`Shares` (what handlers see) is built by `build_shares`; `share_channels` is what they need of other brokers;
+`Shares` (what handlers see) is built by `build_shares`; `channels.shares` is what they need of other brokers;
 `ShareFeed` tells them of leaderships and images.
 """
 
@@ -24,8 +24,8 @@ from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage
 from barnabas.node.adapters import ImageCatalog, ReplicatedWriter
+from barnabas.node.channels.coordination import CoordinationChannels
 from barnabas.node.config import NodeConfig
-from barnabas.node.coordination_channels import CoordinationChannels
 from barnabas.replication.partition import Isolation, SpecialTimestamp
 from barnabas.replication.rules.share_values import ShareLimits
 from barnabas.replication.share_partitions import SharePartitions

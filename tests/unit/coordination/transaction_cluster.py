@@ -22,7 +22,7 @@ from barnabas.coordination.transaction.service import TransactionCoordinator
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from barnabas.node.coordination_channels import CoordinationChannels
+from barnabas.node.channels.coordination import CoordinationChannels
 from barnabas.records.batch import iter_records, read_header
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.records.control import EndTxn, parse_control

@@ -21,7 +21,7 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.publish import Publisher
 from barnabas.net.outgoing import Outgoing, UnansweredError
 from barnabas.net.ports import Peer
-from barnabas.node.controller_channel import ActiveController, unwrap, wrap
+from barnabas.node.channels.controller import ActiveController, unwrap, wrap
 from barnabas.security.principals import Principal
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codec import decode, encode

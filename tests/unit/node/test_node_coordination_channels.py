@@ -14,8 +14,8 @@ import pytest
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
-from barnabas.node.batched_requests import BatchedRequests
-from barnabas.node.coordination_channels import CoordinationChannels
+from barnabas.node.channels.batched_requests import BatchedRequests
+from barnabas.node.channels.coordination import CoordinationChannels
 from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

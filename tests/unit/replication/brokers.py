@@ -30,7 +30,7 @@ from barnabas.metadata.features import DEFAULT_LEVELS, SUPPORTED_FEATURES, boots
 from barnabas.metadata.image import ClusterImage, ResourceType
 from barnabas.metadata.other_records import ConfigRecord
 from barnabas.metadata.record_base import MetadataRecord
-from barnabas.node.replication_channel import ReplicationChannel
+from barnabas.node.channels.replication import ReplicationChannel
 from barnabas.records.batch import iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.replication.flushing import Flusher

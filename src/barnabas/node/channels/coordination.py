@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.handlers.transactions.write_txn_markers import write_markers
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from barnabas.node.batched_requests import BatchedRequests
-from barnabas.node.neighbours import Neighbours, PeerSender
-from barnabas.node.share_channels import LogEnds, ShareCoordinators
+from barnabas.node.channels.batched_requests import BatchedRequests
+from barnabas.node.channels.neighbours import Neighbours, PeerSender
+from barnabas.node.channels.shares import LogEnds, ShareCoordinators
 from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -1,4 +1,4 @@
-"""Shell: share groups' way to their share coordinators, and to where partitions end; see `coordination_channels`."""
+"""Shell: share groups' way to their share coordinators, and to where partitions end; see `coordination`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.auto_create import create_missing
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_REPLICA_ID, SHARE_STATE_TOPIC, TopicPartition
-from barnabas.node.batched_requests import BatchedRequests
-from barnabas.node.neighbours import Neighbours
+from barnabas.node.channels.batched_requests import BatchedRequests
+from barnabas.node.channels.neighbours import Neighbours
 from barnabas.replication.partition import Isolation, SpecialTimestamp
 from barnabas.wire.messages.delete_share_group_state import DeleteShareGroupStateRequest
 from barnabas.wire.messages.initialize_share_group_state import InitializeShareGroupStateRequest
