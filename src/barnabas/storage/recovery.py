@@ -80,6 +80,8 @@ class _Loader:
         self._checked = self._bytes = self._truncated = self._dropped = self._rebuilt = 0
         self._producers = ProducerState(request.partition, request.producer_expiration_ms)
         self._producers_valid = False
+        self._recovered_end = 0
+        """Where the segment that was recovered last ends."""
 
     def load(self) -> LoadedLog:
         request = self._request
@@ -140,12 +142,23 @@ class _Loader:
                 self._rebuild_up_to(segment)
             cut = self._recover(segment)
             self._truncated += cut
-            if cut:
+            if cut or self._ends_early(segment):
                 self._drop_after(segment)
             segment.cool()
             if self._segments.after(segment) is not None:
                 self._producers.end_offset = max(self._producers.end_offset, segment.base_offset)
                 self._snapshots.take(self._producers)
+
+    def _ends_early(self, segment: Segment) -> bool:
+        """After a crash: its last batches never reached the disk, and those of the next segment did. A log that is not
+        compacted has no gaps: what is behind one would be taken for a whole log, and its leader's asked for no more."""
+        following = self._segments.after(segment)
+        return (
+            not self._clean
+            and not self._request.config.compact
+            and following is not None
+            and self._recovered_end < following.base_offset
+        )
 
     def _sane(self, segment: Segment, indexed: set[int], with_txns: set[int]) -> bool:
         """Whether a segment that was closed properly can be used as it is. Kafka checks as little."""
@@ -186,6 +199,7 @@ class _Loader:
             segment.file(Access.WRITE).truncate(valid)
             segment.size = valid
         segment.seal()
+        self._recovered_end = end
         self._checked += 1
         self._bytes += size
         self._rebuilt += 1

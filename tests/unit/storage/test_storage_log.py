@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -433,7 +435,7 @@ class TestFlush:
 
 class TestReplaceSegments:
     def test_two_become_one(self) -> None:
-        logs = LogHarness(config=SMALL)
+        logs = LogHarness(config=replace(SMALL, cleanup_policy=("compact",)))
         logs.fill(8)
         log = logs.log
         old = list(log.segments)[:2]

@@ -180,6 +180,22 @@ class TestAfterACrash:
         logs.kill()
         assert offsets(logs) == [0, 1, 2, 3]
 
+    @pytest.mark.parametrize("kept", [0, 2])
+    def test_segments_behind_a_gap_go(self, logs: LogHarness, disk: MemoryDisk, kept: int) -> None:
+        """A power cut took whole batches at the end of a segment, and left the next one: nothing there is torn."""
+        del disk.data(path(4, ".log"))[kept * SIZE :]
+        logs.kill()
+        assert offsets(logs) == list(range(4 + kept))
+        assert logs.log.log_end_offset == 4 + kept
+
+    def test_a_compacted_log_may_have_gaps(self, disk: MemoryDisk) -> None:
+        compacted = LogConfig(internal_segment_bytes=4 * SIZE, index_interval_bytes=SIZE, cleanup_policy=("compact",))
+        logs = LogHarness(disk=disk, config=compacted)
+        logs.fill(14)
+        del disk.data(path(4, ".log"))[2 * SIZE :]
+        logs.kill()
+        assert offsets(logs) == [0, 1, 2, 3, 4, 5, *range(8, 14)]
+
 
 class TestLeftovers:
     def test_deleted_and_temporary_files_go(self, logs: LogHarness, disk: MemoryDisk) -> None:
