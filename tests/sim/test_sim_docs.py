@@ -17,7 +17,8 @@ def render() -> str:
     for title, bugs in (("in a cluster", planted_cluster.PLANTED), ("in one node", planted.PLANTED)):
         lines.append(f"| *{title}* | | |")
         lines += [f"| {bug.name} | {bug.menu.value} | {bug.seeds} seeds |" for bug in bugs]
-    return "\n".join(lines) + "\n"
+    unseen = ", ".join(bug.name for bug in planted_cluster.NOT_SEEN)
+    return "\n".join(lines) + f"\n\nNot found in a few seeds yet: {unseen}.\n"
 
 
 def test_the_page_says_what_the_tests_do(request: pytest.FixtureRequest) -> None:
