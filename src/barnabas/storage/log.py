@@ -34,7 +34,7 @@ from barnabas.storage.fs import FileSystem, replace_file
 from barnabas.storage.markers import markers_of
 from barnabas.storage.producer_state import ProducerAppend
 from barnabas.storage.recovery import LoadRequest, load
-from barnabas.storage.segment import Segment
+from barnabas.storage.segment import Segment, reaches
 from barnabas.storage.segments import WarmSegments
 from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset
 
@@ -104,6 +104,7 @@ class Log:
         clean_shutdown: bool = False,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        cleaned_offset: int = 0,
         topic_id: UUID | None = None,
         producer_expiration_ms: int = 86_400_000,
         on_failure: Callable[[StorageError], None] | None = None,
@@ -123,6 +124,7 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             producer_expiration_ms=producer_expiration_ms,
+            cleaned_offset=cleaned_offset,
         )
         return cls(request, topic_partition, topic_id, on_failure, warm)
 
@@ -242,7 +244,7 @@ class Log:
             if not active.ready:
                 active.prepare_append()
             if self._must_roll(active, checked, now_ms):
-                active = self._roll(batches[0].base_offset, now_ms)
+                active = self._roll(now_ms, batches[0].base_offset, checked.last_offset)
                 rolled = True
             active.append(checked.parts, batches, checked.size)
         except DiskFullError:
@@ -280,10 +282,15 @@ class Log:
             if active.size > 0:
                 if not active.ready:
                     active.prepare_append()
-                self._roll(self.log_end_offset, now_ms)
+                self._roll(now_ms)
 
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
-        base_offset = max(base_offset, self.log_end_offset)
+    def _roll(self, now_ms: int, first_offset: int = 0, last_offset: int = 0) -> Segment:
+        """A new segment for batches from `first_offset` to `last_offset`. It begins where the log ends, also where a
+        follower's first batch lies behind a gap: a recovery then knows that nothing is missing in between. Only a gap
+        so wide that the segment could not reach over it is left between two segments."""
+        base_offset = self.log_end_offset
+        if not reaches(base_offset, last_offset):
+            base_offset = max(base_offset, first_offset)
         active = self.segments.active
         active.seal()
         # It may have been synced while it was active, but its indexes were not: they are of sealed segments only.

@@ -213,6 +213,7 @@ class LogDir:
                 clean_shutdown=self.clean_shutdown,
                 recovery_point=self._recovery_points.get(topic_partition, 0),
                 log_start_offset=self._log_starts.get(topic_partition, 0),
+                cleaned_offset=self._cleaned.get(topic_partition, 0),
                 topic_id=topic_id,
                 producer_expiration_ms=self.producer_expiration_ms,
                 on_failure=self.fail,

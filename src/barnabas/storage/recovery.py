@@ -12,7 +12,7 @@ compaction whose old segments had not all been removed: these are, then the `.sw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from barnabas.core.buffers import Buffer
@@ -48,6 +48,8 @@ class LoadRequest:
     recovery_point: int
     log_start_offset: int
     producer_expiration_ms: int
+    cleaned_offset: int = 0
+    """Below it the cleaner may have left gaps, even if the log is not compacted any more."""
 
 
 @dataclass(slots=True)
@@ -157,7 +159,7 @@ class _Loader:
             not self._clean
             and not self._request.config.compact
             and following is not None
-            and self._recovered_end < following.base_offset
+            and max(self._recovered_end, self._request.cleaned_offset) < following.base_offset
         )
 
     def _sane(self, segment: Segment, indexed: set[int], with_txns: set[int]) -> bool:
@@ -258,17 +260,7 @@ class _Loader:
 
 
 def _from_start(request: LoadRequest) -> LoadRequest:
-    return LoadRequest(
-        request.fs,
-        request.path,
-        request.config,
-        request.partition,
-        request.now_ms,
-        clean=False,
-        recovery_point=0,
-        log_start_offset=request.log_start_offset,
-        producer_expiration_ms=request.producer_expiration_ms,
-    )
+    return replace(request, clean=False, recovery_point=0)
 
 
 def scan_batches(segment: Segment) -> Iterator[tuple[int, Buffer, int, BatchHeader]]:

@@ -38,6 +38,11 @@ class Found(NamedTuple):
     size: int
 
 
+def reaches(base_offset: int, offset: int) -> bool:
+    """Whether the distance fits the 32 bits of an index entry."""
+    return 0 <= offset - base_offset <= _INT32_MAX
+
+
 class Segment:
     """`base_offset` is a lower bound of its offsets, and its name."""
 
@@ -327,7 +332,7 @@ class Segment:
 
     def takes_offset(self, offset: int) -> bool:
         """Whether the distance to the base fits an index entry."""
-        return 0 <= offset - self.base_offset <= _INT32_MAX
+        return reaches(self.base_offset, offset)
 
     def seal(self) -> list[str]:
         """No more appends: the largest timestamp becomes the last time index entry. The index files written."""

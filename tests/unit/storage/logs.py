@@ -40,7 +40,9 @@ class LogHarness:
         self.failures: list[BaseException] = []
         self.log = self.open(clean=True)
 
-    def open(self, *, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    def open(
+        self, *, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, cleaned_offset: int = 0
+    ) -> Log:
         self.log = Log.open(
             self.disk,
             self.path,
@@ -50,15 +52,18 @@ class LogHarness:
             clean_shutdown=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            cleaned_offset=cleaned_offset,
             on_failure=self.failures.append,
         )
         return self.log
 
-    def kill(self, *, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    def kill(self, *, recovery_point: int = 0, log_start_offset: int = 0, cleaned_offset: int = 0) -> Log:
         """kill -9 and start again."""
         assert isinstance(self.disk, MemoryDisk)
         self.disk.crash()
-        return self.open(recovery_point=recovery_point, log_start_offset=log_start_offset)
+        return self.open(
+            recovery_point=recovery_point, log_start_offset=log_start_offset, cleaned_offset=cleaned_offset
+        )
 
     def restart(self) -> Log:
         """A clean shutdown and start."""

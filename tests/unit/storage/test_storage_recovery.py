@@ -188,6 +188,26 @@ class TestAfterACrash:
         assert offsets(logs) == list(range(4 + kept))
         assert logs.log.log_end_offset == 4 + kept
 
+    @pytest.mark.parametrize(("cleaned", "end"), [(8, 14), (7, 6)])
+    def test_where_the_cleaner_was_there_may_be_gaps(
+        self, logs: LogHarness, disk: MemoryDisk, cleaned: int, end: int
+    ) -> None:
+        """The log was compacted once, and is not any more."""
+        del disk.data(path(4, ".log"))[2 * SIZE :]
+        logs.kill(cleaned_offset=cleaned)
+        assert logs.log.log_end_offset == end
+
+    def test_a_gap_that_a_follower_copied_is_no_loss(self, logs: LogHarness) -> None:
+        """Its leader's log was compacted once. A segment begins where the log ended, so nothing seems to be missing."""
+        end = logs.log.log_end_offset
+        logs.log.roll(0)
+        assert logs.log.append_as_follower(batch(base_offset=end + 5, leader_epoch=0), now_ms=0) is not None
+        for base in range(end + 7, end + 20, 2):  # more than a segment
+            assert logs.log.append_as_follower(batch(base_offset=base, leader_epoch=0), now_ms=0) is not None
+        before = offsets(logs)
+        logs.kill()
+        assert offsets(logs) == before
+
     def test_a_compacted_log_may_have_gaps(self, disk: MemoryDisk) -> None:
         compacted = LogConfig(internal_segment_bytes=4 * SIZE, index_interval_bytes=SIZE, cleanup_policy=("compact",))
         logs = LogHarness(disk=disk, config=compacted)
