@@ -107,8 +107,8 @@ def replace_message(message: Any, **changes: Any) -> Any:
     return type(message)(**{**names, **changes})
 
 
-def crash_is_no_reason(image: Any, broker: int, ctx: Any, *, unclean: bool = False) -> Any:
-    return _records_without(image, broker, ctx)
+def crash_is_no_reason(image: Any, broker: int, ctx: Any, *, unclean: bool = False, limit: int | None = None) -> Any:
+    return _records_without(image, broker, ctx, limit=limit)
 
 
 def forget_the_unanswered(state: Any, proposal: Any, error: Any, answer: Any = None) -> Any:
@@ -125,7 +125,7 @@ def shrink_before_it_is_committed(state: Any, members: Any, active: Any) -> Any:
 def eligible_stay_in_sync(partition: Any, target: Any, elected: Any, rules: Any) -> Any:
     """From the ELR into the lead, with everyone eligible in sync at once."""
     after, seat = _seat(partition, target, elected, rules)
-    return (replace(after, isr=(*after.isr, *(b for b in target.replicas if b not in after.isr))), seat)
+    return (after._replace(isr=(*after.isr, *(b for b in target.replicas if b not in after.isr))), seat)
 
 
 BUGS = (

@@ -14,7 +14,9 @@ def test_topics(cli: Cli) -> None:
     assert created.lines[-1] == "Created topic a.b."
     assert created.lines[0].startswith("WARNING: Due to limitations in metric names")
     described = cli("kafka-topics", "--describe", "--topic", "a.b").lines
-    assert described[0].split("\t")[0::2] == ["Topic: a.b", "PartitionCount: 2", "Configs: retention.ms=7"]
+    # A new cluster sets min.insync.replicas for all brokers, because eligible leader replicas need it (KIP-966).
+    configs = "Configs: min.insync.replicas=1,retention.ms=7"
+    assert described[0].split("\t")[0::2] == ["Topic: a.b", "PartitionCount: 2", configs]
     assert described[1].startswith("\tTopic: a.b\tPartition: 0\tLeader: ")
     assert "a.b" in cli("kafka-topics", "--list").lines
     assert cli("kafka-topics", "--list", "--topic", "a[.].*").lines == ["a.b"]
