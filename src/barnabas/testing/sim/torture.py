@@ -13,15 +13,13 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from barnabas.core.errors import KafkaError
 from barnabas.testing.histories import History, Kind
 from barnabas.testing.sim import invariants
-from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
 from barnabas.testing.sim.evidence import LAST_READER, LastLook
 from barnabas.testing.sim.faults import Faults, Menu, random_menu
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
-from barnabas.testing.sim.outcome import Outcome
+from barnabas.testing.sim.outcome import Outcome, judged
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World, run_world
@@ -95,19 +93,8 @@ class Torture:
 
     async def run(self) -> None:
         """Raises what `torture` raises."""
-        try:
+        with judged(self.world, "A broker could not be started again"):
             await self._run()
-        except ExceptionGroup as group:  # of the task group that applies faults
-            error = first_of(group)
-            if isinstance(error, SimulationError):
-                raise error from group
-            raise CrashError(f"A broker could not be started again: {error!r}") from error
-        except KafkaError as error:
-            if self.world.crashes:
-                raise
-            if not error.retriable:
-                raise CorrectnessError(f"A healthy cluster answered with {error!r}.") from error
-            raise LivenessError(f"A healthy cluster did not answer in time: {error}") from error
 
     async def _run(self) -> None:
         world, workload = self.world, self.workload
@@ -159,10 +146,3 @@ class Torture:
     async def _restart(self, node: SimNode) -> None:
         node.kill()
         await node.start()
-
-
-def first_of(group: ExceptionGroup[Exception]) -> Exception:
-    found: Exception = group
-    while isinstance(found, ExceptionGroup):
-        found = found.exceptions[0]
-    return found

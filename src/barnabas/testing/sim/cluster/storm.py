@@ -15,7 +15,6 @@ import random
 import time
 from collections.abc import Mapping
 
-from barnabas.core.errors import KafkaError
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.disks import power_cut
@@ -23,11 +22,9 @@ from barnabas.testing.sim.cluster.layout import Layout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
 from barnabas.testing.sim.cluster.trouble import LOSSY, Menu, Trouble
 from barnabas.testing.sim.cluster.watch import Watch
-from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
 from barnabas.testing.sim.evidence import LAST_READER, LastLook
 from barnabas.testing.sim.invariants import Evidence
-from barnabas.testing.sim.outcome import Outcome
-from barnabas.testing.sim.torture import first_of
+from barnabas.testing.sim.outcome import Outcome, judged
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World, run_world
@@ -89,19 +86,8 @@ class Storm:
 
     async def run(self) -> None:
         """Raises what `storm` raises."""
-        try:
+        with judged(self.world, "A fault could not be applied or undone"):
             await self._run()
-        except ExceptionGroup as group:  # of the task group that applies faults
-            error = first_of(group)
-            if isinstance(error, SimulationError):
-                raise error from group
-            raise CrashError(f"A fault could not be applied or undone: {error!r}") from error
-        except KafkaError as error:
-            if self.world.crashes:
-                raise
-            if not error.retriable:
-                raise CorrectnessError(f"A healthy cluster answered with {error!r}.") from error
-            raise LivenessError(f"A healthy cluster did not answer in time: {error}") from error
 
     async def _run(self) -> None:
         world, workload = self.world, self.workload
