@@ -1,17 +1,20 @@
-"""Value: what a run comes to: an `Outcome` when it went well, else one of the three failures (`judged`)."""
+"""Shell: plays a scenario in its world: an `Outcome` when it goes well, else one of the three failures (`judged`)."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.errors import CorrectnessError, CrashError, LivenessError, SimulationError
+from barnabas.testing.sim.workload import Workload
+from barnabas.testing.sim.world import World, run_world
 
-if TYPE_CHECKING:
-    from barnabas.testing.sim.world import World
+_LONGEST_S = 3_600.0
+"""Of simulated time; a scenario that lasts longer hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,41 @@ class Outcome:
             f"seed {self.seed}: ok ({self.about}: {self.faults} faults, {self.acknowledged} records acknowledged,"
             f" {self.transactions} transactions, {self.simulated_s:.0f} s in {self.cpu_s:.2f} s) {self.digest[:16]}"
         )
+
+
+class Scenario(Protocol):
+    """What is played: the torture of a node, the storm over a cluster."""
+
+    @property
+    def workload(self) -> Workload: ...
+
+    @property
+    def about(self) -> str:
+        """What was drawn, in a few words."""
+        ...
+
+    @property
+    def fault_count(self) -> int: ...
+
+    async def run(self) -> None: ...
+
+
+def play(world: World, scenario: Scenario) -> Outcome:
+    """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
+    began = time.process_time()
+    run_world(world, lambda _: scenario.run(), within_s=_LONGEST_S)
+    facts = scenario.workload.facts
+    return Outcome(
+        world.seed,
+        scenario.about,
+        world.elapsed_s,
+        time.process_time() - began,
+        world.loop.steps,
+        scenario.fault_count,
+        facts.acknowledged,
+        facts.transactions,
+        world.trace.digest(),
+    )
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ The seed decides everything: which faults, how many clients, how large the segme
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 
 from barnabas.testing.histories import History, Kind
@@ -19,10 +18,10 @@ from barnabas.testing.sim.evidence import LAST_READER, LastLook
 from barnabas.testing.sim.faults import Faults, Menu, random_menu
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
-from barnabas.testing.sim.outcome import Outcome, judged
+from barnabas.testing.sim.outcome import Outcome, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload
 from barnabas.testing.sim.workload.sharing import prepare_sharers
-from barnabas.testing.sim.world import World, run_world
+from barnabas.testing.sim.world import World
 
 SECONDS = 8.0
 """Simulated time with faults."""
@@ -33,20 +32,7 @@ RECOVERY_S = 90.0
 def torture(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, world: World | None = None) -> Outcome:
     """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
     world = world or World(seed)
-    scenario = Torture(world, seconds, menu)
-    began = time.process_time()
-    run_world(world, lambda _: scenario.run(), within_s=3_600)
-    return Outcome(
-        seed,
-        scenario.menu.value,
-        world.elapsed_s,
-        time.process_time() - began,
-        world.loop.steps,
-        scenario.faults.count,
-        scenario.workload.facts.acknowledged,
-        scenario.workload.facts.transactions,
-        world.trace.digest(),
-    )
+    return play(world, Torture(world, seconds, menu))
 
 
 class Torture:
@@ -90,6 +76,14 @@ class Torture:
             "flush.messages": "1" if with_power else str(rng.choice([1, (1 << 63) - 1])),
             "index.interval.bytes": str(rng.choice([0, 100, 4096])),
         }
+
+    @property
+    def about(self) -> str:
+        return self.menu.value
+
+    @property
+    def fault_count(self) -> int:
+        return self.faults.count
 
     async def run(self) -> None:
         """Raises what `torture` raises."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Mapping
 
 from barnabas.testing.sim import invariants
@@ -24,10 +23,10 @@ from barnabas.testing.sim.cluster.trouble import LOSSY, Menu, Trouble
 from barnabas.testing.sim.cluster.watch import Watch
 from barnabas.testing.sim.evidence import LAST_READER, LastLook
 from barnabas.testing.sim.invariants import Evidence
-from barnabas.testing.sim.outcome import Outcome, judged
+from barnabas.testing.sim.outcome import Outcome, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload
 from barnabas.testing.sim.workload.sharing import prepare_sharers
-from barnabas.testing.sim.world import World, run_world
+from barnabas.testing.sim.world import World
 
 SECONDS = 10.0
 """Simulated time with faults."""
@@ -38,20 +37,7 @@ RECOVERY_S = 60.0
 def storm(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, world: World | None = None) -> Outcome:
     """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
     world = world or World(seed)
-    scenario = Storm(world, seconds, menu)
-    began = time.process_time()
-    run_world(world, lambda _: scenario.run(), within_s=3_600)
-    return Outcome(
-        seed,
-        f"{scenario.menu.value}, {scenario.layout}",
-        world.elapsed_s,
-        time.process_time() - began,
-        world.loop.steps,
-        scenario.nemesis.count,
-        scenario.workload.facts.acknowledged,
-        scenario.workload.facts.transactions,
-        world.trace.digest(),
-    )
+    return play(world, Storm(world, seconds, menu))
 
 
 class Storm:
@@ -83,6 +69,14 @@ class Storm:
             "segment.ms": str(rng.choice([1_500, 604_800_000])),
             "index.interval.bytes": str(rng.choice([0, 100, 4096])),
         }
+
+    @property
+    def about(self) -> str:
+        return f"{self.menu.value}, {self.layout}"
+
+    @property
+    def fault_count(self) -> int:
+        return self.nemesis.count
 
     async def run(self) -> None:
         """Raises what `storm` raises."""
