@@ -53,6 +53,8 @@ def decode_columns(
 
     Where a format notes failures instead of raising, `key_error` or `value_error` follows the last column.
     """
+    if key_format is None and value_format is None:
+        return batch
     import pyarrow as pa
 
     columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -53,6 +53,34 @@ def decode_batches(
     return iter_arrow([batches.buffer], options)
 
 
+def decode_fetch(
+    batches: FetchedBatches,
+    *,
+    isolation: IsolationLevel,
+    columns: Sequence[str] | None = None,
+    include_headers: bool = False,
+    check_crcs: bool = True,
+) -> Any:
+    """All that one fetch brought of a partition, from its position on, as one RecordBatch; None if that is nothing."""
+    decoded = list(
+        decode_batches(
+            batches,
+            batches.position,
+            (1 << 63) - 1,
+            isolation=isolation,
+            columns=columns,
+            include_headers=include_headers,
+            check_crcs=check_crcs,
+            rows_max=1 << 30,
+        )
+    )
+    if len(decoded) <= 1:
+        return decoded[0] if decoded else None
+    import pyarrow as pa
+
+    return pa.Table.from_batches(decoded).combine_chunks().to_batches()[0]
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
     """Which columns of a table are which parts of the records."""

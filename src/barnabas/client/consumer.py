@@ -222,7 +222,7 @@ class AsyncConsumer:
         Formats (`barnabas.registry.columns` has some) make typed columns of keys and values.
         """
         from barnabas.client.column_formats import decode_columns
-        from barnabas.client.columns import FETCH_BYTES, decode_batches
+        from barnabas.client.columns import FETCH_BYTES, decode_fetch
 
         if self._sizes_are_ours:
             self._sizes_are_ours = False
@@ -232,24 +232,16 @@ class AsyncConsumer:
             await self._step()
             batches = self._handout.buffer()
             if batches is not None:
-                decoded = list(
-                    decode_batches(
-                        batches,
-                        batches.position,
-                        (1 << 63) - 1,
-                        isolation=self._isolation,
-                        columns=columns,
-                        include_headers=include_headers,
-                        check_crcs=self._settings["check.crcs"],
-                        rows_max=1 << 30,
-                    )
+                whole = decode_fetch(
+                    batches,
+                    isolation=self._isolation,
+                    columns=columns,
+                    include_headers=include_headers,
+                    check_crcs=self._settings["check.crcs"],
                 )
                 self._handout.finish_buffer(batches)
                 self._start_fetches()
-                if decoded:
-                    whole = decoded[0] if len(decoded) == 1 else _concat(decoded)
-                    if key_format is None and value_format is None:
-                        return whole
+                if whole is not None:
                     topic = batches.partition.topic
                     return decode_columns(whole, topic, key_format=key_format, value_format=value_format)
                 continue
@@ -499,9 +491,3 @@ class AsyncConsumer:
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError("This consumer")
-
-
-def _concat(batches: list[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
