@@ -1,6 +1,6 @@
 """Shell: the broker of a node: from a complete image of the cluster to listeners that accept, and back.
 
-logs opened -> coordinators -> registered, fenced -> caught up: unfenced -> listeners accept -> ready
+registered, fenced -> an image with that registration: logs, coordinators -> unfenced -> listeners accept -> ready
 stop: controlled shutdown (leadership goes elsewhere) -> listeners closed -> coordinators -> logs
 """
 
