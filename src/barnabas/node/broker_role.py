@@ -38,7 +38,6 @@ from barnabas.node.channels.peers import Peers
 from barnabas.node.channels.replication import ReplicationChannel
 from barnabas.node.lifecycle import BrokerLifecycle
 from barnabas.node.parts import Parts
-from barnabas.node.ports_taken import TakenPort
 from barnabas.node.running import running, unless
 from barnabas.node.settings import (
     broker_settings,
@@ -50,6 +49,7 @@ from barnabas.node.settings import (
     transaction_config,
     upkeep_intervals,
 )
+from barnabas.node.setup.ports_taken import TakenPort
 from barnabas.node.shares import GroupShareSettings, ShareFeed, build_shares
 from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
 from barnabas.replication.compaction import Compactor

@@ -16,8 +16,8 @@ from barnabas.core.properties import parse_properties
 from barnabas.metadata.config_view import development_defaults
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
 from barnabas.net.endpoint import Endpoint
-from barnabas.node.listeners import inter_broker_listener, read_listeners
-from barnabas.node.topology import Topology, read_topology
+from barnabas.node.setup.listeners import inter_broker_listener, read_listeners
+from barnabas.node.setup.topology import Topology, read_topology
 
 DEFAULT_NODE_ID: Final = 1
 DEFAULT_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"

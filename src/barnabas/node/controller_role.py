@@ -21,11 +21,11 @@ from barnabas.net.listener import Listener
 from barnabas.node.adapters import BrokerHandler
 from barnabas.node.config import NodeConfig
 from barnabas.node.parts import Parts
-from barnabas.node.ports_taken import TakenPort
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.node.quorum.raft_log import METADATA_PARTITION
 from barnabas.node.quorum.snapshot_files import bootstrap_records
 from barnabas.node.settings import controller_settings, net_limits
+from barnabas.node.setup.ports_taken import TakenPort
 from barnabas.telemetry import Metrics
 
 
@@ -67,7 +67,7 @@ class ControllerDoor:
         self._listeners: list[Listener] = []
         if not ports:
             return
-        from barnabas.node.cluster_id import NewcomerHandler  # not for a node that is a cluster by itself
+        from barnabas.node.setup.cluster_id import NewcomerHandler  # not for a node that is a cluster by itself
 
         limits = net_limits(config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)

@@ -25,7 +25,7 @@ from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.nodes_image import SecurityProtocol
 from barnabas.net.endpoint import Endpoint
-from barnabas.node.identity import Identity
+from barnabas.node.setup.identity import Identity
 from barnabas.telemetry import get_logger
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import (

@@ -15,8 +15,8 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.publish import Publisher
 from barnabas.net.outgoing import Outgoing
 from barnabas.node.config import NodeConfig
-from barnabas.node.identity import Identity
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.node.setup.identity import Identity
 from barnabas.storage.fs import FileSystem
 from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import Metrics

@@ -28,14 +28,14 @@ from barnabas.node.broker_role import BrokerRole
 from barnabas.node.channels.controller import ActiveController
 from barnabas.node.config import NodeConfig
 from barnabas.node.controller_role import ControllerDoor, ControllerRole
-from barnabas.node.identity import find_identity, new_cluster_id
-from barnabas.node.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
 from barnabas.node.parts import Parts
-from barnabas.node.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.node.running import StoppedError, running, unless
 from barnabas.node.settings import quorum_options
-from barnabas.node.topology import Address
+from barnabas.node.setup.identity import find_identity, new_cluster_id
+from barnabas.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
+from barnabas.node.setup.ports_taken import TakenPort, release_ports, take_ports
+from barnabas.node.setup.topology import Address
 from barnabas.raft.machine.values import ReplicaKey
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import FileSystem, OsFileSystem
@@ -180,7 +180,7 @@ class Node:
         """A new node of a cluster of several asks the others."""
         if self.identity.cluster_id:
             return
-        from barnabas.node.cluster_id import agree_on_cluster_id, ask_over
+        from barnabas.node.setup.cluster_id import agree_on_cluster_id, ask_over
 
         topology = self.config.topology
         if topology.voters:
@@ -200,7 +200,7 @@ class Node:
         """Raises ClusterIdError when the controllers of the configuration are of another cluster than the data."""
         others = self._other_controllers()
         if others:
-            from barnabas.node.cluster_id import ask_over, confirm_cluster_id
+            from barnabas.node.setup.cluster_id import ask_over, confirm_cluster_id
 
             await confirm_cluster_id(self.identity.cluster_id, others, ask=ask_over(outgoing))
 

@@ -15,9 +15,9 @@ from barnabas.metadata.controller.settings import ControllerSettings
 from barnabas.net.endpoint import Endpoint
 from barnabas.net.limits import NetLimits
 from barnabas.node.config import NodeConfig
-from barnabas.node.identity import Identity
 from barnabas.node.lifecycle import LifecycleSettings
 from barnabas.node.quorum.metadata_log import QuorumOptions
+from barnabas.node.setup.identity import Identity
 from barnabas.raft.machine.values import Endpoint as VoterEndpoint
 from barnabas.raft.machine.values import RaftConfig
 from barnabas.replication.compaction import CleanerSettings

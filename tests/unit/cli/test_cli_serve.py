@@ -65,7 +65,7 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
     assert "importlib.metadata" not in imported
     assert {
         "barnabas.node.quorum.messages",
-        "barnabas.node.cluster_id",
+        "barnabas.node.setup.cluster_id",
         "barnabas.wire.messages.vote",
     } & imported == set()
     assert {

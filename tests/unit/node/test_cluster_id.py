@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.node.cluster_id import ClusterIdError, agree_on_cluster_id, confirm_cluster_id
-from barnabas.node.topology import Address
+from barnabas.node.setup.cluster_id import ClusterIdError, agree_on_cluster_id, confirm_cluster_id
+from barnabas.node.setup.topology import Address
 from barnabas.testing.sim.loop import SimLoop
 
 A, B, C = ("a", 1), ("b", 1), ("c", 1)

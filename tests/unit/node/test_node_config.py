@@ -10,8 +10,8 @@ import pytest
 
 from barnabas.core.config import ConfigError
 from barnabas.node.config import build_config, parse_assignments, read_properties_file, unknown_names
-from barnabas.node.identity import IdentityError, find_identity
 from barnabas.node.quorum.quorum_state import QuorumState, QuorumStateError, parse_quorum_state, render_quorum_state
+from barnabas.node.setup.identity import IdentityError, find_identity
 from barnabas.storage.fs import OsFileSystem
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.net.endpoint import Endpoint
-from barnabas.node.identity import Identity
 from barnabas.node.lifecycle import BrokerLifecycle, LifecycleSettings, RegistrationError, State
+from barnabas.node.setup.identity import Identity
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest

@@ -9,7 +9,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.net.endpoint import Endpoint
 from barnabas.node.config import NodeConfig
-from barnabas.node.identity import Identity, IdentityError, new_cluster_id
+from barnabas.node.setup.identity import Identity, IdentityError, new_cluster_id
 from barnabas.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
 from barnabas.node.zookeeper.settings import read_settings
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.node.config import NodeConfig
-from barnabas.node.identity import Identity
+from barnabas.node.setup.identity import Identity
 from barnabas.storage.errors import LogDirError, StorageError
 from barnabas.storage.fs import FileSystem
 from barnabas.storage.log_dir import LogDir

@@ -18,7 +18,7 @@ from typing import Any, Final
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.net.outgoing import Outgoing
 from barnabas.net.ports import Answer, CloseConnectionError, Pace, Peer
-from barnabas.node.topology import Address
+from barnabas.node.setup.topology import Address
 from barnabas.telemetry import get_logger
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from barnabas.core.config import ConfigError
 from barnabas.net.endpoint import Endpoint, EndpointError, parse_endpoints, parse_protocol_map
-from barnabas.node.topology import Topology
+from barnabas.node.setup.topology import Topology
 
 SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
