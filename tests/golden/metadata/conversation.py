@@ -42,6 +42,10 @@ from barnabas.wire.messages.create_topics import CreateTopicsResponse
 from barnabas.wire.schema import Message, Struct, schema_of
 
 
+_DIRECTORIES = 1_000_000
+"""Ids from here on are those of log directories; below are processes, far above are topics."""
+
+
 class Conversation:
     def __init__(self) -> None:
         self.settings = ControllerSettings(node_id=1, num_partitions=1, default_replication_factor=1)
@@ -169,8 +173,8 @@ class Conversation:
         def topic(match: re.Match[str]) -> str:
             value = UUID(match[1])
             name = self.names.get(value)
-            if value.int in range(1000, 3000):
-                return f"<directory {value.int // 1000} of {value.int % 1000}>"
+            if value.int in range(_DIRECTORIES, 100 * _DIRECTORIES):
+                return f"<directory {value.int // _DIRECTORIES} of {value.int % _DIRECTORIES}>"
             return f"<id of {name}>" if name else "<id>"
 
         text = re.sub(r"UUID\('([0-9a-f-]{36})'\)", topic, text)
@@ -183,7 +187,7 @@ class Conversation:
 
 
 def directory(broker: int, index: int) -> UUID:
-    return UUID(int=1000 * index + broker)
+    return UUID(int=_DIRECTORIES * index + broker)
 
 
 def eligible(partition: PartitionImage) -> str:
