@@ -41,7 +41,6 @@ from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.messages.create_topics import CreateTopicsResponse
 from barnabas.wire.schema import Message, Struct, schema_of
 
-
 _DIRECTORIES = 1_000_000
 """Ids from here on are those of log directories; below are processes, far above are topics."""
 
