@@ -2,6 +2,8 @@
 
 Python 3.12 calls this an eager task. Here it does two things: a request that never suspends costs no task and no turn
 of the loop, and "whatever fixes order happens before the first await" becomes true for requests of one connection.
+
+Up to that suspension there is no task. What asks for one (`asyncio.timeout`) awaits `core.tasks.enter_task` first.
 """
 
 from __future__ import annotations
