@@ -3,9 +3,13 @@
     version int16 (1) | crc uint32 (CRC-32C of what follows) | count int32 | count x
         { producerId int64 | epoch int16 | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64
         | coordinatorEpoch int32 | currentTxnFirstOffset int64 (-1: none) }
+    "earlier" | count int32 | count x
+        { entry int32 (index above) | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64 }
 
-This is Kafka's ProducerSnapshot schema, version 1. `<offset>.snapshot` holds the state as of that offset, that is, of
-everything below it. Only the newest batch of a producer is kept; after a restart the window of five fills again.
+The first part is Kafka's ProducerSnapshot schema, version 1, which has the newest batch of each producer only. A
+producer that had more in flight sends them all again after its leader's restart, so we add the up to four batches
+before, oldest first. Kafka reads our files and takes no notice of them; in Kafka's own files they are missing, and the
+window of five fills again. `<offset>.snapshot` holds the state as of that offset, that is, of everything below it.
 A snapshot is taken when a segment rolls, at the new base offset, and at a clean shutdown, at the end of the log.
 """
 
@@ -22,6 +26,9 @@ from barnabas.storage.producer_state import KnownBatch, ProducerEntry, ProducerS
 
 _HEAD: Final = Struct(">hIi")
 _ENTRY: Final = Struct(">qhiqiqiq")
+_EARLIER: Final = b"earlier"
+_COUNT: Final = Struct(">i")
+_EARLIER_ENTRY: Final = Struct(">iiqiq")
 _VERSION: Final = 1
 _COUNT_START: Final = 6
 
@@ -44,6 +51,11 @@ def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
             e.txn_first_offset,
         )
         at += _ENTRY.size
+    earlier = [(number, batch) for number, e in enumerate(entries) for batch in e.batches[:-1]]
+    if earlier:
+        out += _EARLIER + _COUNT.pack(len(earlier))
+        for number, batch in earlier:
+            out += _EARLIER_ENTRY.pack(number, *batch)
     _HEAD.pack_into(out, 0, _VERSION, 0, len(entries))
     _HEAD.pack_into(out, 0, _VERSION, crc32c(memoryview(out)[_COUNT_START:]), len(entries))
     return bytes(out)
@@ -58,15 +70,32 @@ def decode_snapshot(data: bytes, what: str) -> list[ProducerEntry]:
         raise CorruptSnapshotError(f"{what} has version {version}; only version {_VERSION} is known")
     if crc32c(memoryview(data)[_COUNT_START:]) != crc:
         raise CorruptSnapshotError(f"{what} failed its CRC")
-    if len(data) != _HEAD.size + count * _ENTRY.size:
+    end = _HEAD.size + count * _ENTRY.size
+    if count < 0 or len(data) < end:
         raise CorruptSnapshotError(f"{what} announces {count} producers in {len(data)} bytes")
     entries = []
     for producer_id, epoch, sequence, offset, delta, timestamp, coordinator, txn in _ENTRY.iter_unpack(
-        memoryview(data)[_HEAD.size :]
+        memoryview(data)[_HEAD.size : end]
     ):
         batches = [KnownBatch(sequence, offset, delta, timestamp)] if offset >= 0 else []
         entries.append(ProducerEntry(producer_id, epoch, coordinator, timestamp, txn, batches))
+    if len(data) > end:
+        _decode_earlier(memoryview(data)[end:], entries, what)
     return entries
+
+
+def _decode_earlier(tail: memoryview, entries: list[ProducerEntry], what: str) -> None:
+    """Put the batches before the newest one in their place. Raises CorruptSnapshotError."""
+    head = len(_EARLIER) + _COUNT.size
+    if len(tail) < head or tail[: len(_EARLIER)] != _EARLIER:
+        raise CorruptSnapshotError(f"{what} goes on with {len(tail)} bytes that are not known")
+    (count,) = _COUNT.unpack_from(tail, len(_EARLIER))
+    if len(tail) != head + count * _EARLIER_ENTRY.size:
+        raise CorruptSnapshotError(f"{what} announces {count} earlier batches in {len(tail)} bytes")
+    for number, sequence, offset, delta, timestamp in _EARLIER_ENTRY.iter_unpack(tail[head:]):
+        if not 0 <= number < len(entries) or not entries[number].batches:
+            raise CorruptSnapshotError(f"{what} has an earlier batch of producer {number} of {len(entries)}")
+        entries[number].batches.insert(-1, KnownBatch(sequence, offset, delta, timestamp))
 
 
 class SnapshotFiles:

@@ -103,7 +103,7 @@ async def test_a_certificate_of_the_client(tmp_path: Path) -> None:
             async with AsyncAdmin({"bootstrap.servers": servers, **config}) as admin:
                 await admin.create_topic(f"t{number}", 1, 1)
         with pytest.raises(RequestTimeoutError, match=r"asks for certificates .* set ssl\.keystore\.location"):
-            await first_topic(servers, trusting(AUTHORITY, **{"default.api.timeout.ms": 300}))
+            await first_topic(servers, trusting(AUTHORITY, **{"default.api.timeout.ms": 3_000}))
 
 
 @pytest.mark.parametrize("ours", [None, STRANGER.sign("client")])
@@ -149,7 +149,7 @@ async def test_versions_of_tls(tmp_path: Path, protocols: str, spoken: str) -> N
 
 
 async def test_tls_to_a_listener_of_plain_text_and_the_reverse(tmp_path: Path) -> None:
-    impatient = {"default.api.timeout.ms": 300, "request.timeout.ms": 300}
+    impatient = {"default.api.timeout.ms": 3_000, "request.timeout.ms": 3_000}
     async with AsyncEmbeddedBroker() as broker:
         with pytest.raises(RequestTimeoutError, match="Is this a TLS listener"):
             await first_topic(broker.bootstrap_servers, trusting(AUTHORITY, **impatient))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from uuid import UUID
 
 import pytest
 
 from barnabas.core.ids import TopicPartition
+from barnabas.records.crc import crc32c
 from barnabas.storage.checkpoints import decode_offsets, encode_offsets
 from barnabas.storage.epochs import EpochEntry, LeaderEpochs
 from barnabas.storage.errors import CorruptFileError, CorruptIndexError, CorruptSnapshotError, LogDirError
@@ -132,6 +134,26 @@ class TestProducerSnapshot:
         assert (entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.txn_first_offset) == (4000, 2, 5, 77)
         assert entry.batches == [KnownBatch(9, 79, 4, 1234)]
 
+    def test_the_batches_before_the_newest_follow_what_is_kafkas(self) -> None:
+        window = [KnownBatch(n, 70 + n, 0, 1100 + n) for n in range(5, 10)]
+        busy = ProducerEntry(4000, 2, 5, 1109, 77, window)
+        data = encode_snapshot([ProducerEntry(1, 0, 3, 50), self.ENTRY, busy])
+        plain = 10 + 3 * 46
+        assert data[10:plain] == encode_snapshot([ProducerEntry(1, 0, 3, 50), self.ENTRY, _newest_only(busy)])[10:]
+        assert len(data) == plain + 11 + 4 * 28
+        nobody, one, five = decode_snapshot(data, "x")
+        assert nobody.batches == []
+        assert len(one.batches) == 1
+        assert five.batches == window
+        for length in (plain + 5, plain + 20, len(data) - 1):
+            with pytest.raises(CorruptSnapshotError):
+                decode_snapshot(_with_crc(data[:length]), "x")
+        with pytest.raises(CorruptSnapshotError, match="not known"):
+            decode_snapshot(_with_crc(data[:plain] + b"something else"), "x")
+        for owner in (-1, 0, 3):
+            with pytest.raises(CorruptSnapshotError, match=f"of producer {owner} of 3"):
+                decode_snapshot(_with_crc(data[: plain + 11] + struct.pack(">i", owner) + data[plain + 15 :]), "x")
+
     def test_empty(self) -> None:
         assert len(encode_snapshot([])) == 10
         assert decode_snapshot(encode_snapshot([]), "x") == []
@@ -151,6 +173,16 @@ class TestProducerSnapshot:
     def test_torn(self, length: int) -> None:
         with pytest.raises(CorruptSnapshotError):
             decode_snapshot(encode_snapshot([self.ENTRY])[:length], "x")
+
+
+def _newest_only(entry: ProducerEntry) -> ProducerEntry:
+    alone = entry.copy()
+    del alone.batches[:-1]
+    return alone
+
+
+def _with_crc(data: bytes) -> bytes:
+    return data[:2] + crc32c(data[6:]).to_bytes(4, "big") + data[6:]
 
 
 class TestCheckpoints:

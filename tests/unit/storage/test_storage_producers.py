@@ -111,6 +111,15 @@ class TestRestart:
         getattr(logs, how)()
         assert {e.producer_id: (e.epoch, e.last_sequence) for e in logs.log.producers.entries} == entries
 
+    @pytest.mark.parametrize("how", ["restart", "kill"])
+    def test_a_retry_of_all_in_flight_is_known_after_a_start(self, how: str) -> None:
+        logs = LogHarness(config=LogConfig(internal_segment_bytes=300))
+        for i in range(20):
+            send(logs, i)
+        getattr(logs, how)()
+        assert [send(logs, i) for i in range(15, 20)] == [15, 16, 17, 18, 19]
+        assert logs.log.log_end_offset == 20
+
     def test_a_corrupt_snapshot_costs_a_longer_replay_only(self) -> None:
         logs = LogHarness(config=LogConfig(internal_segment_bytes=300))
         for i in range(20):

@@ -246,6 +246,15 @@ def test_who_was_killed_in_the_middle_has_an_unknown_outcome() -> None:
     assert report.operations == {"ok": 1, "fail": 0, "info": 1}
 
 
+def test_what_was_tried_before_the_kill_is_known() -> None:
+    recorder = Recorder()
+    copier = recorder.invoke("p", Kind.TRANSACTION, [], 0.0)
+    recorder.goes_on(copier, [Send("a", 1)])  # and nothing is heard of it again
+    reader = recorder.invoke("c", Kind.POLL, [], 1.0)
+    recorder.ok(reader, [Poll("a", 1, 0)], 2.0)
+    assert check(recorder.history()).findings == ()
+
+
 def test_a_process_does_one_thing_at_a_time() -> None:
     recorder = Recorder()
     first = recorder.invoke("p", Kind.SEND, [], 0.0)

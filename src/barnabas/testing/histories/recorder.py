@@ -1,7 +1,8 @@
 """Machine: writes a history down, as processes (threads, tasks, whatever does one thing at a time) tell it.
 
-`invoke` before the client is called, then one of `ok`, `fail`, `info` with what is known then. Every call is one or two
-operations on a list or a dict that are atomic in CPython, so that threads may share a recorder without a lock.
+`invoke` before the client is called (`goes_on` when it is called once more), then one of `ok`, `fail`, `info` with what
+is known then. Every call is one or two operations on a list or a dict that are atomic in CPython, so that threads may
+share a recorder without a lock.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class Recorder:
         self._busy[process] = opened
         self._operations.append(opened)
         return Invoked(opened)
+
+    def goes_on(self, invoked: Invoked, actions: Sequence[Action]) -> None:
+        """What it is about to do by what it has seen: all that will be known of it should its process be killed."""
+        invoked.operation.actions = tuple(actions)
 
     def ok(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:
         """It happened, and these are its actions with what the broker answered."""

@@ -71,6 +71,7 @@ async def _copy_some(
         began = True
         wanted = [Send(f"{COPIED}-{r.partition}", f"c{workload.value()}") for r in records]
         known += wanted
+        recorder.goes_on(operation, known)
         futures = [
             await producer.send(COPIED, encode(send.value, rng), partition=record.partition)
             for send, record in zip(wanted, records, strict=True)
