@@ -87,7 +87,7 @@ def decode_snapshot(data: bytes, what: str) -> list[ProducerEntry]:
 def _decode_earlier(tail: memoryview, entries: list[ProducerEntry], what: str) -> None:
     """Put the batches before the newest one in their place. Raises CorruptSnapshotError."""
     head = len(_EARLIER) + _COUNT.size
-    if len(tail) < head or tail[: len(_EARLIER)] != _EARLIER:
+    if len(tail) < head or bytes(tail[: len(_EARLIER)]) != _EARLIER:
         raise CorruptSnapshotError(f"{what} goes on with {len(tail)} bytes that are not known")
     (count,) = _COUNT.unpack_from(tail, len(_EARLIER))
     if len(tail) != head + count * _EARLIER_ENTRY.size:
