@@ -87,7 +87,8 @@ class LogDir:
         self._recovery_points = self._read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         self._log_starts = self._read_checkpoint(names.LOG_START_CHECKPOINT)
         self._cleaned = self._read_checkpoint(names.CLEANER_CHECKPOINT)
-        self._unopened: set[str] = set()
+        self._unopened = {name for name, _, _ in self._log_folders()}
+        """From the first moment on: a process that ends before it has scanned vouches for nothing, either."""
         self._pending: list[tuple[int, str]] = []
         self._warm = WarmSegments()
 
@@ -159,19 +160,24 @@ class LogDir:
 
     def scan(self) -> list[FoundLog]:
         """The partition directories, by name. Deleted ones are noted for `delete_pending`; strays are left alone."""
-        found = []
-        for name in self.fs.listdir(self.path):
-            parsed = names.parse_partition_dir(name)
-            if parsed is None or not self.fs.stat(f"{self.path}/{name}").is_dir:
-                continue
-            topic_partition, mark = parsed
+        for name, _, mark in self._folders():
             if mark == names.DIR_DELETE:
                 self._pending.append((0, f"{self.path}/{name}"))
-            elif mark in ("", names.DIR_FUTURE) and topic_partition.topic != METADATA_TOPIC:
-                topic_id = read_topic_id(self.fs, f"{self.path}/{name}")
-                found.append(FoundLog(topic_partition, name, topic_id, mark == names.DIR_FUTURE))
-                self._unopened.add(name)
-        return found
+        return [
+            FoundLog(topic_partition, name, read_topic_id(self.fs, f"{self.path}/{name}"), mark == names.DIR_FUTURE)
+            for name, topic_partition, mark in self._log_folders()
+        ]
+
+    def _log_folders(self) -> Iterator[tuple[str, TopicPartition, str]]:
+        for name, topic_partition, mark in self._folders():
+            if mark in ("", names.DIR_FUTURE) and topic_partition.topic != METADATA_TOPIC:
+                yield name, topic_partition, mark
+
+    def _folders(self) -> Iterator[tuple[str, TopicPartition, str]]:
+        for name in self.fs.listdir(self.path):
+            parsed = names.parse_partition_dir(name)
+            if parsed is not None and self.fs.stat(f"{self.path}/{name}").is_dir:
+                yield name, *parsed
 
     def open_log(self, found: FoundLog, config: LogConfig, *, now_ms: int) -> Log:
         """Open what `scan` has found; without a clean shutdown this recovers it. Raises StorageError."""

@@ -127,13 +127,16 @@ class TestLifeCycle:
         log = last.open_log(last.scan()[1], CONFIG, now_ms=0)
         assert (log.log_start_offset, log.log_end_offset, log.recovery.clean) == (1, 2, True)
 
-    def test_no_clean_mark_over_logs_that_were_never_recovered(self, disk: MemoryDisk) -> None:
+    @pytest.mark.parametrize("scanned", [True, False])
+    def test_no_clean_mark_over_logs_that_were_never_recovered(self, disk: MemoryDisk, scanned: bool) -> None:
+        """Seed 255: stopped before it had heard of the cluster, so before it looked at what there is."""
         first = open_dir(disk)
         first.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
         append(first, A, 2)
         disk.crash()
         second = open_dir(disk)
-        second.scan()
+        if scanned:
+            second.scan()
         second.close()
         assert not open_dir(disk).clean_shutdown
 
