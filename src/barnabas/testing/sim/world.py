@@ -265,7 +265,8 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
     logger.handlers[:], logger.propagate = [_LogToTrace(world)], False
     logger.setLevel(logging.INFO)
     collected = gc.isenabled()
-    gc.freeze()  # what was there before is not looked at when the world is cleared away
+    gc.collect()  # the world before, which its caller had still in hand when it was cleared away
+    gc.freeze()  # what is there now is not looked at when this one is cleared away
     gc.disable()  # what a collection finalizes, and when, is nothing that a replay could repeat
 
     async def bounded() -> T:
