@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.ids import TopicPartition
 from barnabas.replication.rules.leader import effective_min_insync
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
-from barnabas.testing.sim.cluster.view import broker_epoch_of, image_of, partitions_of
+from barnabas.testing.sim.cluster.view import broker_epoch_of, partitions_of
 from barnabas.testing.sim.node import SimNode
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ class ReplicationQuorumSuperset(Rule):
     """Whoever commits waits for everyone who may be elected: its maximal ISR includes the controller's ISR and ELR."""
 
     def look(self) -> None:
-        active = self.cluster.active_controller()
-        image = None if active is None else image_of(active)
+        image = self.cluster.newest_image()
         if image is None:
             return
         for node, partition, log in _replicas(self.cluster):
@@ -53,6 +52,8 @@ class ReplicationQuorumSuperset(Rule):
             state = image.topics.partition_by_id(partition.topic_id, partition.name.partition)
             if role is None or state is None or state.leader_epoch != role.leader_epoch:
                 continue
+            if state.partition_epoch < role.partition_epoch:
+                continue  # it was told what is committed; who else knew of that is down, or does not know it is yet
             commits = len(role.isr) >= effective_min_insync(role.replicas, log.config.min_insync_replicas)
             needed = {*state.isr, *state.elr} if commits else set(state.isr)
             if not needed <= role.maximal_isr:
@@ -198,10 +199,11 @@ class LeaderCompleteness(Rule):
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._ends: dict[Key, tuple[int, str]] = {}
+        self._told: dict[Key, int] = {}
+        """The highest partition epoch that a leader has acted in."""
 
     def look(self) -> None:
-        active = self.cluster.active_controller()
-        image = None if active is None else image_of(active)
+        image = self.cluster.newest_image()
         if image is None:
             return
         found = [(node, p, log, (p.topic_id, p.name.partition)) for node, p, log in _replicas(self.cluster)]
@@ -213,14 +215,17 @@ class LeaderCompleteness(Rule):
             registered = image.brokers.get(node.node_id)
             known = registered is not None and registered.epoch == broker_epoch_of(node)
             leads = partition.leader is not None and state.leader_epoch == partition.leader_epoch
-            if leads or (known and node.node_id in (*state.isr, *state.elr)):
+            told = state.partition_epoch >= self._told.get(key, 0)  # else a newer ISR is committed, and nobody up knows
+            if leads or (known and told and node.node_id in (*state.isr, *state.elr)):
                 self.broken(
                     f"{node.name} {'leads' if leads else 'may lead'} {partition.name} and has it up to "
                     f"{log.log_end_offset}; {end} was committed by {who} (ISR {state.isr}, ELR {state.elr})"
                 )
         for node, partition, _, key in found:
-            if partition.leader is not None and partition.high_watermark > self._ends.get(key, (0, ""))[0]:
-                self._ends[key] = partition.high_watermark, f"{node.name} in epoch {partition.leader_epoch}"
+            if partition.leader is not None:
+                self._told[key] = max(self._told.get(key, 0), partition.leader.partition_epoch)
+                if partition.high_watermark > self._ends.get(key, (0, ""))[0]:
+                    self._ends[key] = partition.high_watermark, f"{node.name} in epoch {partition.leader_epoch}"
 
 
 class SameState(Rule):
