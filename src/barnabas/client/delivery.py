@@ -106,13 +106,11 @@ class ProducerBatch:
         if len(self.encoded):
             _stamp(self.encoded, producer_id, epoch, self.base_sequence, transactional)
         elif self.builder is not None:
-            self.encoded = bytearray(
-                self.builder.build(
-                    producer_id=producer_id,
-                    producer_epoch=epoch,
-                    base_sequence=self.base_sequence,
-                    transactional=transactional,
-                )
+            self.encoded = self.builder.build(
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=self.base_sequence,
+                transactional=transactional,
             )
 
     def forget_sequence(self) -> None:

@@ -6,7 +6,7 @@ offset deltas, lengths and timestamp deltas up to 4095.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -167,6 +167,17 @@ def seal(header: BatchHeader, payload: Buffer) -> bytes:
     return b"".join((head, payload))
 
 
+def _join(header: BatchHeader, parts: Sequence[Buffer]) -> bytearray:
+    """The batch of `header` and the parts of its payload, copied together once; length and CRC are filled in."""
+    batch = bytearray().join((bytes(HEADER_SIZE), *parts))
+    size = len(batch)
+    if size > _INT32_MAX:
+        raise ValueError(f"a batch of {size} bytes does not fit 32 bits: append fewer records")
+    batch[:HEADER_SIZE] = header._replace(batch_length=size - LOG_OVERHEAD, crc=0).pack()
+    _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
+
+
 def _payload(encoded: list[bytes], codec: Codec, level: int | None) -> bytes:
     joined = b"".join(encoded)
     return joined if codec is Codec.NONE else compress(codec, joined, level)
@@ -217,18 +228,24 @@ class BatchBuilder:
 
     `batch_bytes_max` bounds the size the batch will probably have: the records' bytes times `compression_ratio`,
     the ratio that earlier batches of the topic reached (CompressionRatioEstimator). The first record always fits.
+
+    Records are kept as the parts they are made of and joined once, by `build`: keys and values that are `bytes` are not
+    copied before.
     """
 
     __slots__ = (
-        "_append",
+        "_attributes_and_time",
         "_base_timestamp",
         "_codec",
-        "_encoded",
         "_level",
         "_limit",
         "_max_timestamp",
+        "_parts",
         "_ratio",
+        "_timestamp",
         "bytes",
+        "is_full",
+        "record_count",
     )
 
     def __init__(
@@ -243,40 +260,62 @@ class BatchBuilder:
         self._level = level
         self._ratio = compression_ratio if codec is not Codec.NONE else 1.0
         self._limit = int((batch_bytes_max - HEADER_SIZE) / self._ratio)
-        self._encoded: list[bytes] = []
-        self._append: Callable[[bytes], None] = self._encoded.append
+        self._parts: list[bytes] = []
         self._base_timestamp = self._max_timestamp = NO_TIMESTAMP
+        self._timestamp: int | None = None
+        """Of the last record, and the two bytes or so it takes: most records have the time of the one before."""
+        self._attributes_and_time = b""
+        self.record_count = 0
         self.bytes = 0
         """Bytes of the records so far, uncompressed and without the batch header."""
+        self.is_full = False
+        """No further record can fit: time to send."""
 
     def try_append(self, key: Buffer | None, value: Buffer | None, timestamp: int, headers: Headers = ()) -> int | None:
         """Adds a record and returns its offset delta, or returns None when the batch is full."""
-        count = len(self._encoded)
-        if not count:
-            self._base_timestamp = timestamp
-        record = encode_record(count, timestamp - self._base_timestamp, key, value, headers)
-        total = self.bytes + len(record)
+        table = _VARINTS
+        count = self.record_count
+        if timestamp != self._timestamp:
+            if not count:
+                self._base_timestamp = timestamp
+            self._timestamp = timestamp
+            self._attributes_and_time = b"\x00" + varint(timestamp - self._base_timestamp)
+        time = self._attributes_and_time
+        raw = count << 1
+        offset = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        if key is None:
+            key_length, key = _NULL, b""
+        else:
+            if type(key) is not bytes:
+                key = bytes(key)
+            raw = len(key) << 1
+            key_length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        if value is None:
+            value_length, value = _NULL, b""
+        else:
+            if type(value) is not bytes:
+                value = bytes(value)
+            raw = len(value) << 1
+            value_length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        tail = _encode_headers(headers) if headers else _EMPTY
+        size = len(time) + len(offset) + len(key_length) + len(key) + len(value_length) + len(value) + len(tail)
+        raw = size << 1
+        length = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
+        total = self.bytes + len(length) + size
         if count and total > self._limit:
             return None
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        self._append(record)
+        self._parts += (length, time, offset, key_length, key, value_length, value, tail)
         self.bytes = total
+        self.is_full = total >= self._limit
+        self.record_count = count + 1
         return count
 
     @property
     def size(self) -> int:
         """Estimated bytes of the batch as it would be sent now, header included."""
         return HEADER_SIZE + int(self.bytes * self._ratio)
-
-    @property
-    def is_full(self) -> bool:
-        """No further record can fit: time to send."""
-        return self.bytes >= self._limit and bool(self._encoded)
-
-    @property
-    def record_count(self) -> int:
-        return len(self._encoded)
 
     def build(
         self,
@@ -285,9 +324,9 @@ class BatchBuilder:
         producer_epoch: int = -1,
         base_sequence: int = -1,
         transactional: bool = False,
-    ) -> bytes:
+    ) -> bytearray:
         """The batch. May be called again with another sequence (after a reset of the producer id)."""
-        if not self._encoded:
+        if not self.record_count:
             raise ValueError("a batch needs at least one record")
         header = BatchHeader(
             base_offset=0,
@@ -296,12 +335,14 @@ class BatchBuilder:
             magic=MAGIC,
             crc=0,
             attributes=self._codec | (TRANSACTIONAL_FLAG if transactional else 0),
-            last_offset_delta=len(self._encoded) - 1,
+            last_offset_delta=self.record_count - 1,
             base_timestamp=self._base_timestamp,
             max_timestamp=self._max_timestamp,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
-            record_count=len(self._encoded),
+            record_count=self.record_count,
         )
-        return seal(header, _payload(self._encoded, self._codec, self._level))
+        return _join(
+            header, self._parts if self._codec is Codec.NONE else [_payload(self._parts, self._codec, self._level)]
+        )
