@@ -7,9 +7,9 @@ and they may be written in any language; so ours give the same result as Java's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.hashing import java_string_hash
 from barnabas.core.ids import TopicPartition
 

@@ -12,8 +12,9 @@ holds two replicas of a partition. Brokers without a rack form a rack of their o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 

@@ -7,9 +7,10 @@ unlike the classic ones they need not agree with anyone else's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import TopicId
 
 Partitions = Mapping[TopicId, frozenset[int]]

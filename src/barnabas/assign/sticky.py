@@ -10,7 +10,7 @@ otherwise `sticky_general` moves partitions until nothing gets better.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct, error
 from typing import Final
 
@@ -18,6 +18,7 @@ from barnabas.assign.member import DEFAULT_GENERATION, Assignment, Subscription,
 from barnabas.assign.sticky_constrained import ConstrainedAssignment
 from barnabas.assign.sticky_general import GeneralAssignment
 from barnabas.assign.sticky_state import Racks, StickyInput
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import TopicPartition
 
 _I16: Final = Struct(">h")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import TopicPartition
 
 

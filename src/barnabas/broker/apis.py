@@ -8,10 +8,11 @@ for no response.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
+from barnabas.core.dataclass import dataclass
 from barnabas.wire.apis import ApiKey
 
 

@@ -7,7 +7,6 @@ and meanings as those of `Services`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from barnabas.broker.apis import ApiTable
@@ -15,6 +14,7 @@ from barnabas.broker.controller_apis import CONTROLLER_APIS
 from barnabas.broker.forward import ControllerChannel
 from barnabas.broker.quorum.ports import QuorumHandle
 from barnabas.core.clock import Clock
+from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 from barnabas.metadata.image import ClusterImage
 

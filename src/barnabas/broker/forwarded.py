@@ -5,7 +5,7 @@ It came in an Envelope over the network, or from the broker in the same process;
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +13,7 @@ from barnabas.broker.controller_apis import FORWARDABLE
 from barnabas.broker.controller_services import ControllerServices
 from barnabas.broker.forward import ControllerChannel
 from barnabas.broker.request_context import RequestContext
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.wire.schema import Message
 

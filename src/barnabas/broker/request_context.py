@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError
 from barnabas.security.principals import Principal
 

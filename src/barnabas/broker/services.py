@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from barnabas.broker.apis import BROKER_APIS, ApiTable
@@ -13,6 +13,7 @@ from barnabas.broker.forward import ControllerChannel, QuorumView
 from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.core.clock import Clock
+from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.on_request import OnRequest

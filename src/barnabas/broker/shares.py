@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.broker.metadata_cache import NodeAddress
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.share_sessions import MemberKey, PartitionKey, ShareSession, ShareSessions
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.rules.share_values import Ack, AckType
 from barnabas.replication.share_partitions import SharePartitions

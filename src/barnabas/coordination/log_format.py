@@ -9,12 +9,12 @@ The kind is the "apiKey" of Kafka's coordinator-key schemas (CoordinatorRecordSe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct as Packer
 from typing import Final
 
 from barnabas.coordination.ports import LogRecord
 from barnabas.coordination.turn import StateRecord
+from barnabas.core.dataclass import dataclass
 from barnabas.wire.codec import decode, encode
 from barnabas.wire.schema import Message, schema_of
 

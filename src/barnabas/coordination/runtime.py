@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from barnabas.coordination.errors import error_for_client
@@ -27,6 +26,7 @@ from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import Parked, Turn
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng

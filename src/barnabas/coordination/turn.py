@@ -13,10 +13,11 @@ answer, timers to arm. The runtime carries them out:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from barnabas.coordination.ports import Producer
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 

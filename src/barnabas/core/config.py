@@ -10,10 +10,11 @@ from `ConfigKey` rows. It parses text into typed values with the leniency and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum
 from typing import Any, Final, Protocol
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None

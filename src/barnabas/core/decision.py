@@ -7,8 +7,10 @@ once they are committed. See the "decide, apply, drive" section of docs/ARCHITEC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
+
+from barnabas.core.dataclass import dataclass
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")

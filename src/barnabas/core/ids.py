@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import NewType
 from uuid import UUID
+
+from barnabas.core.dataclass import dataclass
 
 BrokerId = NewType("BrokerId", int)
 

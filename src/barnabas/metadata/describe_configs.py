@@ -7,9 +7,9 @@ config that is in no table (a plug-in's) counts as sensitive, because nothing sa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from barnabas.core.config import ConfigDef, ConfigKey, value_to_text
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.config_source import ConfigSource
 from barnabas.metadata.config_view import ConfigView, Synonym, broker_synonym_values, default_of
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS

@@ -6,8 +6,9 @@ A reader takes the image once and works on it as long as it likes: nothing in it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.nodes_image import BrokerImage, BrokersImage, ControllerImage, Endpoint, FeatureRange
 from barnabas.metadata.small_images import (
     AclImage,

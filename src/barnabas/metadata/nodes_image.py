@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from uuid import UUID
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import NO_TOPIC_ID
 from barnabas.metadata.persistent import PersistentMap
 from barnabas.metadata.topics_image import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY

@@ -8,8 +8,9 @@ ImageSubscriber  who wants to hear of each new image                            
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from barnabas.core.dataclass import dataclass
 
 if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta

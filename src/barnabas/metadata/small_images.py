@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.persistent import PersistentMap
 
 METADATA_VERSION = "metadata.version"

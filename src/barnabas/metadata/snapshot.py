@@ -6,8 +6,8 @@ Replaying them onto an empty image gives an equal one; that is what a `.checkpoi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.nodes_image import BrokerImage, ControllerImage
 from barnabas.metadata.nodes_records import (

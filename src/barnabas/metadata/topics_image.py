@@ -8,11 +8,12 @@ replaces that tuple and the topic's two map entries.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import NO_LEADER, TopicId
 from barnabas.metadata.persistent import PersistentMap
 

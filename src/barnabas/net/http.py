@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from http.client import responses
 from typing import Final
 
 import h11
 
+from barnabas.core.dataclass import dataclass
 from barnabas.net.endpoint import Endpoint
 from barnabas.net.listener import listening_socket
 from barnabas.telemetry import get_logger

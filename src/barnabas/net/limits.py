@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from barnabas.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError
 from barnabas.security.principals import ANONYMOUS, Principal
 from barnabas.wire.server_conn import Request

@@ -7,11 +7,12 @@ replicas of the internal topics), `development_defaults` stands in for it; anyth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from barnabas.core.config import ConfigError
+from barnabas.core.dataclass import dataclass
 from barnabas.core.properties import parse_properties
 from barnabas.metadata.config_view import development_defaults
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS

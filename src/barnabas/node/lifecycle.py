@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
 
 from barnabas.broker.forward import ControllerChannel
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.metadata.delta import ClusterDelta

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.clock import Clock
+from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.image import ClusterImage

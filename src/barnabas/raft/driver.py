@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.raft.errors import IllegalRaftStateError, NotRaftLeaderError

@@ -18,12 +18,13 @@ and its value one of the messages below, written out by hand since this room sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from struct import Struct, error
 from typing import Final, TypeAlias, assert_never
 from uuid import UUID
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import NO_LEADER_EPOCH
 from barnabas.records.batch import Record
 from barnabas.records.build import SimpleRecord, build_batch

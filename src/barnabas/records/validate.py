@@ -7,12 +7,12 @@ docs/adr/0002-what-the-broker-checks-in-a-batch.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.records.batch import (
     CODEC_MASK,

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from barnabas.core.dataclass import dataclass
 from barnabas.replication.rules.throttle import ReplicaThrottle
 from barnabas.storage.log import Log
 

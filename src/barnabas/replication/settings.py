@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from barnabas.core.dataclass import dataclass
 from barnabas.replication.ports import FetchLimits
 from barnabas.replication.rules.throttle import UNLIMITED
 

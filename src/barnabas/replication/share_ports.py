@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import TopicId
 from barnabas.replication.partition import Isolation, SpecialTimestamp
 from barnabas.replication.rules.share_values import ShareLimits

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from barnabas.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

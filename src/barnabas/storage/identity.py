@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import uuid_from_text, uuid_to_text
 from barnabas.core.properties import parse_properties, render_properties
 from barnabas.storage import names

@@ -14,9 +14,9 @@ more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from barnabas.storage import names
 from barnabas.storage.checkpoints import read_offsets, write_offsets

@@ -12,10 +12,11 @@ compaction whose old segments had not all been removed: these are, then the `.sw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.records.batch import BatchHeader, check_crc, iter_batches
 from barnabas.records.control import EndTxn
 from barnabas.records.errors import CorruptBatchError

@@ -15,13 +15,14 @@ restart finds the last stable generation and goes on from there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from barnabas.coordination.group import consumer_protocol
 from barnabas.coordination.group.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from barnabas.coordination.turn import StateRecord, Ticket
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng, random_uuid
 

@@ -15,7 +15,7 @@ All of it lies in timeline maps: reads see what is committed, and what cannot be
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -46,6 +46,7 @@ from barnabas.coordination.group.records import (
 )
 from barnabas.coordination.timeline import Timeline, TimelineCell, TimelineMap
 from barnabas.coordination.turn import StateRecord
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, TypeVar
 
@@ -18,6 +18,7 @@ from barnabas.coordination.group.records import (
     TargetTopicPartitions,
 )
 from barnabas.coordination.turn import StateRecord
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import TopicId
 
 Partitions = Mapping[TopicId, frozenset[int]]

@@ -11,7 +11,7 @@ Beside its members a share group remembers which share partitions have their sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
@@ -20,6 +20,7 @@ from barnabas.coordination.group.consumer_member import NO_PARTITIONS, Partition
 from barnabas.coordination.group.share_ports import StateTopic, StateTopics
 from barnabas.coordination.timeline import Timeline, TimelineCell, TimelineMap
 from barnabas.coordination.turn import StateRecord
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 

@@ -15,9 +15,10 @@ As in Kafka the whole name must match. Back references and look-around are refus
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 
 PATTERN_LENGTH_MAX: Final = 1_000

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import TopicId, uuid_to_text
 
 UNINITIALIZED_START_OFFSET: Final = -1

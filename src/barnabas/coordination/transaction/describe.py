@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 
 from barnabas.coordination.transaction.shard import TransactionShard
 from barnabas.coordination.transaction.state import BY_LABEL, Transaction, TxnState
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.messages.describe_transactions import TopicData

@@ -14,12 +14,12 @@ From Prepare… there is one way only: the decision is in the log, and this coor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from barnabas.coordination.transaction.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from barnabas.coordination.turn import StateRecord
+from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 

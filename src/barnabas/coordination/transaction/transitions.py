@@ -9,7 +9,7 @@ KIP-939 (an outside coordinator decides) are marked where they come in.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from barnabas.coordination.transaction.state import (
@@ -22,6 +22,7 @@ from barnabas.coordination.transaction.state import (
     TxnState,
     is_exhausted,
 )
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final, NotRequired, TypedDict, Unpack
 
 from barnabas.core.config import (
@@ -16,6 +15,7 @@ from barnabas.core.config import (
     _Required,
     invalid_value,
 )
+from barnabas.core.dataclass import dataclass
 
 HIGH: Final = Importance.HIGH
 LOW: Final = Importance.LOW

@@ -7,8 +7,8 @@ fenced a full `broker.session.timeout.ms` to be heard (`BrokerHeartbeatManager`,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.image import ClusterImage
 
 

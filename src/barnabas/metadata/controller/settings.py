@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 
 MAX_PARTITIONS_PER_BATCH = 10_000

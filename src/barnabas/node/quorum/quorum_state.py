@@ -7,9 +7,9 @@ names the voters; version 1 (KIP-853) names the directory voted for instead.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError
 
 FILE_NAME = "quorum-state"

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from barnabas.broker.quorum.batches import from_control, to_control
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import LoadedSnapshot
 from barnabas.metadata.records import MetadataRecord, decode_record, encode_record

@@ -6,8 +6,7 @@ a fresh cluster id here; there is no format step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import uuid_to_text
 from barnabas.core.properties import parse_properties

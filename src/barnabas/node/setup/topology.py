@@ -11,10 +11,10 @@ A node that names none of the last three is a whole cluster by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.core.config import ConfigError
+from barnabas.core.dataclass import dataclass
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"

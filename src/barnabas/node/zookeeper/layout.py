@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.errors import MetadataError
 from barnabas.net.endpoint import Endpoint
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.core.config import ConfigError
+from barnabas.core.dataclass import dataclass
 
 DEFAULT_PORT: Final = 2181
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/,\s]+)(?::(\d{1,5}))?\Z")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from barnabas.core.dataclass import dataclass
 from barnabas.raft.machine.values import RaftConfig
 
 NO_REQUEST = -1

@@ -5,9 +5,9 @@ A record of voters counts as soon as it is in the log, committed or not, and sto
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from barnabas.core.dataclass import dataclass
 from barnabas.raft.machine.values import NO_OFFSET, Batch, KRaftVersion, OffsetAndEpoch, RaftConfig, Voters
 
 ValueT = TypeVar("ValueT")

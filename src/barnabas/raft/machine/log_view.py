@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 
+from barnabas.core.dataclass import dataclass
 from barnabas.raft.errors import IllegalRaftStateError
 from barnabas.raft.machine.values import Batch, LogSummary, OffsetAndEpoch
 

@@ -9,10 +9,10 @@ They and the events are named tuples, not dataclasses: forty of those would be a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.raft.machine.values import (
     HIGH_WATERMARK_NOT_SENT,

@@ -6,8 +6,7 @@ of the voters has reached, and counts only once it lies beyond the start of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from barnabas.core.dataclass import dataclass
 from barnabas.raft.machine.values import NO_OFFSET, RaftConfig, ReplicaKey, Voters
 
 OBSERVER_SESSION_MS = 300_000

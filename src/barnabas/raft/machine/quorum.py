@@ -6,8 +6,7 @@ Each transition decides what must be durable (`Effects.election`), so that no ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 from barnabas.raft.errors import IllegalRaftStateError

@@ -5,9 +5,9 @@ A step is: the event, then whatever has become due, then when to be woken. Nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import assert_never
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 from barnabas.raft.errors import NotRaftLeaderError

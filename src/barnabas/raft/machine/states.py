@@ -15,9 +15,10 @@ A replica that is not among the voters is an observer: only ever Unattached or F
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from barnabas.core.dataclass import dataclass
 from barnabas.raft.machine.progress import Progress
 from barnabas.raft.machine.values import OffsetAndEpoch, ReplicaKey, Voters
 

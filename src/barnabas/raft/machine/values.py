@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 
 NO_DIRECTORY: Final = UUID(int=0)
 NO_NODE: Final = -1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from barnabas.core.dataclass import dataclass
 from barnabas.records.columnar._jit import np, pa
 
 

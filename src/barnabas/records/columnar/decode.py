@@ -7,11 +7,12 @@ timestampType int32 | headers list<struct<key string, value binary>> (null when 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.records.columnar._jit import np, pa
 from barnabas.records.columnar.kernels import count_headers, find_headers, gather, measure
 from barnabas.records.columnar.segments import RecordTable, Selection, iter_tables

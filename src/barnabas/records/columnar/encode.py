@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.records.batch import (
     CRC_START,
     HEADER_SIZE,

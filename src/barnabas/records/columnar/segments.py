@@ -8,11 +8,11 @@ Control batches, batches outside the wanted offsets and batches of aborted trans
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop
 from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
 from barnabas.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,

@@ -13,10 +13,11 @@ this in Kafka. Here the state and the answer come in and a step comes out; the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER, NO_LEADER_EPOCH
 from barnabas.replication.rules.watermark import follower_watermark, truncated_watermark

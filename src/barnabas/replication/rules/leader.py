@@ -11,9 +11,10 @@ Kafka's counterparts are `Partition`, `Replica` and `PartitionState`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, NamedTuple
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 
 UNKNOWN_OFFSET: Final = -1

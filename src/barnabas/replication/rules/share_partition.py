@@ -21,10 +21,11 @@ Kafka's counterpart is SharePartition; this has no locks and no timers, the driv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.rules.share_runs import Runs
 from barnabas.replication.rules.share_values import (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+from barnabas.core.dataclass import dataclass
 
 
 class RecordState(IntEnum):

@@ -10,9 +10,10 @@ it got to (`end_offset`: the map may fill up before `upper_offset`) anew without
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from barnabas.core.dataclass import dataclass
 from barnabas.storage.values import AbortedTxn
 
 MAP_ENTRY_BYTES: Final = 24

@@ -10,11 +10,11 @@ Known gap: nobody proves to be a broker yet; where listeners authenticate, envel
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 
 from barnabas.broker.controller_services import ControllerServices
 from barnabas.broker.forwarded import answer_forwarded
 from barnabas.broker.request_context import RequestContext
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.security.principals import ANONYMOUS, Principal
 from barnabas.wire.apis import APIS, ApiKey, response_header_version

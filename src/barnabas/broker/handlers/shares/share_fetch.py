@@ -13,13 +13,14 @@ Gaps: none known. Remote storage does not exist here.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from barnabas.broker.features import require_share_groups
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.broker.share_sessions import FINAL_EPOCH, MemberKey, PartitionKey
 from barnabas.broker.shares import Refusals, check_member, new_leader
+from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.parking import ReadWaiter, ReadWatch
 from barnabas.replication.rules.share_values import Wish

@@ -10,9 +10,9 @@ there is committed; when the log's tail belongs to a later epoch and has been re
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.ports import CommittedBatch
 from barnabas.node.zookeeper.machine.effects import Effect, Outcome, Settled
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
 
 

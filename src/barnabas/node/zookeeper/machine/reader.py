@@ -7,9 +7,10 @@ once; one that stands before the start of the log, or at nothing, loads the snap
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from barnabas.core.dataclass import dataclass
 from barnabas.metadata.errors import MetadataError
 from barnabas.node.zookeeper.entries import decode_entry, decode_snapshot
 from barnabas.node.zookeeper.layout import LOG, SnapshotInfo, Tail, chunk_path, entry_offsets, entry_path, read_parts

@@ -6,8 +6,9 @@ nodes and watches are all that is needed of ZooKeeper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from barnabas.core.dataclass import dataclass
 
 
 class Failure(Enum):

@@ -7,9 +7,10 @@ one entry, which then stays as well. Every step checks the controller's epoch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from barnabas.core.dataclass import dataclass
 from barnabas.node.zookeeper.layout import (
     LOG,
     SNAPSHOTS,
