@@ -37,6 +37,8 @@ C = TypeVar("C", bound="_Closeable")
 
 HANDED_OVER_MAX: Final = 10_000
 """Records on their way from the callers' threads to the loop; beyond that `send` waits."""
+DRAINED_AT_ONCE_MAX: Final = 1_000
+"""So many of them are passed on before the loop may do something else: send what has become a batch, for one."""
 
 
 class _Closeable(Protocol):
@@ -285,28 +287,32 @@ class ShareConsumer(_Blocking[AsyncShareConsumer]):
 class SentRecord:
     """What becomes of a record that was handed over to the loop: `result()` waits for it."""
 
-    __slots__ = ("_arguments", "_error", "_future", "_producer", "_waiter")
+    __slots__ = ("_future", "_producer")
 
-    def __init__(self, producer: Producer, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._arguments = arguments
         self._future: RecordFuture | None = None
-        self._error: BarnabasError | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        """From the loop's thread, when the record has arrived there."""
 
     def done(self) -> bool:
-        return self._error is not None or (self._future is not None and self._future.done())
+        return self._future is not None and self._future.done()
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Where the record is. Raises what went wrong, and TimeoutError when `timeout_s` is not enough."""
         return self._producer.wait_for(self, timeout_s)
 
 
+_HandedOver = tuple[SentRecord, str, Any, Any, int | None, int | None, Headers, DeliveryCallback | None]
+"""What `send` was given, in the order that `try_send` takes it."""
+
+
 class Producer(_Blocking[AsyncProducer]):
     """`AsyncProducer`, blocking. `send` hands the record over to the loop's thread and returns at once."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
-        self._handed_over: deque[SentRecord] = deque()
+        self._handed_over: deque[_HandedOver] = deque()
+        self._arrivals: dict[SentRecord, asyncio.Future[None]] = {}
+        """For those who wait for the result of a record that is still on its way to the loop."""
         self._draining = False
         self._lock = threading.Lock()
         self._drained = asyncio.Event()
@@ -372,14 +378,12 @@ class Producer(_Blocking[AsyncProducer]):
         """Queue a record. Whatever goes wrong, serializing included, is in the result and given to `on_delivery`."""
         if self._closed:
             raise ClientClosedError("This producer")
-        sent = SentRecord(self, (topic, value, key, partition, timestamp, headers, on_delivery))
-        with self._lock:
-            self._handed_over.append(sent)
-            start = not self._draining
-            self._draining = True
-        if start:
-            asyncio.run_coroutine_threadsafe(self._drain(), self._thread.loop)
-        if len(self._handed_over) > HANDED_OVER_MAX:
+        sent = SentRecord(self)
+        handed_over = self._handed_over
+        handed_over.append((sent, topic, value, key, partition, timestamp, headers, on_delivery))
+        if not self._draining:
+            self._start_draining()
+        if len(handed_over) > HANDED_OVER_MAX:
             self._run(self._until_drained())
         return sent
 
@@ -398,11 +402,11 @@ class Producer(_Blocking[AsyncProducer]):
 
     async def _result(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
         async with asyncio.timeout(timeout_s):
-            if sent._future is None and sent._error is None:
-                sent._waiter = sent._waiter or self._thread.loop.create_future()
-                await asyncio.shield(sent._waiter)
-            if sent._error is not None:
-                raise sent._error
+            if sent._future is None:
+                arrival = self._arrivals.get(sent)
+                if arrival is None:
+                    arrival = self._arrivals[sent] = self._thread.loop.create_future()
+                await asyncio.shield(arrival)
             assert sent._future is not None
             return await sent._future
 
@@ -414,39 +418,57 @@ class Producer(_Blocking[AsyncProducer]):
         if self._handed_over or self._draining:
             await self._drained.wait()
 
+    def _start_draining(self) -> None:
+        with self._lock:
+            if self._draining:
+                return
+            self._draining = True
+        asyncio.run_coroutine_threadsafe(self._drain(), self._thread.loop)
+
+    def _is_drained(self) -> bool:
+        """On the loop: may this drain end? From here on who hands a record over starts a new one.
+
+        `send` appends and then looks at the flag, this clears the flag and then looks at the records: without a lock,
+        one of the two sees what the other has done.
+        """
+        self._draining = False
+        if not self._handed_over:
+            self._drained.set()
+            return True
+        with self._lock:
+            taken_over, self._draining = self._draining, True
+        return taken_over
+
     async def _drain(self) -> None:
         """On the loop: pass the records on, in the order in which they were handed over."""
-        waiting = self._handed_over
-        client = self._client
+        handed_over, arrivals = self._handed_over, self._arrivals
+        try_send = self._client.try_send
         self._drained.clear()
-        while True:
-            while waiting:
-                sent = waiting.popleft()
-                topic, value, key, partition, timestamp, headers, on_delivery = sent._arguments
-                sent._arguments = ()
+        while handed_over or not self._is_drained():
+            for _ in range(min(len(handed_over), DRAINED_AT_ONCE_MAX)):
+                sent, topic, value, key, partition, timestamp, headers, on_delivery = record = handed_over.popleft()
                 try:
-                    future = client.try_send(topic, value, key, partition, timestamp, headers, on_delivery)
-                    if future is None:
-                        future = await client.send(
-                            topic,
-                            value,
-                            key=key,
-                            partition=partition,
-                            timestamp=timestamp,
-                            headers=headers,
-                            on_delivery=on_delivery,
-                        )
-                    sent._future = future
-                except BarnabasError as error:
-                    sent._error = error
-                    if on_delivery is not None:
-                        on_delivery(None, error)
+                    future = try_send(topic, value, key, partition, timestamp, headers, on_delivery)
+                    sent._future = future or await self._send_slowly(record)
                 except Exception as error:  # noqa: BLE001 - the caller is in another thread and gets it as a result
-                    sent._error = KafkaError(-1, f"The record could not be sent: {error!r}")
-                if sent._waiter is not None and not sent._waiter.done():
-                    sent._waiter.set_result(None)
-            with self._lock:
-                if not waiting:
-                    self._draining = False
-                    self._drained.set()
-                    return
+                    sent._future = _refused(record, error)
+                if arrivals and sent in arrivals:
+                    arrivals.pop(sent).set_result(None)
+            await asyncio.sleep(0)
+
+    async def _send_slowly(self, record: _HandedOver) -> RecordFuture:
+        """For a record that must wait: for metadata, a schema, or room."""
+        _, topic, value, key, partition, timestamp, headers, on_delivery = record
+        return await self._client.send(
+            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers, on_delivery=on_delivery
+        )
+
+
+def _refused(record: _HandedOver, error: Exception) -> RecordFuture:
+    """What a record gets that never came into a batch."""
+    *_, on_delivery = record
+    if not isinstance(error, BarnabasError):
+        return RecordFuture.failed(KafkaError(-1, f"The record could not be sent: {error!r}"))
+    if on_delivery is not None:
+        on_delivery(None, error)
+    return RecordFuture.failed(error)

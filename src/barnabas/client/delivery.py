@@ -26,6 +26,8 @@ _PRODUCER: Final = Struct(">qhi")
 _ATTRIBUTES_AT: Final = 21
 _PRODUCER_AT: Final = 43
 
+_NOWHERE: Final = TopicPartition("", -1)
+
 Watcher = Callable[[], None]
 
 
@@ -203,6 +205,13 @@ class RecordFuture:
         self._timestamp = timestamp
         self._key_size = -1 if key is None else len(key)
         self._value_size = -1 if value is None else len(value)
+
+    @classmethod
+    def failed(cls, error: BarnabasError) -> RecordFuture:
+        """Of a record that never came into a batch of its partition."""
+        batch = ProducerBatch(_NOWHERE, None, (), 0.0, 0.0)
+        batch.fail(error)
+        return cls(batch, 0, -1, None, None)
 
     def _home(self) -> tuple[ProducerBatch, int]:
         """The batch the record is in now, and its place there: batches may have been split."""
