@@ -222,12 +222,10 @@ class Accumulator:
             if not batch.is_closed:
                 builder = batch.builder
                 assert builder is not None
-                before = builder.bytes
                 index = builder.try_append(key, value, timestamp, headers)
                 if index is not None:
-                    grown = builder.bytes - before
-                    batch.charged += grown
-                    self.used_bytes += grown
+                    self.used_bytes += builder.bytes - batch.charged
+                    batch.charged = builder.bytes
                     return RecordFuture(batch, index, timestamp, key, value), builder.is_full
                 batch.is_closed = closed = True
         builder = BatchBuilder(
