@@ -59,10 +59,19 @@ def _strike(cluster: ClusterProcess, node_id: int, how: str) -> None:
         node.start(60)
 
 
+def _wait_acquainted(bootstrap: str, count: int) -> None:
+    """Until every broker knows all: librdkafka gives up a request to a broker that the next answer does not list."""
+    deadline = time.monotonic() + 30
+    for server in bootstrap.split(","):
+        while len(AdminClient({"bootstrap.servers": server}).list_topics(timeout=10).brokers) < count:
+            assert time.monotonic() < deadline, f"{server} does not list {count} brokers"
+
+
 def _prove(folder: Path, *, records: int, seed: int, strikes: list[str], limit_s: float) -> None:
     rng = random.Random(seed)
     with ClusterProcess(folder / "cluster", settings=SETTINGS) as cluster:
         bootstrap = cluster.bootstrap_servers
+        _wait_acquainted(bootstrap, len(cluster.broker_ids))
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for created in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in ("input", "output")]).values():
             created.result(30)
