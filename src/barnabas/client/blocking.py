@@ -36,8 +36,9 @@ R = TypeVar("R")
 C = TypeVar("C", bound="_Closeable")
 
 HANDED_OVER_MAX: Final = 2_000
-"""Records on their way from the callers' threads to the loop; beyond that `send` waits. More of them would only leave the
-processor's caches, and the garbage collector would look at each several times: half the cost of handing over."""
+"""Records on their way from the callers' threads to the loop; beyond that `send` waits. With more of them the garbage
+collector would look at each several times, which is half of what handing over costs.
+"""
 DRAINED_AT_ONCE_MAX: Final = 500
 """So many of them are passed on before the loop may do something else: send what has become a batch, for one."""
 
