@@ -12,7 +12,7 @@ _STARTED = time.perf_counter()
 
 import gc  # noqa: E402 - the clock starts before the imports do: they are part of the start
 import os  # noqa: E402
-from argparse import ArgumentParser, RawDescriptionHelpFormatter  # noqa: E402
+from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 from typing import TYPE_CHECKING, Final  # noqa: E402
 
@@ -47,7 +47,7 @@ def build_parser() -> ArgumentParser:
         "barnabas serve",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=_format_help,
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -92,6 +92,15 @@ def build_parser() -> ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--log-json", action="store_true", help="log one JSON object per line")
     return parser
+
+
+def _format_help(prog: str) -> HelpFormatter:
+    """argparse makes one for every option, and imports shutil (and bz2, lzma) where it is not told the width."""
+    try:
+        columns = os.get_terminal_size().columns
+    except OSError:  # not a terminal
+        columns = 80
+    return RawDescriptionHelpFormatter(prog, width=columns - 2)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -170,7 +170,10 @@ def listening_socket(endpoint: Endpoint) -> socket.socket:
 
 def bound_socket(endpoint: Endpoint) -> socket.socket:
     """A socket that has its port, but refuses connections until a listener serves it. Raises OSError."""
-    infos = socket.getaddrinfo(endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    host = endpoint.host
+    # A text goes through IDNA, whose tables take half a megabyte; plain ASCII need not.
+    name = host.encode() if host.isascii() else host
+    infos = socket.getaddrinfo(name or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     infos.sort(key=lambda info: info[0] != socket.AF_INET)
     family, kind, proto, _, address = infos[0]
     sock = socket.socket(family, kind, proto)

@@ -12,6 +12,8 @@ A size that a payload declares about itself is never trusted: nothing allocates 
 payload says (CVE-2023-34455 was a snappy length that the library believed). Each codec has its own way to be sure:
 zlib counts as it inflates; snappy cannot expand beyond 64 bytes for 3; LZ4 and Zstandard frames are walked block by
 block first, because a block's own bound is a fact of the format (`compression_frames.py`).
+
+cramjam is imported by the functions that use it: it is 1.5 MB, and many a broker never sees a compressed batch.
 """
 
 from __future__ import annotations
@@ -20,8 +22,6 @@ import zlib
 from enum import IntEnum
 from struct import Struct
 from typing import Final
-
-import cramjam
 
 from barnabas.core.buffers import Buffer
 from barnabas.records.compression_frames import lz4_frame_bound, zstd_frames_bound
@@ -58,6 +58,8 @@ class Codec(IntEnum):
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """`data` compressed; `level` None means Kafka's default for the codec (gzip -1, lz4 9, zstd 3; KIP-390)."""
+    import cramjam
+
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -79,6 +81,8 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES
 
     Raises DecompressionLimitError beyond that, CorruptBatchError when `data` is not what the codec says.
     """
+    import cramjam
+
     try:
         match codec:
             case Codec.NONE:
@@ -115,6 +119,8 @@ def _lz4_level(level: int | None) -> int:
 
 def _into(module: object, data: Buffer, limit_bytes: int) -> bytes:
     """Decompresses into a buffer of the cap's size: for frames that could, but need not, exceed it."""
+    import cramjam
+
     out = bytearray(limit_bytes)
     name = "lz4" if module is cramjam.lz4 else "zstd"
     try:
@@ -145,6 +151,8 @@ def _inflate_gzip(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _compress_xerial(data: Buffer) -> bytes:
+    import cramjam
+
     out = [_XERIAL_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -175,6 +183,8 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 
 def _decompress_snappy_block(block: Buffer, room: int, limit_bytes: int) -> bytes:
     """One raw block; the length in front of it is believed only after it proves possible and within the cap."""
+    import cramjam
+
     declared = 0
     for shift, byte in zip((0, 7, 14, 21, 28), block[:5], strict=False):
         declared |= (byte & 0x7F) << shift

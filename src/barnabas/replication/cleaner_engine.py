@@ -1,6 +1,7 @@
 """Shell: where a cleaning pass runs: in its own process (`ProcessEngine`) or in the calling thread (`InlineEngine`).
 
 Both are used by blocking calls, from an executor's thread: `begin(task)`, then `next()` until it gives the outcome.
+What cleaning takes is imported when a pass begins: many a broker never has one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from barnabas.core.errors import KafkaError
-from barnabas.replication.cleaner_worker import GO_ON, receive, send
-from barnabas.storage.cleaner.cleaning import CleaningPass
 from barnabas.storage.cleaner.errors import CleaningAbortedError, CleaningError
 from barnabas.storage.cleaner.task import CleaningTask, GroupCleaned, PassDone
 from barnabas.storage.fs import FileSystem
@@ -45,6 +44,8 @@ class InlineEngine:
         self._steps: Iterator[Step] = iter(())
 
     def begin(self, task: CleaningTask) -> None:
+        from barnabas.storage.cleaner.cleaning import CleaningPass
+
         self._stopped = False
         self._steps = CleaningPass(self._fs, task, take=self._moved).run()
 
@@ -68,6 +69,8 @@ class ProcessEngine:
         self._waiting_group = False
 
     def begin(self, task: CleaningTask) -> None:
+        from barnabas.replication.cleaner_worker import send
+
         self._waiting_group = False
         process = self._process
         if process is None or process.poll() is not None:
@@ -85,6 +88,8 @@ class ProcessEngine:
             raise CleaningError(f"the cleaner's process does not listen: {e}") from e
 
     def next(self) -> Step:
+        from barnabas.replication.cleaner_worker import GO_ON, receive
+
         process = self._process
         if process is None:
             raise CleaningError("the cleaner was stopped")

@@ -19,7 +19,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, NoReturn, Protocol
@@ -345,6 +344,8 @@ class OsFileSystem:
             os.unlink(path)  # noqa: PTH108 - as above
 
     def rmtree(self, path: str) -> None:
+        import shutil  # here: it brings bz2 and lzma, and is seldom needed
+
         with _mapped("delete", path), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 

@@ -12,7 +12,6 @@ answered may have been carried out; it is sent again only if carrying it out twi
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -230,6 +229,8 @@ def wrap(request: Message, ctx: RequestContext) -> EnvelopeRequest:
         client_id=ctx.client_id,
     )
     head = encode(header, request_header_version(key, ctx.api_version))
+    import ipaddress  # here: only a node that forwards needs it
+
     try:
         address = ipaddress.ip_address(ctx.client.host).packed
     except ValueError:

@@ -9,8 +9,6 @@ Known gap: nobody proves to be a broker yet; where listeners authenticate, envel
 
 from __future__ import annotations
 
-import ipaddress
-
 from barnabas.broker.controller_services import ControllerServices
 from barnabas.broker.forwarded import answer_forwarded
 from barnabas.broker.request_context import RequestContext
@@ -68,6 +66,8 @@ async def handle(services: ControllerServices, ctx: RequestContext, request: Env
 
 
 def _client(ctx: RequestContext, request: EnvelopeRequest) -> ForwardedClient:
+    import ipaddress  # here: only a controller that others forward to needs it
+
     broker = ctx.client
     try:
         host = str(ipaddress.ip_address(bytes(request.client_host_address)))
