@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
-from barnabas.testing.sim.cluster.view import image_of, metadata_log_of, raft_of
+from barnabas.testing.sim.cluster.view import image_of, metadata_log_of, raft_of, told_epoch_of
 
 if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
@@ -25,11 +25,11 @@ class MonotonicEpoch(Rule):
         self._seen: dict[str, int] = {}
 
     def step(self, node: SimNode, machine: RaftMachine) -> None:
-        epoch, before = machine.epoch, self._seen.get(node.name, 0)
-        if epoch < before and machine.is_leader:
-            self.broken(f"{node.name} leads epoch {epoch} and was in {before} before")
-        if epoch > before and node in self.cluster.controllers:
-            self._seen[node.name] = epoch
+        before = self._seen.get(node.name, 0)
+        if machine.is_leader and machine.epoch < before:
+            self.broken(f"{node.name} leads epoch {machine.epoch} and was in {before} before")
+        if node in self.cluster.controllers:
+            self._seen[node.name] = max(before, told_epoch_of(node))
 
 
 class SingleLeader(Rule):
@@ -40,7 +40,7 @@ class SingleLeader(Rule):
         self._leaders: dict[int, str] = {}
 
     def step(self, node: SimNode, machine: RaftMachine) -> None:
-        if machine.is_leader:
+        if machine.is_leader and told_epoch_of(node) >= machine.epoch:
             assert node.process is not None
             me = node.process.name
             other = self._leaders.setdefault(machine.epoch, me)

@@ -22,7 +22,8 @@ class Rule:
         self.cluster = cluster
 
     def step(self, node: SimNode, machine: RaftMachine) -> None:
-        """After a step of the loop in which a replica of the quorum got another epoch, role or high watermark."""
+        """After a step of the loop in which a replica of the quorum got another epoch, role or high watermark, or the
+        process another word about its leader."""
 
     def look(self) -> None:
         """Many times a second."""

@@ -30,6 +30,13 @@ def raft_of(host: SimNode) -> RaftMachine | None:
     return None if driver is None else driver._machine
 
 
+def told_epoch_of(host: SimNode) -> int:
+    """The newest epoch of the quorum that this process has on its disk and acts in. Its replica decides ahead of its
+    disk: what it is in an epoch that was never written, nobody has ever heard of."""
+    parts = _parts(host)
+    return -1 if parts is None else int(parts.metadata._handover.leader.epoch)
+
+
 def partitions_of(host: SimNode) -> Iterator[Partition]:
     """Every replica that a broker hosts, as it is now."""
     services = services_of(host)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
 from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES, AcknowledgedIsCommitted
-from barnabas.testing.sim.cluster.view import raft_of
+from barnabas.testing.sim.cluster.view import raft_of, told_epoch_of
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.cluster.cluster import SimCluster
@@ -46,7 +46,7 @@ class Watch:
             assert node is not None
             assert process is not None
             quorum = machine._q
-            state = (quorum.epoch, quorum.state.__class__, quorum.high_watermark)
+            state = (quorum.epoch, quorum.state.__class__, quorum.high_watermark, told_epoch_of(node))
             if state != self._states.get(process):
                 self._states[process] = state
                 for rule in self._raft:
