@@ -12,12 +12,12 @@ from barnabas.records.columnar import (
     COLUMNS,
     DecodeOptions,
     EncodeOptions,
-    encode_from_arrow,
     iter_arrow,
     partitions_for_keys,
     rows_by_partition,
 )
 from barnabas.records.columnar._jit import np, pa
+from barnabas.records.columnar.encode import Layout, lay_out, rows_from_arrow, write_batches
 from barnabas.records.columnar.segments import Selection
 from barnabas.records.compression import Codec
 
@@ -110,36 +110,40 @@ def encode_columns(
     batch_bytes: int,
     codec: Codec,
     level: int | None,
-) -> list[tuple[int, Buffer, int]]:
+) -> Iterator[tuple[int, Buffer, int]]:
     """(partition, encoded batch, record count) for the rows of a Table or RecordBatch, in the order of the rows.
 
-    Raises KeyError for a column that is not there, TypeError for one of the wrong type, ValueError for a partition that
-    does not exist.
+    A batch is encoded when it is asked for; its CRC is left to who stamps the producer's ids into it. What is wrong
+    with the table is raised at once: KeyError for a column that is not there, TypeError for one of the wrong type,
+    ValueError for a partition that does not exist.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     count = table.num_rows
     if not count:
-        return []
+        return iter(())
     key = None if names.key is None else _bytes_column(table[names.key])
     values = pa.nulls(count, pa.binary()) if names.value is None else _bytes_column(table[names.value])
-    options = EncodeOptions(batch_bytes_max=batch_bytes, codec=codec, level=level)
-    columns = {
-        "value": values,
-        "key": key,
-        "timestamp": None if names.timestamp is None else table[names.timestamp],
-        "headers": None if names.headers is None else table[names.headers],
-    }
+    options = EncodeOptions(batch_bytes_max=batch_bytes, codec=codec, level=level, with_crc=False)
+    rows = rows_from_arrow(
+        values,
+        key,
+        None if names.timestamp is None else table[names.timestamp],
+        None if names.headers is None else table[names.headers],
+        now_ms,
+    )
     placed = _place(table, names, placement, key)
-    encoded: list[tuple[int, Buffer, int]] = []
     if placed is None:
-        only = encode_from_arrow(**columns, default_timestamp_ms=now_ms, options=options)
-        return [(placement.default_partition, batch.data, batch.record_count) for batch in only]
-    for partition, rows in enumerate(rows_by_partition(placed, placement.partitions)):
-        if len(rows):
-            batches = encode_from_arrow(**columns, rows=rows, default_timestamp_ms=now_ms, options=options)
-            encoded += [(partition, batch.data, batch.record_count) for batch in batches]
-    return encoded
+        return _encoded([(placement.default_partition, lay_out(rows, options))], options)
+    by_partition = enumerate(rows_by_partition(placed, placement.partitions))
+    layouts = [(partition, lay_out(rows.take(chosen), options)) for partition, chosen in by_partition if len(chosen)]
+    return _encoded(layouts, options)
+
+
+def _encoded(layouts: Sequence[tuple[int, Layout]], options: EncodeOptions) -> Iterator[tuple[int, Buffer, int]]:
+    for partition, layout in layouts:
+        for batch in write_batches(layout, options):
+            yield partition, batch.data, batch.record_count
 
 
 def _place(table: Any, names: ColumnNames, placement: Placement, key: Any) -> Any:

@@ -20,19 +20,20 @@ from typing import TYPE_CHECKING, Any, Self
 from barnabas.client.accumulator import Accumulator, PartitionQueue
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
-from barnabas.client.delivery import RecordFuture
+from barnabas.client.delivery import ProducerBatch, RecordFuture
 from barnabas.client.errors import BufferFullError, ClientClosedError
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitioner
-from barnabas.client.producing import COLUMNAR_BATCH_BYTES, sender_options
+from barnabas.client.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD, sender_options
 from barnabas.client.sender import Sender
 from barnabas.client.serialization import AnySerializer, NotReadyError, as_encode
 from barnabas.client.transaction_calls import TransactionCalls
 from barnabas.client.transactions import Transactions
 from barnabas.client.values import Headers, RecordMetadata
+from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 class _TopicState:
     """The queues of one topic's partitions, and where its keyless records go."""
 
-    __slots__ = ("count", "queues", "sticky", "used_at", "version")
+    __slots__ = ("columns_turn", "count", "queues", "sticky", "used_at", "version")
 
     def __init__(self, queues: list[PartitionQueue], sticky: StickyPartitioner, version: int) -> None:
         self.queues = queues
@@ -57,6 +58,8 @@ class _TopicState:
         self.version = version
         self.used_at = math.inf
         """Loop time of the last record."""
+        self.columns_turn = asyncio.Lock()
+        """One table after the other, in the order of the calls."""
 
     @property
     def is_settled(self) -> bool:
@@ -121,7 +124,7 @@ class AsyncProducer(TransactionCalls):
         self._topics: dict[str, _TopicState] = {}
         self._missing: NotReadyError | None = None
         """What the last `try_send` lacked, for the `send` around it."""
-        self._waiting_for_room: list[asyncio.Future[None]] = []
+        self._waiting_for_progress: list[asyncio.Future[None]] = []
         self._runner: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -306,7 +309,7 @@ class AsyncProducer(TransactionCalls):
             await self._learn(topic, limit)
         state = self._topic_state(topic)
         assert state is not None
-        plan = encode_columns(
+        encoded = encode_columns(
             table,
             ColumnNames(value, key, partition, timestamp, headers),
             Placement(state.count, state.sticky.choose(state.count), self._ignore_keys),
@@ -315,19 +318,47 @@ class AsyncProducer(TransactionCalls):
             codec=self._accumulator.codec,
             level=self._accumulator.level,
         )
-        loop = self._ensure_running()
-        batches = []
-        for index, encoded, count in plan:
-            while self._accumulator.unfinished and not self._accumulator.has_room(len(encoded)):
-                self._sender.wake()
-                await self._wait_for_room(limit)
-            batches.append(self._accumulator.append_encoded(state.queues[index], encoded, count, loop.time()))
-            self._sender.wake()
+        self._ensure_running()
+        async with state.columns_turn:
+            batches = await self._queue_encoded(state.queues, encoded, limit)
         return [await RecordFuture(batch, 0, -1, None, None) for batch in batches]
+
+    async def _queue_encoded(
+        self, queues: list[PartitionQueue], encoded: Iterable[tuple[int, Buffer, int]], deadline: float
+    ) -> list[ProducerBatch]:
+        """Each batch is encoded when it can soon be sent: from warm memory, and with little of it.
+
+        A transaction takes all at once: nothing may be left to queue when it ends, and the next begins.
+        """
+        accumulator, transactions, batches = self._accumulator, self._transactions, []
+        for index, data, count in encoded:
+            while accumulator.unfinished and not accumulator.has_room(len(data)):
+                self._sender.wake()
+                await self._wait_for_room(deadline)
+            if self._closed:
+                raise ClientClosedError("This producer")
+            if transactions is not None:
+                transactions.check_can_send()
+            queue, now = queues[index], self.cluster.now()
+            batches.append(accumulator.append_encoded(queue, data, count, now))
+            self._sender.send_now(now)
+            if queue.queue:
+                self._sender.wake()
+            while transactions is None and len(queue.queue) >= COLUMNAR_BATCHES_AHEAD and queue.in_flight:
+                await self._progress()
+        return batches
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send what is queued without lingering, and wait until all of it is acknowledged or has failed."""
         self._ensure_running()
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
+            for state in list(self._topics.values()):
+                if state.columns_turn.locked():
+                    async with state.columns_turn:  # all of the table is queued
+                        pass
+            await self._flush_queued()
+
+    async def _flush_queued(self) -> None:
         open_batches = [b for q in self._accumulator.queues.values() for b in (*q.in_flight, *q.queue)]
         if not open_batches:
             return
@@ -345,8 +376,7 @@ class AsyncProducer(TransactionCalls):
         try:
             for batch in open_batches:
                 batch.watch(count_down)
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
-                await done
+            await done
         finally:
             self._sender.flushing -= 1
 
@@ -420,17 +450,21 @@ class AsyncProducer(TransactionCalls):
 
     async def _wait_for_room(self, deadline: float) -> None:
         self._ensure_running()
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting_for_room.append(waiter)
         try:
             async with asyncio.timeout_at(deadline):
-                await waiter
+                await self._progress()
         except TimeoutError:
             raise BufferFullError(
                 f"buffer.memory ({self._accumulator.buffer_memory} bytes) stayed full for max.block.ms"
                 f" ({self._max_block_ms}): records are sent faster than the brokers take them. Slow down, raise"
                 " buffer.memory, or look at the brokers."
             ) from None
+
+    async def _progress(self) -> None:
+        """Until batches have been settled."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting_for_progress.append(waiter)
+        await waiter
 
     def _on_availability(self) -> None:
         for topic, state in self._topics.items():
@@ -442,7 +476,7 @@ class AsyncProducer(TransactionCalls):
             for state in self._topics.values():
                 if state.count > 1 and state.sticky.produced_bytes and self._knows(state.queues[0].partition.topic):
                     self._update_load(state)
-        waiting, self._waiting_for_room = self._waiting_for_room, []
+        waiting, self._waiting_for_progress = self._waiting_for_progress, []
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)

@@ -24,6 +24,8 @@ NO_TOPIC_IDS_VERSION: Final = 12
 """The last version that names topics."""
 COLUMNAR_BATCH_BYTES: Final = 1_000_000
 """Columns come in bulk already, so their batches are larger than `batch.size`."""
+COLUMNAR_BATCHES_AHEAD: Final = 2
+"""Batches of columns that wait behind those in flight, for each partition; more are encoded when those have gone."""
 
 
 @dataclass(frozen=True, slots=True)

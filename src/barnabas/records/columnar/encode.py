@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import (
     CRC_START,
     HEADER_SIZE,
@@ -40,10 +41,15 @@ class EncodeOptions:
     base_sequence: int = -1
     """Sequence of the first record; later batches follow on."""
     transactional: bool = False
+    with_crc: bool = True
+    """False for who will write into the batches' headers anyway, and the CRC after that."""
+
+
+_DEFAULTS: Final = EncodeOptions()
 
 
 class EncodedBatch(NamedTuple):
-    """One batch and the rows it holds. `data` may be a view of memory shared with its neighbours."""
+    """One batch and the rows it holds."""
 
     data: Buffer
     first_row: int
@@ -71,7 +77,7 @@ def encode_from_arrow(
     headers: Any = None,
     rows: Any = None,
     default_timestamp_ms: int = NO_TIMESTAMP,
-    options: EncodeOptions = EncodeOptions(),
+    options: EncodeOptions = _DEFAULTS,
 ) -> list[EncodedBatch]:
     """Batches of these columns' rows, in order; `rows` picks and orders them without copying the columns.
 
@@ -82,7 +88,7 @@ def encode_from_arrow(
     table = rows_from_arrow(value, key, timestamp, headers, default_timestamp_ms)
     if rows is not None:
         table = table.take(np.asarray(rows, dtype=np.int64))
-    return list(encode_rows(table, options))
+    return list(write_batches(lay_out(table, options), options))
 
 
 def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_timestamp_ms: int) -> Rows:
@@ -102,36 +108,60 @@ def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_
     return Rows(times, keys, values, encoded_headers)
 
 
-def encode_rows(table: Rows, options: EncodeOptions) -> Iterator[EncodedBatch]:
-    """Lays all records out in one piece of memory, with room for each batch's header, then seals batch by batch."""
+class Layout(NamedTuple):
+    """Which rows become which batches, and the bytes of everything."""
+
+    table: Rows
+    bounds: list[int]
+    """The first row of each batch, and the end of the last one."""
+    records_bytes: list[int]
+    max_times: list[int]
+    bodies: Any
+    offset_deltas: Any
+    timestamp_deltas: Any
+
+
+def lay_out(table: Rows, options: EncodeOptions) -> Layout:
+    """Everything but the writing. Raises ValueError for a record that no batch can hold."""
     times, key, value, headers = table
     count = len(times)
     if not count:
-        return
-    first_rows = np.empty(count, np.int64)
+        return Layout(table, [0], [], [], times, times, times)
+    first_rows, records_bytes = np.empty(count, np.int64), np.empty(count, np.int64)
     limit = max(options.batch_bytes_max - HEADER_SIZE, 1)
-    batches = plan(key.length, value.length, headers.length, times, limit, options.records_max, first_rows)
-    bounds = [*first_rows[:batches].tolist(), count]
-    starts = np.repeat(first_rows[:batches], np.diff(np.array(bounds, np.int64)))
+    batches = plan(
+        key.length, value.length, headers.length, times, limit, options.records_max, first_rows, records_bytes
+    )
+    first_rows = first_rows[:batches]
+    bounds = [*first_rows.tolist(), count]
+    starts = np.repeat(first_rows, np.diff(np.array(bounds, np.int64)))
     offset_deltas = np.arange(count, dtype=np.int64) - starts
     timestamp_deltas = times - times[starts]
-    max_times = np.maximum.reduceat(times, first_rows[:batches]).tolist()
+    max_times = np.maximum.reduceat(times, first_rows).tolist()
     bodies = np.empty(count, np.int64)
-    total = sizes(offset_deltas, timestamp_deltas, key.length, value.length, headers.length, bodies)
-    if total < 0:
+    if sizes(offset_deltas, timestamp_deltas, key.length, value.length, headers.length, bodies) < 0:
         raise ValueError("a record is larger than 2 GiB, which no batch can hold")
-    out = np.empty(total + HEADER_SIZE * int(batches), np.uint8)
-    view = memoryview(out)
-    end = 0
-    for low, high, max_time in zip(bounds, bounds[1:], max_times, strict=False):
-        start = end
+    return Layout(table, bounds, records_bytes[:batches].tolist(), max_times, bodies, offset_deltas, timestamp_deltas)
+
+
+def write_batches(layout: Layout, options: EncodeOptions) -> Iterator[EncodedBatch]:
+    """The batches, each written and sealed when it is asked for.
+
+    Each has memory of its own from Arrow's pool, which is given out again, warm, when the batch is no longer held: that
+    is worth as much as the writing. Raises ValueError when a column's offsets point outside its data.
+    """
+    table, bounds, records_bytes, max_times, bodies, offset_deltas, timestamp_deltas = layout
+    _, key, value, headers = table
+    for low, high, size, max_time in zip(bounds, bounds[1:], records_bytes, max_times, strict=False):
+        out = np.frombuffer(pa.allocate_buffer(HEADER_SIZE + size), np.uint8)
         end = write(
-            out, start + HEADER_SIZE, low, high, bodies, offset_deltas, timestamp_deltas,
+            out, HEADER_SIZE, low, high, bodies, offset_deltas, timestamp_deltas,
             key.data, key.at, key.length, value.data, value.at, value.length, headers.data, headers.at, headers.length,
         )  # fmt: skip
         if end < 0:
             raise ValueError("the columns' offsets point outside their data: validate the Arrow arrays")
-        yield EncodedBatch(_seal(view[start:end], table, low, high, max_time, options), low, high - low)
+        assert end == len(out), "plan and write agree on the sizes"
+        yield EncodedBatch(_seal(memoryview(out), table, low, high, max_time, options), low, high - low)
 
 
 def _seal(room: memoryview, table: Rows, low: int, high: int, max_time: int, options: EncodeOptions) -> Buffer:
@@ -155,7 +185,8 @@ def _seal(room: memoryview, table: Rows, low: int, high: int, max_time: int, opt
     if options.codec is not Codec.NONE:
         return seal(header, compress(options.codec, room[HEADER_SIZE:], options.level))
     room[:HEADER_SIZE] = header.pack()
-    room[:HEADER_SIZE] = header._replace(crc=crc32c(room[CRC_START:])).pack()
+    if options.with_crc:
+        room[:HEADER_SIZE] = header._replace(crc=crc32c(room[CRC_START:])).pack()
     return room
 
 

@@ -63,7 +63,7 @@ def body_size(offset_delta: Any, timestamp_delta: Any, key_len: Any, value_len: 
     return size + max(headers_len, np.int64(1))
 
 
-@kernel((I32, I32, I32, I64, scalar, scalar, OUT_I64))
+@kernel((I32, I32, I32, I64, scalar, scalar, OUT_I64, OUT_I64))
 def plan(
     key_len: Any,
     value_len: Any,
@@ -72,10 +72,11 @@ def plan(
     records_bytes_max: Any,
     records_max: Any,
     first_rows: Any,
+    records_bytes: Any,
 ) -> Any:
     """Cuts rows into batches of at most so many bytes of records; a record that is larger gets one of its own.
 
-    Returns the number of batches; `first_rows` has where each begins.
+    Returns the number of batches; `first_rows` has where each begins, `records_bytes` what its records take.
     """
     batches = np.int64(0)
     start = np.int64(0)
@@ -92,6 +93,7 @@ def plan(
             total = body + varint_size(body)
             size = np.int64(0)
         size += total
+        records_bytes[batches - 1] = size
     return batches
 
 
