@@ -19,11 +19,12 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum, auto
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.partition import Partition
 from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,

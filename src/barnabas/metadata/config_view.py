@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.metadata.config_source import TO_TOPIC_UNIT, ConfigSource, broker_synonyms
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.metadata.small_images import ConfigResource, ConfigsImage, ResourceType

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.metadata.persistent import PersistentMap
 
 METADATA_VERSION = "metadata.version"

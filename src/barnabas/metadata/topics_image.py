@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 from enum import IntEnum
-from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import NO_LEADER, TopicId
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.metadata.persistent import PersistentMap
 
 UNASSIGNED_DIRECTORY = UUID(int=0)

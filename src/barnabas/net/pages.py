@@ -14,8 +14,9 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.net.endpoint import Endpoint
 from barnabas.net.listener import listening_socket
 from barnabas.telemetry import get_logger

@@ -27,9 +27,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptBatchError

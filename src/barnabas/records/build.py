@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,

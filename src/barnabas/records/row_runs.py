@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import chain, repeat
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import read_varint
 
 RUN_MIN: Final = 4

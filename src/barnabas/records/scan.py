@@ -11,9 +11,10 @@ Both take the records, decompressed, and raise CorruptBatchError.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import read_varint, read_varlong
 from barnabas.records.errors import CorruptBatchError
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from enum import Enum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,

@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import field
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.clock import Clock
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import Rng
 from barnabas.replication.cleaner_engine import CleanerEngine
 from barnabas.replication.partition import Partition

@@ -6,9 +6,10 @@ leave is decided in `rules/isr.py`; proposals go through `Host.propose` to the c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.parking import LOOK_AGAIN
 from barnabas.replication.reading import PartitionRead, read
 from barnabas.replication.rules.isr import CommittedIsr, Next, on_outcome, try_expand, try_shrink

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.clock import Clock
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import HEADER_SIZE, read_header
 from barnabas.replication.compaction import CleanerFacts, Compactor
 from barnabas.replication.partition import Partition

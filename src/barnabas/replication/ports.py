@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicId, TopicPartition
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.rules.follower import FetchFrom
 from barnabas.replication.rules.isr import CommittedIsr
 from barnabas.replication.rules.leader import IsrProposal

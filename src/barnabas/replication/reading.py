@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Executor
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_REPLICA_ID
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.rules.leader import latest_is_known
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log

@@ -10,11 +10,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import iter_batches
 from barnabas.replication.parking import LOOK_AGAIN, ReadWatch
 from barnabas.replication.partition import Isolation, Partition, PartitionRead, SpecialTimestamp

@@ -6,8 +6,9 @@ people finds the words.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.cleaner.candidate import Candidate, assess
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log import Log

@@ -21,9 +21,10 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError, StorageError
 from barnabas.storage.read_buffers import SMALLEST, ReadBuffers
 

@@ -11,10 +11,11 @@ append leaves no trace.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndTxn
 from barnabas.records.validate import Origin

@@ -7,10 +7,11 @@ the log goes on; a segment that is deleted in between is still read through its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import File
 from barnabas.storage.segment import Found, Segment

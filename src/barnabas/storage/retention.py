@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.segment import Segment
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import BatchHeader, check_crc
 from barnabas.records.errors import CorruptBatchError
 from barnabas.storage import names

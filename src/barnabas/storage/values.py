@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import NO_LEADER_EPOCH
+from barnabas.core.namedtuple import NamedTuple
 
 
 class AppendInfo(NamedTuple):

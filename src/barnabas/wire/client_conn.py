@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import NamedTuple
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.wire.apis import APIS, ApiKey, request_header_version, response_header_version
 from barnabas.wire.codec import decode, decode_prefix, encode, encode_frame
 from barnabas.wire.errors import WireError

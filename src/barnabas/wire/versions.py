@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+
+from barnabas.core.namedtuple import NamedTuple
 
 OPEN_END = 32767
 

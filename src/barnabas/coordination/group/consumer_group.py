@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.coordination.group.consumer_member import (
     LEAVING_EPOCH,
@@ -49,6 +49,7 @@ from barnabas.coordination.turn import StateRecord
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
+from barnabas.core.namedtuple import NamedTuple
 
 
 class ConsumerState(Enum):

@@ -10,12 +10,12 @@ offset committed outside after the transactional record was written stays (Offse
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from barnabas.coordination.group.records import OffsetCommitKey, OffsetCommitValue
 from barnabas.coordination.timeline import Timeline, TimelineMap
 from barnabas.coordination.turn import StateRecord
 from barnabas.core.ids import NO_PRODUCER_ID, NO_TOPIC_ID, TopicId
+from barnabas.core.namedtuple import NamedTuple
 
 NO_OFFSET = -1
 

@@ -7,7 +7,7 @@ OffsetFetch   v0-7 one group; v8 many; v9 checks the member's epoch; v10 names t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.coordination.group import classic_rebalance, groups
 from barnabas.coordination.group.classic_group import PREPARING, STABLE, ClassicGroup
@@ -24,6 +24,7 @@ from barnabas.coordination.ports import Producer, RequestContext, TopicCatalog, 
 from barnabas.coordination.turn import Turn
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_TOPIC_ID, TopicId
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import TopicId, uuid_to_text
+from barnabas.core.namedtuple import NamedTuple
 
 UNINITIALIZED_START_OFFSET: Final = -1
 """Nobody has said where to begin; the leader's `share.auto.offset.reset` will."""

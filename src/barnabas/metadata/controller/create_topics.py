@@ -7,12 +7,12 @@ Each topic is made or refused on its own; all records of a request are committed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from barnabas.core.config import value_to_text
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import METADATA_TOPIC, TopicId
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import random_uuid
 from barnabas.metadata.config_rules import check_topic_configs
 from barnabas.metadata.config_view import ConfigView

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
-from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.core.ids import NO_LEADER, TopicId
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.metadata.topics_delta import NO_LEADER_CHANGE
 from barnabas.metadata.topics_image import UNASSIGNED_DIRECTORY, LeaderRecoveryState, PartitionImage
 from barnabas.metadata.topics_records import PartitionChangeRecord

@@ -8,9 +8,10 @@ inter.broker.listener.name   which of the clients' listeners brokers use among t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.config import ConfigError
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.net.endpoint import Endpoint, EndpointError, parse_endpoints, parse_protocol_map
 from barnabas.node.setup.topology import Topology
 

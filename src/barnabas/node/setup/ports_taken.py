@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.net.endpoint import Endpoint
 
 Listen = Callable[[Endpoint], socket.socket]

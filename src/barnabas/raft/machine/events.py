@@ -17,10 +17,11 @@ A snapshot has to be durable, and to have its name, before `SnapshotStored` is r
 from __future__ import annotations
 
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.raft.machine.values import Batch, ElectionState, Endpoints, OffsetAndEpoch, Voters
 

@@ -9,11 +9,12 @@ They and the events are named tuples, not dataclasses: forty of those would be a
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.raft.machine.values import (
     HIGH_WATERMARK_NOT_SENT,
     NO_NODE,

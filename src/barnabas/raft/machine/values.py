@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
 
 NO_DIRECTORY: Final = UUID(int=0)
 NO_NODE: Final = -1

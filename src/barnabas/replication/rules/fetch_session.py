@@ -8,7 +8,9 @@ build: session 0, epoch 0  everything, and ask for a session ─── reply wit
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
+
+from barnabas.core.namedtuple import NamedTuple
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

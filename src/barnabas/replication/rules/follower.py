@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER, NO_LEADER_EPOCH
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.rules.watermark import follower_watermark, truncated_watermark
 
 RETRY_BACKOFF_MS: Final = 1_000

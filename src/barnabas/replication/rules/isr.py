@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.errors import ErrorCode
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.rules.leader import UNKNOWN_BROKER_EPOCH, IsrProposal, LeaderState
 
 ActiveBrokers = Mapping[int, int]

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
+from barnabas.core.namedtuple import NamedTuple
 
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1

@@ -23,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.rules.share_runs import Runs
 from barnabas.replication.rules.share_values import (
     TERMINAL,

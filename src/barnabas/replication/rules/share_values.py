@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
 
 
 class RecordState(IntEnum):

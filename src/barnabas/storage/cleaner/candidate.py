@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment

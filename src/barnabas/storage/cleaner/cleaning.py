@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import KafkaError
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_FLAG,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from barnabas.core.namedtuple import NamedTuple
 
 _INT32_MAX: Final = (1 << 31) - 1
 

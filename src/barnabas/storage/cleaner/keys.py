@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import BatchHeader, Record, check_crc, iter_records
 from barnabas.records.build import rebuild_batch
 from barnabas.storage.cleaner.offset_map import OffsetMap

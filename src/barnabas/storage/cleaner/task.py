@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.values import AbortedTxn
 
 MAP_ENTRY_BYTES: Final = 24

@@ -15,13 +15,13 @@ quorum.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from barnabas.broker.fetch_sessions import FetchContext, Outcome, PartitionKey, Wanted
 from barnabas.broker.handlers.data.fetch_readers import Reader, choose_reader
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.parking import ReadWatch, wait_readable
 from barnabas.replication.partition import NEWS_S
 from barnabas.wire.messages.fetch import (
