@@ -291,6 +291,8 @@ PLANTED = [
     Planted("snapshot without configs", _snapshot_without_configs, Menu.KILL, 20, ANY),
     Planted("vote not synced", _vote_not_synced, Menu.BLACKOUT, 40, ANY),
     Planted("half is a majority", _minority_elects, Menu.KILL, 20, ANY),
+    Planted("coordinator stays", _coordinator_stays, Menu.KILL, 10),
+    Planted("coordinator answers before the commit", _answers_before_commit, Menu.KILL, 10),
 ]
 
 NOT_SEEN = [
@@ -299,7 +301,5 @@ NOT_SEEN = [
     Planted("nobody is fenced", _nobody_is_fenced, Menu.KILL, 10, ANY),
     Planted("uncommitted state kept", _uncommitted_state_kept, Menu.KILL, 40, ANY),
     Planted("markers dropped", _markers_dropped, Menu.KILL, 20, WRONG_OR_STUCK),
-    Planted("coordinator stays", _coordinator_stays, Menu.KILL, 20, ANY),
-    Planted("coordinator answers before the commit", _answers_before_commit, Menu.KILL, 20, ANY),
 ]
 """Half a dozen seeds did not find these: what the simulation has to learn next."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.coordination.group.consumer_group import ConsumerGroup
+    from barnabas.coordination.group.shard import GroupShard
+    from barnabas.coordination.host import ShardHost
     from barnabas.metadata.image import ClusterImage
     from barnabas.raft.machine.raft import RaftMachine
     from barnabas.replication.partition import Partition
@@ -77,6 +79,23 @@ def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
             for group in shard_host.shard.table.committed_groups():
                 if isinstance(group, ConsumerGroup):
                     yield shard_host.leader_epoch, group
+
+
+def coordinators_of(host: SimNode) -> Iterator[ShardHost[Any]]:
+    """What this broker coordinates, groups, transactions and share groups, as far as it is loaded."""
+    services = services_of(host)
+    if services is not None:
+        for coordinator in (services.groups, services.transactions, services.shares.coordinator):
+            yield from list(coordinator._runtime._active.values())
+
+
+def group_coordinator_of(host: SimNode, group_id: str) -> ShardHost[GroupShard] | None:
+    """If this broker coordinates the group."""
+    services = services_of(host)
+    if services is None:
+        return None
+    found: ShardHost[GroupShard] | None = services.groups._runtime._active.get(services.groups.partition_for(group_id))
+    return found
 
 
 def _parts(host: SimNode) -> Any | None:

@@ -1,12 +1,14 @@
 """Shell: looks at the nodes of a cluster while it runs: at the quorum after each step, at replicas many times a second.
 
-What must hold is in `raft_rules`, `replica_rules` and `group_rules`, one class a rule; its docstring is the promise.
+What must hold is in `raft_rules`, `replica_rules`, `group_rules` and `coordinator_rules`, one class a rule; its
+docstring is the promise.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.testing.sim.cluster.coordinator_rules import COORDINATOR_RULES, AcknowledgedOffsetIsCommitted
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
 from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES, AcknowledgedIsCommitted
@@ -29,10 +31,12 @@ class Watch:
     def __init__(self, cluster: SimCluster, workload: Workload) -> None:
         self._cluster = cluster
         self._raft = [rule(cluster) for rule in RAFT_RULES]
-        self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES)]
+        self._rest = [rule(cluster) for rule in (*REPLICA_RULES, *GROUP_RULES, *COORDINATOR_RULES)]
         for rule in self._rest:
             if isinstance(rule, AcknowledgedIsCommitted):
                 workload.on_acknowledged = rule.on_acknowledged
+            if isinstance(rule, AcknowledgedOffsetIsCommitted):
+                workload.on_committed = rule.on_committed
         self._loop = cluster.world.loop
         self._hosts = cluster.hosts
         self._states: dict[Process, tuple[object, ...]] = {}

@@ -70,6 +70,7 @@ async def _commit(workload: Workload, consumer: AsyncConsumer) -> None:
     if not positions:
         return
     await consumer.commit(positions)
+    workload.on_committed(GROUP, positions)
     committed = workload.facts.committed
     for tp, offset in positions.items():
         committed[tp] = max(committed.get(tp, 0), offset)

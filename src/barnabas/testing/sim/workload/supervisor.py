@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -84,6 +84,8 @@ class Workload:
         self.stopping = False
         self.on_acknowledged: Callable[[TopicPartition, int], None] = lambda tp, offset: None
         """Told of every record that a producer has an acknowledgement of, outside of transactions."""
+        self.on_committed: Callable[[str, Mapping[TopicPartition, int]], None] = lambda group, offsets: None
+        """Told of every answered commit of a group's offsets, outside of transactions."""
         self._mains: dict[str, Callable[[Workload, str], Awaitable[None]]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._lives: dict[str, int] = {}
