@@ -139,7 +139,10 @@ def _timestamp_types(types: Any, rows: slice) -> Any:
 
 
 def _binary(data: Any, at: Any, lengths: Any) -> Any:
-    """A binary column of the byte strings at these places, copied together."""
+    """A binary column of the byte strings at these places, copied together.
+
+    The copy's memory is from Arrow's pool, which keeps what was given back; malloc returns such sizes to the kernel.
+    """
     rows = len(at)
     total, nulls = measure(lengths)
     if total > _OFFSETS_MAX:
@@ -147,7 +150,7 @@ def _binary(data: Any, at: Any, lengths: Any) -> Any:
     if nulls == rows:
         return pa.nulls(rows, pa.binary())
     offsets = np.empty(rows + 1, np.int32)
-    out = np.empty(total, np.uint8)
+    out = np.frombuffer(pa.allocate_buffer(total), np.uint8)
     validity = np.zeros((rows + 7) // 8, np.uint8) if nulls else _NO_BITMAP
     done = gather(data, at, lengths, offsets, out, validity)
     assert done == 0, "scan checked these positions"
