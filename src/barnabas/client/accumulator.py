@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.client.delivery import ProducerBatch, RecordFuture
+from barnabas.client.delivery import ProducerBatch, RecordPlace
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
@@ -207,39 +207,40 @@ class Accumulator:
 
     def append(
         self,
+        place: RecordPlace,
         queue: PartitionQueue,
         key: Buffer | None,
         value: Buffer | None,
         timestamp: int,
         headers: Headers,
         now: float,
-    ) -> tuple[RecordFuture, bool]:
-        """Add a record to the partition's last batch, or to a new one. True: a batch has become full."""
+    ) -> bool:
+        """Add a record to the partition's last batch, or to a new one: `place` says which. True: a batch is full."""
         pending = queue.queue
+        batch = pending[-1] if pending and not pending[-1].is_closed else None
+        builder = None if batch is None else batch.builder
+        index = None if builder is None else builder.try_append(key, value, timestamp, headers)
         closed = False
-        if pending:
-            batch = pending[-1]
-            if not batch.is_closed:
-                builder = batch.builder
-                assert builder is not None
-                index = builder.try_append(key, value, timestamp, headers)
-                if index is not None:
-                    self.used_bytes += builder.bytes - batch.charged
-                    batch.charged = builder.bytes
-                    return RecordFuture(batch, index, timestamp, key, value), builder.is_full
+        if batch is None or builder is None or index is None:
+            if batch is not None:
                 batch.is_closed = closed = True
-        builder = BatchBuilder(
-            self.batch_size,
-            codec=self.codec,
-            level=self.level,
-            compression_ratio=self._ratios.get(queue.partition.topic, 1.0),
-        )
-        index = builder.try_append(key, value, timestamp, headers)
-        assert index == 0
-        batch = self._new_batch(queue, now, builder)
+            builder = BatchBuilder(
+                self.batch_size,
+                codec=self.codec,
+                level=self.level,
+                compression_ratio=self._ratios.get(queue.partition.topic, 1.0),
+            )
+            index = builder.try_append(key, value, timestamp, headers)
+            assert index == 0
+            batch = self._new_batch(queue, now, builder)
+        self.used_bytes += builder.bytes - batch.charged
         batch.charged = builder.bytes
-        self.used_bytes += builder.bytes
-        return RecordFuture(batch, 0, timestamp, key, value), closed or builder.is_full
+        place.batch = batch
+        place.index = index
+        place.timestamp = timestamp
+        place.key_size = -1 if key is None else len(key)
+        place.value_size = -1 if value is None else len(value)
+        return closed or builder.is_full
 
     def append_encoded(self, queue: PartitionQueue, encoded: Buffer, count: int, now: float) -> ProducerBatch:
         """Add a whole batch that is encoded already (columns)."""

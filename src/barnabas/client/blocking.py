@@ -24,7 +24,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, 
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.consumer import AsyncConsumer
-from barnabas.client.delivery import RecordFuture
+from barnabas.client.delivery import RecordPlace, unplaced
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.producer import AsyncProducer, DeliveryCallback
 from barnabas.client.share_consumer import AsyncShareConsumer
@@ -286,18 +286,18 @@ class ShareConsumer(_Blocking[AsyncShareConsumer]):
             yield from self.poll(1_000)
 
 
-class SentRecord:
+_ON_ITS_WAY: Final = unplaced()
+
+
+class SentRecord(RecordPlace):
     """What becomes of a record that was handed over to the loop: `result()` waits for it."""
 
-    __slots__ = ("_future", "_producer")
+    __slots__ = ("_producer",)
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._future: RecordFuture | None = None
-        """From the loop's thread, when the record has arrived there."""
-
-    def done(self) -> bool:
-        return self._future is not None and self._future.done()
+        self.batch = _ON_ITS_WAY
+        self.index = 0
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Where the record is. Raises what went wrong, and TimeoutError when `timeout_s` is not enough."""
@@ -305,7 +305,7 @@ class SentRecord:
 
 
 _HandedOver = tuple[SentRecord, str, Any, Any, int | None, int | None, Headers, DeliveryCallback | None]
-"""What `send` was given, in the order that `try_send` takes it."""
+"""What `send` was given, in the order that `try_place` takes it."""
 
 
 class Producer(_Blocking[AsyncProducer]):
@@ -404,13 +404,12 @@ class Producer(_Blocking[AsyncProducer]):
 
     async def _result(self, sent: SentRecord, timeout_s: float | None) -> RecordMetadata:
         async with asyncio.timeout(timeout_s):
-            if sent._future is None:
+            if sent.batch is _ON_ITS_WAY:
                 arrival = self._arrivals.get(sent)
                 if arrival is None:
                     arrival = self._arrivals[sent] = self._thread.loop.create_future()
                 await asyncio.shield(arrival)
-            assert sent._future is not None
-            return await sent._future
+            return await sent
 
     async def _flush(self, timeout_ms: float | None) -> None:
         await self._until_drained()
@@ -444,33 +443,27 @@ class Producer(_Blocking[AsyncProducer]):
     async def _drain(self) -> None:
         """On the loop: pass the records on, in the order in which they were handed over."""
         handed_over, arrivals = self._handed_over, self._arrivals
-        try_send = self._client.try_send
+        try_place = self._client.try_place
         self._drained.clear()
         while handed_over or not self._is_drained():
             for _ in range(min(len(handed_over), DRAINED_AT_ONCE_MAX)):
                 sent, topic, value, key, partition, timestamp, headers, on_delivery = record = handed_over.popleft()
                 try:
-                    future = try_send(topic, value, key, partition, timestamp, headers, on_delivery)
-                    sent._future = future or await self._send_slowly(record)
+                    if not try_place(sent, topic, value, key, partition, timestamp, headers, on_delivery):
+                        await self._client.place(*record)
                 except Exception as error:  # noqa: BLE001 - the caller is in another thread and gets it as a result
-                    sent._future = _refused(record, error)
+                    _refuse(record, error)
                 if arrivals and sent in arrivals:
                     arrivals.pop(sent).set_result(None)
             await asyncio.sleep(0)
 
-    async def _send_slowly(self, record: _HandedOver) -> RecordFuture:
-        """For a record that must wait: for metadata, a schema, or room."""
-        _, topic, value, key, partition, timestamp, headers, on_delivery = record
-        return await self._client.send(
-            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers, on_delivery=on_delivery
-        )
 
-
-def _refused(record: _HandedOver, error: Exception) -> RecordFuture:
-    """What a record gets that never came into a batch."""
-    *_, on_delivery = record
+def _refuse(record: _HandedOver, error: Exception) -> None:
+    """The record never comes into a batch."""
+    sent, *_, on_delivery = record
     if not isinstance(error, BarnabasError):
-        return RecordFuture.failed(KafkaError(-1, f"The record could not be sent: {error!r}"))
+        sent.batch = unplaced(KafkaError(-1, f"The record could not be sent: {error!r}"))
+        return
+    sent.batch = unplaced(error)
     if on_delivery is not None:
         on_delivery(None, error)
-    return RecordFuture.failed(error)

@@ -1,6 +1,6 @@
 """Value: one batch of a producer and the futures of its records.
 
-A `RecordFuture` is small on purpose: there is one per record. It knows its batch and its place in it; everything else
+A `RecordPlace` is small on purpose: there is one per record. It knows its batch and its place in it; everything else
 is worked out when somebody asks. Awaiting many of them costs one asyncio future each, not awaiting costs nothing.
 """
 
@@ -25,8 +25,6 @@ _ATTRIBUTES: Final = Struct(">h")
 _PRODUCER: Final = Struct(">qhi")
 _ATTRIBUTES_AT: Final = 21
 _PRODUCER_AT: Final = 43
-
-_NOWHERE: Final = TopicPartition("", -1)
 
 Watcher = Callable[[], None]
 
@@ -173,6 +171,13 @@ class ProducerBatch:
         for watcher in watchers:
             watcher()
 
+    def first_record(self) -> RecordFuture:
+        """The future of a batch that came encoded."""
+        future = RecordFuture()
+        future.batch, future.index = self, 0
+        future.timestamp = future.key_size = future.value_size = -1
+        return future
+
     def metadata(self, index: int, timestamp: int, key_size: int, value_size: int) -> RecordMetadata:
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         when = self._log_append_time if self._log_append_time >= 0 else timestamp
@@ -192,65 +197,76 @@ def _stamp(batch: Any, producer_id: int, epoch: int, sequence: int, transactiona
     _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
 
 
-class RecordFuture:
-    """What becomes of one record: `await` it, ask `done()`, or add a callback."""
+class RecordPlace:
+    """Where one record is: its batch, and its place there. `Accumulator.append` fills it in.
 
-    __slots__ = ("_batch", "_index", "_key_size", "_timestamp", "_value_size")
+    There is no `__init__`: that call would cost as much as all the rest of it.
+    """
 
-    def __init__(
-        self, batch: ProducerBatch, index: int, timestamp: int, key: Buffer | None, value: Buffer | None
-    ) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp = timestamp
-        self._key_size = -1 if key is None else len(key)
-        self._value_size = -1 if value is None else len(value)
+    __slots__ = ("batch", "index", "key_size", "timestamp", "value_size")
 
-    @classmethod
-    def failed(cls, error: BarnabasError) -> RecordFuture:
-        """Of a record that never came into a batch of its partition."""
-        batch = ProducerBatch(_NOWHERE, None, (), 0.0, 0.0)
-        batch.fail(error)
-        return cls(batch, 0, -1, None, None)
+    batch: ProducerBatch
+    index: int
+    timestamp: int
+    key_size: int
+    value_size: int
 
-    def _home(self) -> tuple[ProducerBatch, int]:
+    def home(self) -> tuple[ProducerBatch, int]:
         """The batch the record is in now, and its place there: batches may have been split."""
-        batch, index = self._batch, self._index
+        batch, index = self.batch, self.index
         while batch.parts:
             first, part = next((first, part) for first, part in reversed(batch.parts) if index >= first)
             batch, index = part, index - first
-        self._batch, self._index = batch, index
+        self.batch, self.index = batch, index
         return batch, index
 
     def __repr__(self) -> str:
-        batch = self._home()[0]
+        batch = self.home()[0]
         if not batch.done:
             return f"<record for {batch.partition}, not acknowledged yet>"
         return f"<record for {batch.partition}, {'failed: ' + str(batch.error) if batch.error else 'written'}>"
 
     def done(self) -> bool:
-        return self._home()[0].done
+        return self.home()[0].done
+
+    def metadata(self) -> RecordMetadata:
+        """Where the record is; for when it is done. Raises the error it failed with."""
+        batch, index = self.home()
+        if batch.error is not None:
+            raise batch.error
+        return batch.metadata(index, self.timestamp, self.key_size, self.value_size)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.home()[0].done:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.batch.watch(lambda: None if waiter.done() else waiter.set_result(None))
+            yield from waiter
+        return self.metadata()
+
+
+class RecordFuture(RecordPlace):
+    """What becomes of one record: `await` it, ask `done()`, or add a callback."""
+
+    __slots__ = ()
 
     def exception(self) -> BarnabasError | None:
         """Why the record was not written; None when it was. Ask only when `done()`."""
-        return self._home()[0].error
+        return self.home()[0].error
 
     def result(self) -> RecordMetadata:
         """Where the record is. Raises the error it failed with, or asyncio.InvalidStateError while it is not done."""
-        batch, index = self._home()
-        if not batch.done:
+        if not self.done():
             raise asyncio.InvalidStateError("The record has not been acknowledged yet; await it.")
-        if batch.error is not None:
-            raise batch.error
-        return batch.metadata(index, self._timestamp, self._key_size, self._value_size)
+        return self.metadata()
 
     def add_done_callback(self, callback: Callable[[RecordFuture], None]) -> None:
         """Call `callback(future)` when it is done, from the event loop."""
-        self._batch.watch(lambda: callback(self))
+        self.batch.watch(lambda: callback(self))
 
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._home()[0].done:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._batch.watch(lambda: None if waiter.done() else waiter.set_result(None))
-            yield from waiter
-        return self.result()
+
+def unplaced(error: BarnabasError | None = None) -> ProducerBatch:
+    """A batch of no partition, for records that are in none: not yet, or because of `error` never."""
+    batch = ProducerBatch(TopicPartition("", -1), None, (), 0.0, 0.0)
+    if error is not None:
+        batch.fail(error)
+    return batch

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from barnabas.client.accumulator import Accumulator, PartitionQueue
 from barnabas.client.cluster import Cluster
 from barnabas.client.config import PRODUCER_CONFIGS, resolve_config
-from barnabas.client.delivery import ProducerBatch, RecordFuture
+from barnabas.client.delivery import ProducerBatch, RecordFuture, RecordPlace
 from barnabas.client.errors import BufferFullError, ClientClosedError
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
@@ -165,11 +165,16 @@ class AsyncProducer(TransactionCalls):
         Raises SerializationError, MESSAGE_TOO_LARGE, BufferFullError when `buffer.memory` stays full for
         `max.block.ms`, and KafkaError when the topic's metadata cannot be had in that time.
         """
-        future = self.try_send(topic, value, key, partition, timestamp, headers, on_delivery)
-        if future is not None:
-            return future
+        future = RecordFuture()
+        if not self.try_place(future, topic, value, key, partition, timestamp, headers, on_delivery):
+            await self.place(future, topic, value, key, partition, timestamp, headers, on_delivery)
+        return future
+
+    async def place(self, place: RecordPlace, topic: str, *arguments: Any) -> None:
+        """`try_place` again and again, until what it lacks is there."""
         deadline = self.cluster.deadline(self._max_block_ms)
-        while True:
+        placed = False
+        while not placed:
             missing, self._missing = self._missing, None
             if missing is not None:
                 await missing.learn()
@@ -177,9 +182,7 @@ class AsyncProducer(TransactionCalls):
                 await self._learn(topic, deadline)
             else:
                 await self._wait_for_room(deadline)
-            future = self.try_send(topic, value, key, partition, timestamp, headers, on_delivery)
-            if future is not None:
-                return future
+            placed = self.try_place(place, topic, *arguments)
 
     async def send_and_wait(
         self,
@@ -205,6 +208,22 @@ class AsyncProducer(TransactionCalls):
         on_delivery: DeliveryCallback | None = None,
     ) -> RecordFuture | None:
         """`send` without waiting: None when metadata, a schema or memory is missing. On the event loop only."""
+        future = RecordFuture()
+        placed = self.try_place(future, topic, value, key, partition, timestamp, headers, on_delivery)
+        return future if placed else None
+
+    def try_place(
+        self,
+        place: RecordPlace,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+        on_delivery: DeliveryCallback | None,
+    ) -> bool:
+        """`try_send` for who has the future already; False when something is missing."""
         if self._closed:
             raise ClientClosedError("This producer")
         if self._sender.fatal is not None:
@@ -221,18 +240,18 @@ class AsyncProducer(TransactionCalls):
         if state is not None and now - state.used_at > self._metadata_max_idle_s and state.is_settled:
             state.used_at = now
             self.cluster.metadata.forget(topic)
-            return None
+            return False
         if state is None or state.version != self.cluster.metadata.version:
             state = self._topic_state(topic)
             if state is None:
-                return None
+                return False
         plain = self._plain  # bytes need no serializer: the common case saves its calls
         try:
             key_bytes = key if key is None or (plain and type(key) is bytes) else self._encode_key(topic, headers, key)
             value_bytes = value if plain and type(value) is bytes else self._encode_value(topic, headers, value)
         except NotReadyError as missing:
             self._missing = missing
-            return None
+            return False
         accumulator = self._accumulator
         if headers or value_bytes is None:
             size = accumulator.size_upper_bound(key_bytes, value_bytes, headers)
@@ -245,7 +264,7 @@ class AsyncProducer(TransactionCalls):
             )
         if accumulator.used_bytes + size > accumulator.buffer_memory and accumulator.unfinished:
             self._sender.wake()
-            return None
+            return False
         count = state.count
         sticky = False
         if partition is None:
@@ -265,7 +284,7 @@ class AsyncProducer(TransactionCalls):
         was_empty = not queue.queue
         when = self._now_ms() if timestamp is None else timestamp
         state.used_at = now
-        future, full = accumulator.append(queue, key_bytes, value_bytes, when, headers, now)
+        full = accumulator.append(place, queue, key_bytes, value_bytes, when, headers, now)
         if sticky:
             state.sticky.on_appended(size, count, batch_closed=full)
         if full or was_empty:
@@ -274,8 +293,8 @@ class AsyncProducer(TransactionCalls):
             if queue.queue:
                 self._sender.wake()
         if on_delivery is not None or self._interceptors:
-            self._watch(future, on_delivery)
-        return future
+            self._watch(place, on_delivery)
+        return True
 
     async def send_arrow(
         self,
@@ -321,7 +340,7 @@ class AsyncProducer(TransactionCalls):
         self._ensure_running()
         async with state.columns_turn:
             batches = await self._queue_encoded(state.queues, encoded, limit)
-        return [await RecordFuture(batch, 0, -1, None, None) for batch in batches]
+        return [await batch.first_record() for batch in batches]
 
     async def _queue_encoded(
         self, queues: list[PartitionQueue], encoded: Iterable[tuple[int, Buffer, int]], deadline: float
@@ -486,13 +505,13 @@ class AsyncProducer(TransactionCalls):
             record = interceptor.on_send(record)
         return record.topic, record.value, record.key, record.partition, record.timestamp, record.headers
 
-    def _watch(self, future: RecordFuture, on_delivery: DeliveryCallback | None) -> None:
-        def settled(settled_future: RecordFuture) -> None:
-            error = settled_future.exception()
-            metadata = None if error is not None else settled_future.result()
+    def _watch(self, place: RecordPlace, on_delivery: DeliveryCallback | None) -> None:
+        def settled() -> None:
+            error = place.home()[0].error
+            metadata = None if error is not None else place.metadata()
             for interceptor in self._interceptors:
                 interceptor.on_acknowledgement(metadata, error)
             if on_delivery is not None:
                 on_delivery(metadata, error)
 
-        future.add_done_callback(settled)
+        place.batch.watch(settled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.client.accumulator import Accumulator, ProducerIdentity
+from barnabas.client.delivery import RecordFuture
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
 
@@ -18,7 +19,7 @@ def test_a_later_success_does_not_end_the_recovery_of_earlier_batches() -> None:
     )
     queue = accumulator.queue(TopicPartition("t", 0))
     for number in range(6):
-        accumulator.append(queue, None, b"%d" % number, 0, (), 0.0)
+        accumulator.append(RecordFuture(), queue, None, b"%d" % number, 0, (), 0.0)
     first, second, third = (queue.take(ME) for _ in range(3))
     queue.on_retry(first, 0.0)
     queue.on_retry(second, 0.0)

@@ -82,7 +82,7 @@ async def test_a_broker_that_takes_nothing_gets_no_keyless_records() -> None:
         sender._send_to(2, [queue], now)  # there is something for it, and it cannot be sent
         assert sender.links.unavailable() == {2}
         futures = [await producer.send("t", b"x" * 90) for _ in range(20)]
-        gone_to = Counter(future._batch.partition.partition for future in futures)
+        gone_to = Counter(future.batch.partition.partition for future in futures)
         assert gone_to[1] <= 2  # what it stuck to before
         del sender.links._links[2]
         assert sender.links.unavailable() == set()

@@ -1,0 +1,68 @@
+"""Records reach the loop's thread from several others without a lock: none is lost, each thread's keep their order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from barnabas.client import blocking
+from barnabas.client.blocking import Producer, SentRecord
+from barnabas.core.errors import KafkaError
+from tests.unit.client.fake_cluster import FakeCluster
+
+THREADS, RECORDS = 4, 1_000
+
+
+@pytest.fixture(autouse=True)
+def busy_border(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Threads change places often, and the hand-over is full, empty and begun anew all the time."""
+    monkeypatch.setattr(blocking, "HANDED_OVER_MAX", 20)
+    monkeypatch.setattr(blocking, "DRAINED_AT_ONCE_MAX", 3)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def connected(fake: FakeCluster) -> Producer:
+    settings: dict[str, Any] = {"cluster": fake.cluster(), "linger_ms": 0}
+    return Producer(**settings)
+
+
+def test_several_threads_lose_nothing_and_keep_their_orders() -> None:
+    fake = FakeCluster()
+    fake.add_topic("t")
+    with connected(fake) as producer, ThreadPoolExecutor(THREADS) as pool:
+
+        def send(name: int) -> list[SentRecord]:
+            return [producer.send("t", b"%d %d" % (name, number)) for number in range(RECORDS)]
+
+        sent = list(pool.map(send, range(THREADS)))
+        producer.flush()
+        assert all(record.done() for records in sent for record in records)
+        values = fake.log("t").values()
+        for name, records in enumerate(sent):
+            own = [b"%d %d" % (name, number) for number in range(RECORDS)]
+            assert [value for value in values if value is not None and value.startswith(b"%d " % name)] == own
+            assert [values[record.result().offset] for record in records] == own
+
+
+def test_what_is_refused_is_in_the_result_and_the_rest_goes_on() -> None:
+    fake = FakeCluster()
+    fake.add_topic("t")
+    delivered: list[object] = []
+    with connected(fake) as producer:
+        nowhere = producer.send("t", b"1", partition=7, on_delivery=lambda _, error: delivered.append(error))
+        unserializable = producer.send("t", object())
+        good = producer.send("t", b"3")
+        with pytest.raises(KafkaError, match="no partition 7"):
+            nowhere.result(10)
+        with pytest.raises(Exception, match="bytes"):
+            unserializable.result(10)
+        assert good.result(10).offset == 0
+        assert (nowhere.done(), unserializable.done(), good.done()) == (True, True, True)
+    assert [type(error) for error in delivered] == [KafkaError]
