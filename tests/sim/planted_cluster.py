@@ -288,6 +288,7 @@ PLANTED = [
     Planted("anybody is elected", _elect_anybody, Menu.KILL, 10, ANY),
     Planted("broker epochs ignored", _broker_epochs_ignored, Menu.POWER, 40, ANY),
     Planted("unclean ends forgotten", _unclean_ends_forgotten, Menu.POWER, 20, ANY),
+    Planted("no recovery after a crash", _no_recovery, Menu.POWER, 20, ANY),
     Planted("snapshot without configs", _snapshot_without_configs, Menu.KILL, 20, ANY),
     Planted("vote not synced", _vote_not_synced, Menu.BLACKOUT, 40, ANY),
     Planted("half is a majority", _minority_elects, Menu.KILL, 20, ANY),
@@ -297,7 +298,6 @@ PLANTED = [
 
 NOT_SEEN = [
     Planted("watermark of the committed ISR alone", _watermark_of_the_isr_alone, Menu.KILL, 20, WRONG_OR_STUCK),
-    Planted("no recovery after a crash", _no_recovery, Menu.POWER, 10, ANY),
     Planted("nobody is fenced", _nobody_is_fenced, Menu.KILL, 10, ANY),
     Planted("uncommitted state kept", _uncommitted_state_kept, Menu.KILL, 40, ANY),
     Planted("markers dropped", _markers_dropped, Menu.KILL, 20, WRONG_OR_STUCK),

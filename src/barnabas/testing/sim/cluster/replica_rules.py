@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.ids import TopicPartition
 from barnabas.replication.rules.leader import effective_min_insync
+from barnabas.storage.recovery import scan_batches
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
 from barnabas.testing.sim.cluster.view import broker_epoch_of, partitions_of
 from barnabas.testing.sim.node import SimNode
@@ -267,6 +268,22 @@ class AcknowledgedIsEverywhere(Rule):
                 self.broken(f"{partition.name} on {name} and on {node.name} have other batches")
 
 
+class LogsAreWhole(Rule):
+    """A log is made of whole batches: checksums are right, nothing lies between them, and the index finds each."""
+
+    def at_rest(self) -> None:
+        for node, partition, log in _replicas(self.cluster):
+            for segment in log.segments:
+                end = 0
+                for position, _, _, header in scan_batches(segment):
+                    if segment.lookup(header.base_offset) > position:
+                        self.broken(f"{node.name} does not find offset {header.base_offset} of {partition.name}")
+                    end = position + header.size
+                if end != segment.size:
+                    where = f"from byte {end} of {segment.size} of the segment {segment.base_offset}"
+                    self.broken(f"{node.name} has {partition.name} damaged {where}")
+
+
 def _replicas(cluster: SimCluster) -> Iterator[tuple[SimNode, Partition, Log]]:
     for node in cluster.brokers:
         if node.process is not None:
@@ -285,4 +302,5 @@ REPLICA_RULES: tuple[type[Rule], ...] = (
     LeaderCompleteness,
     SameState,
     AcknowledgedIsEverywhere,
+    LogsAreWhole,
 )
