@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.client.cluster import Cluster
@@ -57,13 +58,11 @@ class ClassicCoordinator(ConsumerCoordinator):
         self._lost = False
         self._counts: dict[str, int] = {}
         self._reason: str | None = None
+        self._metadata = GroupMetadata(self.options.group_id, group_instance_id=self.options.group_instance_id)
 
     @property
     def metadata(self) -> GroupMetadata:
-        member = self.member
-        return GroupMetadata(
-            self.options.group_id, member.generation_id, member.member_id, self.options.group_instance_id
-        )
+        return self._metadata
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
@@ -78,6 +77,9 @@ class ClassicCoordinator(ConsumerCoordinator):
         self._look_for_changes()
         if self._lost:
             self._lost = False
+            if self._outcome is not None:  # lost again before it was taken: the listener never heard of it
+                never, self._outcome = self._outcome, None
+                self.member.owned = never.partitions - never.added | never.revoked
             await self._give_up(self.member.owned, lost=True)
         if self._outcome is not None:
             outcome, self._outcome = self._outcome, None
@@ -117,6 +119,9 @@ class ClassicCoordinator(ConsumerCoordinator):
         self._subscription.set_partitions(sorted(kept))
 
     async def _take_assignment(self, outcome: Assigned) -> None:
+        self._metadata = replace(
+            self._metadata, generation_id=self.member.generation_id, member_id=self.member.member_id
+        )
         if outcome.revoked:
             self.member.owned = outcome.partitions | outcome.revoked
             await self._give_up(outcome.revoked, lost=False)
@@ -227,7 +232,9 @@ class ClassicCoordinator(ConsumerCoordinator):
 
     # -- commits and leaving ---------------------------------------------------------------------------------------
 
-    def on_commit_refused(self, code: ErrorCode) -> None:
+    def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
+        if (sent.generation_id, sent.member_id) != (self.member.generation_id, self.member.member_id):
+            return  # that says nothing about who we are by now
         step = self.member.on_heartbeat(code)
         if isinstance(step, JoinAgain):
             self._note(step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -47,12 +48,13 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
         self._task: asyncio.Task[None] | None = None
         self._kick = asyncio.Event()
         self._fatal: BarnabasError | None = None
+        self._metadata = GroupMetadata(
+            self.options.group_id, member_id=member.member_id, group_instance_id=self.options.group_instance_id
+        )
 
     @property
     def metadata(self) -> GroupMetadata:
-        member = self.member
-        epoch = member.epoch if member.is_member else -1
-        return GroupMetadata(self.options.group_id, epoch, member.member_id, self.options.group_instance_id)
+        return self._metadata
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
@@ -140,6 +142,8 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             member.on_unanswered()
             return False
         step = member.on_heartbeat(response)
+        if member.is_member:
+            self._metadata = replace(self._metadata, generation_id=member.epoch, member_id=member.member_id)
         if isinstance(step, Failed):
             if member.phase is Phase.FATAL:
                 raise step.error
@@ -213,7 +217,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             await self._cluster.backoff(attempt, limit)
             attempt += 1
 
-    def on_commit_refused(self, code: ErrorCode) -> None:
+    def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
         """The next heartbeat finds out what is the matter."""
         self.member.on_unanswered()
         self._kick.set()

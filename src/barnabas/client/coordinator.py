@@ -97,7 +97,8 @@ class ConsumerCoordinator(ABC):
     @property
     @abstractmethod
     def metadata(self) -> GroupMetadata:
-        """Who we are in the group now."""
+        """Who we were in the group when we were given what we read: who has been fenced since, and knows it already,
+        commits as who it was, and is refused (Java's `groupMetadata`). A commit in nobody's name is not."""
 
     @property
     @abstractmethod
@@ -113,18 +114,19 @@ class ConsumerCoordinator(ABC):
         """Revoke, leave, and end the tasks. `leave`: None leaves unless the member is static (KIP-1092)."""
 
     @abstractmethod
-    def on_commit_refused(self, code: ErrorCode) -> None:
-        """A commit was refused with a code that says that the group has moved on."""
+    def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
+        """A commit that was sent as `sent` was refused with a code that says that the group has moved on."""
 
     async def commit(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], *, deadline: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit as the member we are. Raises CommitFailedError when the group has moved on without us."""
+        sent = self.metadata
         try:
-            return await commit_group_offsets(self._cluster, self.metadata, offsets, deadline=deadline)
+            return await commit_group_offsets(self._cluster, sent, offsets, deadline=deadline)
         except KafkaError as error:
             if error.code in _MEMBERSHIP_LOST:
-                self.on_commit_refused(error.code)
+                self.on_commit_refused(error.code, sent)
                 raise CommitFailedError(error.code) from error
             raise
 
