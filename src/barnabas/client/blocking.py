@@ -26,6 +26,7 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.delivery import RecordPlace, unplaced
 from barnabas.client.errors import ClientClosedError
+from barnabas.client.interceptors import tell
 from barnabas.client.producer import AsyncProducer, DeliveryCallback
 from barnabas.client.share_consumer import AsyncShareConsumer
 from barnabas.client.values import ConsumerRecord, Headers, PreparedTransaction, RecordMetadata
@@ -466,4 +467,4 @@ def _refuse(record: _HandedOver, error: Exception) -> None:
         return
     sent.batch = unplaced(error)
     if on_delivery is not None:
-        on_delivery(None, error)
+        tell(on_delivery, None, error)

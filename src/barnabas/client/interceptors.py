@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from barnabas.client.values import Headers, RecordMetadata
 from barnabas.core.errors import BarnabasError
 
+log = logging.getLogger("barnabas.client")
+
 DeliveryCallback = Callable[[RecordMetadata | None, BarnabasError | None], None]
+
+
+def tell(told: DeliveryCallback, metadata: RecordMetadata | None, error: BarnabasError | None) -> None:
+    """Call the user's function; what it raises is logged, and stops nothing else (as in Java's producer)."""
+    try:
+        told(metadata, error)
+    except Exception:
+        log.exception("A delivery callback or interceptor raised an exception; the producer goes on")
 
 
 class ProducerInterceptor(Protocol):

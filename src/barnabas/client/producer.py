@@ -25,6 +25,7 @@ from barnabas.client.errors import BufferFullError, ClientClosedError
 from barnabas.client.interceptors import DeliveryCallback as DeliveryCallback
 from barnabas.client.interceptors import ProducerInterceptor as ProducerInterceptor
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
+from barnabas.client.interceptors import tell
 from barnabas.client.options import ClusterOptions, Settings
 from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitioner
 from barnabas.client.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD, sender_options
@@ -510,8 +511,8 @@ class AsyncProducer(TransactionCalls):
             error = place.home()[0].error
             metadata = None if error is not None else place.metadata()
             for interceptor in self._interceptors:
-                interceptor.on_acknowledgement(metadata, error)
+                tell(interceptor.on_acknowledgement, metadata, error)
             if on_delivery is not None:
-                on_delivery(metadata, error)
+                tell(on_delivery, metadata, error)
 
         place.batch.watch(settled)

@@ -51,13 +51,17 @@ def test_several_threads_lose_nothing_and_keep_their_orders() -> None:
             assert [values[record.result().offset] for record in records] == own
 
 
+def _raises(_: object, error: object) -> None:
+    raise ZeroDivisionError
+
+
 def test_what_is_refused_is_in_the_result_and_the_rest_goes_on() -> None:
     fake = FakeCluster()
     fake.add_topic("t")
     delivered: list[object] = []
     with connected(fake) as producer:
         nowhere = producer.send("t", b"1", partition=7, on_delivery=lambda _, error: delivered.append(error))
-        unserializable = producer.send("t", object())
+        unserializable = producer.send("t", object(), on_delivery=_raises)
         good = producer.send("t", b"3")
         with pytest.raises(KafkaError, match="no partition 7"):
             nowhere.result(10)

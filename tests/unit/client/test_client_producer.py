@@ -241,6 +241,23 @@ async def test_callbacks_and_interceptors_hear_of_everything() -> None:
     assert fake.log("t").values() == [b"x!"]
 
 
+async def test_a_callback_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeCluster()
+    fake.add_topic("t")
+    told: list[str] = []
+
+    def fails(metadata: RecordMetadata | None, error: BarnabasError | None) -> None:
+        told.append("called")
+        raise ZeroDivisionError
+
+    async with producer_of(fake) as producer:
+        futures = [await producer.send("t", b"%d" % number, on_delivery=fails) for number in range(3)]
+        assert [(await future).offset for future in futures] == [0, 1, 2]
+        assert (await producer.send_and_wait("t", b"3")).offset == 3
+    assert told == ["called"] * 3
+    assert "A delivery callback or interceptor raised" in caplog.text
+
+
 async def test_serializers() -> None:
     fake = FakeCluster()
     fake.add_topic("t")
