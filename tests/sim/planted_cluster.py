@@ -22,6 +22,7 @@ from barnabas.raft.machine.values import Voters
 from barnabas.replication import following
 from barnabas.replication.partition import Partition
 from barnabas.replication.rules import watermark
+from barnabas.replication.share_partition import SharePartition
 from barnabas.storage import log as log_module
 from barnabas.storage import recovery
 from barnabas.storage.log import Log
@@ -275,6 +276,15 @@ def _markers_dropped(patch: Patch) -> None:
     patch.setattr(Markers, "write", write)
 
 
+def _share_state_not_written(patch: Patch) -> None:
+    """What became of a share group's records is in its leader's memory only."""
+
+    async def persist(self: Any, *args: Any) -> None:
+        return None
+
+    patch.setattr(SharePartition, "_persist", persist)
+
+
 PLANTED = [
     Planted("acknowledged before the ISR has it", _ack_before_isr, Menu.KILL, 10),
     Planted("min.insync.replicas ignored", _min_insync_ignored, Menu.KILL, 10, WRONG_OR_STUCK),
@@ -294,6 +304,7 @@ PLANTED = [
     Planted("half is a majority", _minority_elects, Menu.KILL, 20, ANY),
     Planted("coordinator stays", _coordinator_stays, Menu.KILL, 10),
     Planted("coordinator answers before the commit", _answers_before_commit, Menu.KILL, 10),
+    Planted("share state not written", _share_state_not_written, Menu.KILL, 10),
 ]
 
 NOT_SEEN = [

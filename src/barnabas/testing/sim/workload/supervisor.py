@@ -62,7 +62,7 @@ class Facts:
     done: dict[str, str] = field(default_factory=dict)
     """Records whose acknowledgement was confirmed, and by whom."""
     done_again: list[str] = field(default_factory=list)
-    """Records that were given to somebody after they were done with."""
+    """Records that were given to somebody after they were done with, and taken back from there."""
     next_value: int = 0
 
 
