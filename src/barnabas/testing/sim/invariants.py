@@ -101,7 +101,7 @@ class OffsetsAscend(Invariant):
 
 
 class DoneIsDone(Invariant):
-    """A record whose acknowledgement was confirmed to a share consumer is nobody's any more, to be done with (KIP-932)."""
+    """A record whose acknowledgement was confirmed to a share consumer is given to nobody to be done with (KIP-932)."""
 
     def check(self, evidence: Evidence) -> None:
         if evidence.done_again and not evidence.power_failed:
