@@ -106,7 +106,8 @@ class FewInSyncCommitNothing(Rule):
             if role is None or node.process is None or len(role.isr) >= effective_min_insync(role.replicas, least):
                 continue
             place = (node.process.name, partition.topic_id, partition.name.partition)
-            now = (role.leader_epoch, role.isr, least), partition.high_watermark
+            # Another partition epoch: in between, enough may have been in sync for a moment.
+            now = (role.leader_epoch, role.partition_epoch, role.isr, least), partition.high_watermark
             before = self._few.get(place)
             if before is not None and before[0] == now[0] and before[1] < now[1]:
                 self.broken(
