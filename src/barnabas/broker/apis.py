@@ -75,6 +75,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.ALTER_CONFIGS, "cluster.alter_configs", 0, 2),
     Route(_K.INCREMENTAL_ALTER_CONFIGS, "cluster.incremental_alter_configs", 0, 1),
     Route(_K.LIST_CONFIG_RESOURCES, "cluster.list_config_resources", 0, 1),
+    Route(_K.ALTER_REPLICA_LOG_DIRS, "cluster.alter_replica_log_dirs", 1, 2),
     Route(_K.DESCRIBE_LOG_DIRS, "cluster.describe_log_dirs", 1, 5),
     Route(_K.DESCRIBE_CLUSTER, "cluster.describe_cluster", 0, 2),
     Route(_K.DESCRIBE_TOPIC_PARTITIONS, "cluster.describe_topic_partitions", 0, 0),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.log_moves import move
 from barnabas.cli.log_upkeep import compact, retain
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, emit, fail, note, print_json, print_table, size_text
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 app = noun("Logs: what lies on the brokers' disks.")
 app.command()(compact)
 app.command()(retain)
+app.command()(move)
 
 
 @app.command()
@@ -41,7 +43,14 @@ def dirs(
                     rows.append({"broker": broker, "dir": path, "error": str(described)})
                     continue
                 rows += [
-                    {"broker": broker, "dir": path, "partition": str(p), "bytes": r.size_bytes, "lag": r.offset_lag}
+                    {
+                        "broker": broker,
+                        "dir": path,
+                        "partition": str(p),
+                        "bytes": r.size_bytes,
+                        "lag": r.offset_lag,
+                        "future": r.is_future,
+                    }
                     for p, r in described.replicas.items()
                     if not topic or p.topic in topic
                 ]
@@ -51,11 +60,15 @@ def dirs(
     if json:
         print_json(rows)
         return
-    table = [
-        (r["broker"], r["dir"], r.get("partition", "OFFLINE: " + r.get("error", "")), size_text(r.get("bytes", 0)))
-        for r in rows
-    ]
+    table = [(r["broker"], r["dir"], _what_lies_there(r), size_text(r.get("bytes", 0))) for r in rows]
     print_table(["BROKER>", "DIRECTORY", "PARTITION", "SIZE>"], table)
+
+
+def _what_lies_there(row: dict[str, Any]) -> str:
+    if "partition" not in row:
+        return f"OFFLINE: {row['error']}"
+    moving = f" (moving here, {row['lag']} behind)" if row["future"] else ""
+    return f"{row['partition']}{moving}"
 
 
 @app.command()

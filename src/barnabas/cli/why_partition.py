@@ -179,6 +179,8 @@ def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
             )
         case "ALL_CLEAN":
             return f"There is nothing to do: it is clean up to offset {found.first_dirty_offset}."
+        case "MOVING":
+            return "Compaction rests while the replica moves to another log directory (`barnabas logs dirs`)."
         case "EMPTY":
             return "There is nothing to do: it is empty."
         case other:
@@ -243,6 +245,7 @@ _NOT_COMPACTED: Final = {
     "NOT_COMPACTED": "not compacted: cleanup.policy does not include compact",
     "BEING_CLEANED": "nothing done: the broker's own cleaner is at it",
     "EMPTY": "nothing to do: it is empty",
+    "MOVING": "nothing done: the replica is being moved to another log directory",
     "ALL_CLEAN": "nothing to do: all is clean",
     "ACTIVE_SEGMENT": "nothing to do: all dirty records are in the active segment (--roll --force)",
     "UNSTABLE": "nothing to do: the dirty records are not stable",

@@ -304,6 +304,28 @@ class LogDirDescription:
     is_cordoned: bool = False
 
 
+class TopicPartitionReplica(NamedTuple):
+    """A partition's replica on one broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogDirs:
+    """Where a replica lies, and where it is being moved. No directory, and a lag of -1, where there is none."""
+
+    current: str | None = None
+    current_offset_lag: int = -1
+    future: str | None = None
+    future_offset_lag: int = -1
+    """How far the copy is behind the log in the current directory."""
+
+
 # -- admin: groups -----------------------------------------------------------------------------------------------------
 
 

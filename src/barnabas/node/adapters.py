@@ -116,10 +116,12 @@ class ReplicatedWriter:
 
     async def read_log(self, tp: TopicPartition) -> AsyncIterator[Buffer]:
         partition = self._leader(tp)
-        log = partition.log
-        assert log is not None
-        offset, end = log.log_start_offset, log.log_end_offset
+        assert partition.log is not None
+        offset, end = partition.log.log_start_offset, partition.log.log_end_offset
         while offset < end:
+            log = partition.log  # another one when the replica has moved to another directory meanwhile
+            if log is None:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {tp} is offline.")
             plan = log.plan_read(offset, _LOAD_BYTES, upper_offset=end)
             result = plan.try_run()
             if result is None:

@@ -53,10 +53,12 @@ from barnabas.node.setup.ports_taken import TakenPort
 from barnabas.node.shares import GroupShareSettings, ShareFeed, build_shares
 from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
 from barnabas.replication.compaction import Compactor
+from barnabas.replication.dir_mover import DirMover
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.on_request import OnRequest
 from barnabas.replication.partitions import Partitions
 from barnabas.replication.replication import Replication
+from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.upkeep import Upkeep
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import OsFileSystem
@@ -83,15 +85,14 @@ class BrokerRole:
         self._compactor = self._build_compactor()
         peers = Peers(parts.outgoing, lambda: parts.image, config.inter_broker_listener)
         self._channels = CoordinationChannels(peers)
+        channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
+        self._replication = Replication(self.partitions, channel, self._copying, parts.clock, parts.rng)
+        self._mover = DirMover(
+            self.partitions, self._replication.dir_keeper, self._flusher, parts.disk,
+            self._copying, parts.clock, parts.rng, parts.metrics,
+        )  # fmt: skip
         self._services = self._build_services(controller)
         self._channels.connect(self._services)
-        self._replication = Replication(
-            self.partitions,
-            ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch),
-            lambda: replication_settings(parts.config_view(parts.image)),
-            parts.clock,
-            parts.rng,
-        )
         self._lifecycle = BrokerLifecycle(
             controller,
             parts.identity,
@@ -104,6 +105,9 @@ class BrokerRole:
             on_epoch=self._on_epoch,
         )
 
+    def _copying(self) -> ReplicationSettings:
+        return replication_settings(self._parts.config_view(self._parts.image))
+
     @property
     def broker_epoch(self) -> int:
         """-1 before the broker is registered."""
@@ -115,7 +119,8 @@ class BrokerRole:
         groups, transactions, shares = services.groups, services.transactions, services.shares
         async with running(
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
-            self._upkeep.run, self._compactor.run, self._replication.run, shares.coordinator.run, shares.partitions.run,
+            self._upkeep.run, self._compactor.run, self._replication.run, self._mover.run,
+            shares.coordinator.run, shares.partitions.run,
         ):  # fmt: skip
             self.partitions.discover()
             feeds = (GroupFeed(groups), TransactionFeed(transactions), ShareFeed(shares))
@@ -127,7 +132,8 @@ class BrokerRole:
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             for subscriber in (
-                self.partitions, self._replication, *feeds, services.metadata, settings_feed, self._lifecycle,
+                self.partitions, self._replication, self._mover, *feeds,
+                services.metadata, settings_feed, self._lifecycle,
             ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)
             async with running(self._lifecycle.run):
@@ -216,6 +222,7 @@ class BrokerRole:
                 config, channels, groups, writer, share_settings, parts.image, parts.clock, parts.rng
             ),
             flusher=self._flusher,
+            mover=self._mover,
             on_request=OnRequest(self.partitions, self._upkeep, self._compactor, parts.clock),
             disk=parts.disk,
             static_config=config.given,

@@ -216,6 +216,8 @@ def replication_settings(view: ConfigView) -> ReplicationSettings:
         lag_max_ms=value("replica.lag.time.max.ms"),
         leader_rate=value("leader.replication.throttled.rate"),
         follower_rate=value("follower.replication.throttled.rate"),
+        movers=value("num.replica.alter.log.dirs.threads"),
+        move_rate=value("replica.alter.log.dirs.io.max.bytes.per.second"),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Executor
 
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
 from barnabas.telemetry import get_logger
@@ -34,10 +35,30 @@ class Flusher:
             await asyncio.get_running_loop().create_future()
 
     async def flushed(self, target: Log, offset: int) -> None:
-        """Until everything below `offset` is on the platter. Raises StorageError when the disk refuses."""
+        """Until everything below `offset` is on the platter. Raises StorageError when the disk refuses, KafkaError
+        NOT_LEADER_OR_FOLLOWER when another leader's log has taken its place."""
         while target.durable_offset < offset:
             target.check_usable()
+            if target.log_end_offset < offset:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{target.topic_partition} was truncated meanwhile.")
             await asyncio.shield(self._start(target, everything=True))
+
+    async def flush_all(self, target: Log) -> None:
+        """Until what is there now is on the platter, or was truncated meanwhile. Raises StorageError."""
+        end = target.log_end_offset
+        while target.durable_offset < min(end, target.log_end_offset):
+            target.check_usable()
+            await asyncio.shield(self._start(target, everything=True))
+
+    def is_busy(self, target: Log) -> bool:
+        """Whether a flush of it is under way; somebody may wait for more."""
+        return id(target) in self._running
+
+    async def idle(self, target: Log) -> None:
+        """Until the flush that is under way has ended, well or not."""
+        running = self._running.get(id(target))
+        if running is not None:
+            await asyncio.wait((running,))
 
     def request(self, target: Log) -> None:
         """Flush soon what is due; nobody waits (a segment was rolled, or `flush.ms` has passed)."""

@@ -120,6 +120,17 @@ class Partition:
         self.log = self.follower = None
         self._resign(ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def go_on_in(self, log: Log) -> None:
+        """The same records in another directory: `log` ends where the present one does, in every respect."""
+        present = self.log
+        assert present is not None
+        assert log.log_end_offset == present.log_end_offset, "a copy takes over when it is whole"
+        present.on_durable = None
+        self.log = log
+        log.on_durable = self._on_durable
+        self.flush_if_due()
+        self._on_durable()  # nobody goes on waiting for the log that is left behind
+
     def close(self) -> None:
         """The partition leaves this node."""
         self.follower = None

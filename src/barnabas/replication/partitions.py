@@ -1,28 +1,30 @@
 """Shell: every partition this node hosts, and the log directories they lie in.
 
 Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on
-disk at start waits, unopened roles and all, until the first image tells whose it is; one the image no longer knows is
-deleted.
+disk at start waits, unopened roles and all, until the first image tells whose it is (`found_logs.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
 from barnabas.core.clock import Clock
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartition
+from barnabas.core.ids import TopicId, TopicPartition
+from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.replication.found_logs import FoundLogs
 from barnabas.replication.host import Host
 from barnabas.replication.partition import Partition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import StorageError
-from barnabas.storage.log_dir import FoundLog, LogDir
+from barnabas.storage.log import Log
+from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import get_logger
 
 log = get_logger("barnabas.replication")
@@ -36,6 +38,56 @@ class LeadershipListener(Protocol):
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None: ...
 
 
+class ReplicaCopy(NamedTuple):
+    """A replica on its way to another directory."""
+
+    partition: Partition
+    target: LogDir
+    original: Log
+    copy: Log
+
+
+class Mover(Protocol):
+    """Who moves replicas from one directory to another (`dir_mover.py`)."""
+
+    def resume(self, partition: Partition, target: LogDir) -> None:
+        """It was on its way there when the last process ended."""
+
+    def on_dropped(self, partition: Partition) -> None:
+        """It leaves this node; its log is still there."""
+
+    def on_directory_failed(self, directory: LogDir) -> None: ...
+
+    def copies(self) -> Iterable[ReplicaCopy]:
+        """Those under way."""
+        ...
+
+
+class _NoMover:
+    """Nothing moves."""
+
+    def resume(self, partition: Partition, target: LogDir) -> None: ...
+
+    def on_dropped(self, partition: Partition) -> None: ...
+
+    def on_directory_failed(self, directory: LogDir) -> None: ...
+
+    def copies(self) -> Iterable[ReplicaCopy]:
+        return ()
+
+
+class ReplicaView(NamedTuple):
+    """A replica in a directory: its size in bytes, and how many offsets it is behind.
+
+    A `future` one is a copy on its way here, and behind the log it is a copy of; others behind the high watermark.
+    """
+
+    name: TopicPartition
+    size: int
+    lag: int
+    future: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryView:
     """One log directory, as DescribeLogDirs shows it; sizes are bytes, -1 where unknown."""
@@ -44,8 +96,8 @@ class DirectoryView:
     online: bool
     total_bytes: int = -1
     usable_bytes: int = -1
-    replicas: tuple[tuple[TopicPartition, int, int], ...] = ()
-    """(partition, size, how far it is behind the high watermark), by partition."""
+    replicas: tuple[ReplicaView, ...] = ()
+    """By partition."""
 
 
 TopicConfig = Callable[[ClusterImage, str], Mapping[str, Any]]
@@ -68,7 +120,12 @@ class Partitions:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._names: dict[TopicId, str] = {}
         self._dir_of: dict[tuple[str, int], LogDir] = {}
-        self._found: dict[TopicPartition, tuple[LogDir, FoundLog]] = {}
+        self._found = FoundLogs(lambda: random_uuid(rng))
+        self._preferred: dict[tuple[str, int], LogDir] = {}
+        """Where replicas that are not here yet are to be created: asked for by AlterReplicaLogDirs."""
+        self.promised: dict[tuple[str, int], LogDir] = {}
+        """Where replicas will be in a moment: the controller has to know first."""
+        self.mover: Mover = _NoMover()
         self._listeners: list[LeadershipListener] = []
         self._first_image = True
 
@@ -116,22 +173,24 @@ class Partitions:
 
     def describe_dirs(self) -> list[DirectoryView]:
         """Every log directory with what lies in it."""
-        members: dict[str, list[tuple[TopicPartition, int, int]]] = {}
+        members: dict[str, list[ReplicaView]] = {}
         for key, directory in self._dir_of.items():
             partition = self._by_name[key]
             if partition.log is not None:
                 lag = max(partition.high_watermark - partition.log.log_end_offset, 0)
-                members.setdefault(directory.path, []).append((partition.name, partition.log.size_bytes, lag))
+                view = ReplicaView(partition.name, partition.log.size_bytes, lag)
+                members.setdefault(directory.path, []).append(view)
+        for partition, directory, original, copy in self.mover.copies():
+            lag = original.log_end_offset - copy.log_end_offset
+            view = ReplicaView(partition.name, copy.size_bytes, lag, future=True)
+            members.setdefault(directory.path, []).append(view)
         return [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
 
     # ---- start
 
     def discover(self) -> None:
         """Look at what lies in the log directories. Call once, before the first image."""
-        for directory in self._dirs:
-            for found in directory.scan():
-                if not found.future and found.topic_partition.topic != METADATA_TOPIC:
-                    self._found[found.topic_partition] = (directory, found)
+        self._found.discover(self._dirs)
 
     # ---- images
 
@@ -154,7 +213,7 @@ class Partitions:
                 self._reconfigure_all(image)
         if self._first_image:
             self._first_image = False
-            self._drop_strays()
+            self._found.set_rest_aside()
 
     def _apply_topic(self, image: ClusterImage, topic: TopicImage) -> None:
         config: LogConfig | None = None
@@ -184,39 +243,51 @@ class Partitions:
                 listener.on_resigned(partition.name, partition.leader_epoch)
 
     def _host(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: UUID) -> Partition:
-        now_ms = self._clock.now_ms()
-        found = self._found.pop(name, None)
-        if found is not None and found[1].topic_id not in (None, NO_TOPIC_ID, topic_id):
-            self._set_aside(found, name)
-            found = None
-        watermark = 0
-        directory = found[0] if found is not None else self._choose(home)
-        partition: Partition
-        try:
-            if directory is None:
-                raise StorageError("Every log directory is offline.")
-            if found is not None:
-                opened = directory.open_log(found[1], config, now_ms=now_ms)
-                watermark = directory.high_watermarks.get(name, 0)
-            else:
-                opened = directory.create_log(name, topic_id, config, now_ms=now_ms)
-            partition = Partition(name, topic_id, opened, self.host, watermark)
-        except StorageError as error:
-            log.error("partition is offline", partition=str(name), reason=str(error))
-            partition = Partition(name, topic_id, None, self.host)
-        self._by_name[name.topic, name.partition] = partition
+        key = (name.topic, name.partition)
+        preferred = self._preferred.pop(key, None)
+        found = self._found.take(name, topic_id, config, home, self._clock.now_ms())
+        if found is None:
+            directory = self._choose(preferred, home)
+            opened = None if directory is None else self._create(directory, name, topic_id, config)
+        else:
+            directory, opened = found
+        watermark = 0 if found is None or directory is None else directory.high_watermarks.get(name, 0)
+        partition = self._by_name[key] = Partition(name, topic_id, opened, self.host, watermark)
         if directory is not None:
-            self._dir_of[name.topic, name.partition] = directory
+            self._dir_of[key] = directory
+        if found is not None and opened is not None:
+            for target in self._found.unfinished_copies(name):
+                self.mover.resume(partition, target)
         return partition
 
-    def _choose(self, home: UUID) -> LogDir | None:
-        """Where a new log goes: the directory that the controller has for it (KIP-858), else the one that works and
-        holds the fewest logs (`LogManager.nextLogDirs`)."""
+    def _create(self, directory: LogDir, name: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log | None:
+        try:
+            return directory.create_log(name, topic_id, config, now_ms=self._clock.now_ms())
+        except StorageError as error:
+            log.error("partition is offline", partition=str(name), reason=str(error))
+            return None
+
+    def prefer(self, name: TopicPartition, directory: LogDir) -> None:
+        """A replica that will come is to be created there, whatever the controller thinks."""
+        self._preferred[name.topic, name.partition] = directory
+
+    def _choose(self, preferred: LogDir | None, home: UUID) -> LogDir | None:
+        """Where a new log goes: where an administrator wants it, else the directory that the controller has for it
+        (KIP-858), else the one that works and holds the fewest logs (`LogManager.nextLogDirs`)."""
+        if preferred is not None and preferred.failure is None:
+            return preferred
         working = [directory for directory in self._dirs if directory.failure is None]
         for directory in working:
             if directory.directory_id == home:
                 return directory
+        if not working:
+            log.error("every log directory is offline")
         return min(working, key=lambda directory: len(directory.logs), default=None)
+
+    def move_to(self, partition: Partition, moved: Log, directory: LogDir) -> None:
+        """The partition goes on in a log that is a copy of its own, in another directory."""
+        partition.go_on_in(moved)
+        self._dir_of[partition.name.topic, partition.name.partition] = directory
 
     def _reconfigure(self, image: ClusterImage, topic: str) -> None:
         image_topic = image.topics.get(topic)
@@ -242,11 +313,14 @@ class Partitions:
         for key in [key for key, partition in self._by_name.items() if key[0] == name]:
             if self._by_name[key].topic_id == topic_id:
                 self._drop(key)
+        for key in [key for key in self._preferred if key[0] == name]:
+            del self._preferred[key]
 
     def _drop(self, key: tuple[str, int]) -> None:
         partition = self._by_name.pop(key)
         led = partition.is_leader
         partition.close()
+        self.mover.on_dropped(partition)
         if led:
             for listener in self._listeners:
                 listener.on_resigned(partition.name, None)
@@ -258,22 +332,12 @@ class Partitions:
         except StorageError as error:
             log.error("log could not be deleted", partition=str(partition.name), reason=str(error))
 
-    def _drop_strays(self) -> None:
-        """Logs that the image does not place on this node: kept on disk under a name that says so, not opened."""
-        for name, found in sorted(self._found.items()):
-            self._set_aside(found, name)
-        self._found.clear()
-
-    def _set_aside(self, found: tuple[LogDir, FoundLog], name: TopicPartition) -> None:
-        directory, entry = found
-        log.warning("stray log set aside: the cluster does not place it here", partition=str(name))
-        directory.set_aside(entry, unique=random_uuid(self._rng))
-
     # ---- failures and ends
 
     def on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
         """Everything in that directory goes offline; everything else goes on."""
         log.error("log directory is offline", path=directory.path, reason=str(error))
+        self.mover.on_directory_failed(directory)
         for key, home in self._dir_of.items():
             if home is directory:
                 partition = self._by_name[key]
@@ -300,7 +364,7 @@ class Partitions:
             partition.close()
 
 
-def _view(directory: LogDir, replicas: list[tuple[TopicPartition, int, int]]) -> DirectoryView:
+def _view(directory: LogDir, replicas: list[ReplicaView]) -> DirectoryView:
     if directory.failure is not None:
         return DirectoryView(directory.path, online=False)
     try:

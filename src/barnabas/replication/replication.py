@@ -39,7 +39,7 @@ class Replication:
         rng: Rng,
     ) -> None:
         self.isr_keeper = IsrKeeper(partitions, channel, rng)
-        self._dir_keeper = DirKeeper(partitions, channel, rng)
+        self.dir_keeper = DirKeeper(partitions, channel, rng)
         self._partitions = partitions
         self._host = partitions.host
         self._channel = channel
@@ -67,7 +67,7 @@ class Replication:
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self.isr_keeper.run(), name="isr keeper")
-                self._tasks.create_task(self._dir_keeper.run(), name="directory keeper")
+                self._tasks.create_task(self.dir_keeper.run(), name="directory keeper")
                 for place, fetcher in list(self._fetchers.items()):
                     self._start(place, fetcher)
         finally:
@@ -121,7 +121,7 @@ class Replication:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         host = self._host
-        self._dir_keeper.on_image(delta, image)
+        self.dir_keeper.on_image(delta, image)
         for topic_id, gone in delta.topics.deleted.items():
             if image.topics.get_by_id(topic_id) is None and gone.name not in image.topics:
                 host.leader_throttle.forget({gone.name: None})

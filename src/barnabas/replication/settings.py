@@ -22,3 +22,7 @@ class ReplicationSettings:
     """leader.replication.throttled.rate"""
     follower_rate: int = UNLIMITED
     """follower.replication.throttled.rate"""
+    movers: int | None = None
+    """num.replica.alter.log.dirs.threads; one for each directory when unset"""
+    move_rate: int = UNLIMITED
+    """replica.alter.log.dirs.io.max.bytes.per.second"""

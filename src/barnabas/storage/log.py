@@ -8,7 +8,8 @@ cache, done when they return: that fixes their order. Whatever may wait for the 
 `flush_job`. The high watermark belongs to replication, which passes it in where it matters.
 
 This file appends, rolls and answers questions; `reading.py` reads, `flushing.py` syncs and closes, `reshaping.py`
-truncates, deletes and replaces, `retention.py` decides what is too old, `recovery.py` opens.
+truncates, deletes and replaces, `retention.py` decides what is too old, `relocation.py` lets it go on under another
+path, `recovery.py` opens.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordRefusedError
 from barnabas.records.validate import Origin, Validated, ValidationRules, validate_and_assign, validate_replicated
-from barnabas.storage import flushing, lookups, names, reading, reshaping, retention
+from barnabas.storage import flushing, lookups, names, reading, relocation, reshaping, retention
 from barnabas.storage.config import LogConfig
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.errors import DiskFullError, LogFailedError, StorageError
@@ -82,6 +83,11 @@ class Log:
         self.flushing: FlushJob | None = None
         self.cleaning: CleaningJob | None = None
         """The compaction under way."""
+        self.moving = False
+        """Being copied to another directory: compaction rests, for a tombstone that goes now may leave the record it
+        deletes behind in the copy."""
+        self.on_cut: Callable[[], None] | None = None
+        """Called when the log has been truncated."""
         self.cleaned_offset = 0
         """Below it compaction has done its work; remembered by the log's directory."""
         self.on_cleaned_lowered: Callable[[], None] | None = None
@@ -420,6 +426,9 @@ class Log:
     truncate_fully_and_start_at = reshaping.truncate_fully_and_start_at
     advance_log_start = reshaping.advance_log_start
     delete_records = reshaping.delete_records
+    skip_to = reshaping.skip_to
+    relocate = relocation.relocate
+    continue_from = relocation.continue_from
     drop_segment = reshaping.drop_segment
     abort_cleaning = reshaping.abort_cleaning
     lower_cleaned_offset = reshaping.lower_cleaned_offset

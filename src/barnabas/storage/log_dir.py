@@ -18,7 +18,7 @@ from uuid import UUID
 
 from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
-from barnabas.storage import names
+from barnabas.storage import moving, names
 from barnabas.storage.checkpoints import read_offsets, write_offsets
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import (
@@ -84,6 +84,8 @@ class LogDir:
         self._lock = lock
         self._on_failure = on_failure
         self._logs: dict[TopicPartition, Log] = {}
+        self._futures: dict[TopicPartition, Log] = {}
+        """Copies that are being made here of logs in other directories."""
         self._recovery_points = self._read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
         self._log_starts = self._read_checkpoint(names.LOG_START_CHECKPOINT)
         self._cleaned = self._read_checkpoint(names.CLEANER_CHECKPOINT)
@@ -147,7 +149,7 @@ class LogDir:
             return
         self.failure = error
         log.error("log directory failed", path=self.path, reason=str(error))
-        for member in self._logs.values():
+        for member in (*self._logs.values(), *self._futures.values()):
             member.fail(error)
         if self._on_failure is not None:
             self._on_failure(self, error)
@@ -245,14 +247,20 @@ class LogDir:
         if not isinstance(error, DiskFullError):
             self.fail(error)
 
-    def delete_log(self, topic_partition: TopicPartition, *, unique: UUID, now_ms: int) -> None:
-        """Take a log away for good: renamed now, its files gone after file.delete.delay.ms."""
+    def delete_log(self, topic_partition: TopicPartition, *, unique: UUID, now_ms: int, durable: bool = True) -> None:
+        """Take a log away for good: renamed now, its files gone after file.delete.delay.ms. Without `durable` it is for
+        the caller to see to it that the new name is on the disk (`sync_names`)."""
         doomed = self._logs.pop(topic_partition)
         doomed.close(clean=False)
         doomed.failure = doomed.failure or LogFailedError(f"{topic_partition} was deleted")
         target = f"{self.path}/{names.marked_dir(topic_partition, unique, names.DIR_DELETE)}"
-        self._move(topic_partition, doomed.path, target)
+        self._move(topic_partition, doomed.path, target, durable)
         self._pending.append((now_ms + doomed.config.file_delete_delay_ms, target))
+
+    def sync_names(self) -> None:
+        """Make the names of the logs durable. Touches no log: it may run in an executor. Raises StorageError; hand that
+        to `fail`."""
+        self.fs.sync_dir(self.path)
 
     def set_aside(self, found: FoundLog, *, unique: UUID) -> None:
         """Keep a directory that the cluster does not place here, under a name that says so."""
@@ -260,11 +268,12 @@ class LogDir:
         self._move(found.topic_partition, f"{self.path}/{found.name}", target)
         self._unopened.discard(found.name)
 
-    def _move(self, topic_partition: TopicPartition, source: str, target: str) -> None:
+    def _move(self, topic_partition: TopicPartition, source: str, target: str, durable: bool = True) -> None:
         self._check_usable()
         try:
             self.fs.rename(source, target)
-            self.fs.sync_dir(self.path)
+            if durable:
+                self.fs.sync_dir(self.path)
         except StorageError as e:
             self._judge(e)
             raise
@@ -280,6 +289,16 @@ class LogDir:
             self.fs.rmtree(entry[1])
             self._pending.remove(entry)
         return len(due)
+
+    # --- logs that move here from another directory
+
+    create_future = moving.create_future
+    adopt = moving.adopt
+    settle = moving.settle
+    leave_future = moving.leave_future
+    drop_future = moving.drop_future
+    drop_found_future = moving.drop_found_future
+    set_log_aside = moving.set_log_aside
 
     # --- checkpoints
 
@@ -330,6 +349,8 @@ class LogDir:
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Close all logs. If everything is on disk, leave the mark by which the next start skips recovery."""
         clean = clean and self.failure is None
+        for future in self._futures.values():
+            future.close(clean=False)
         for tp, member in self._logs.items():
             try:
                 member.close(clean=clean)

@@ -103,11 +103,11 @@ class SnapshotFiles:
 
     def __init__(self, fs: FileSystem, directory: str, offsets: list[int]) -> None:
         self._fs = fs
-        self._directory = directory
+        self.directory = directory
         self.offsets = sorted(offsets)
 
     def path(self, offset: int) -> str:
-        return f"{self._directory}/{names.offset_file(offset, names.SNAPSHOT)}"
+        return f"{self.directory}/{names.offset_file(offset, names.SNAPSHOT)}"
 
     def take(self, state: ProducerState) -> str | None:
         """Write the state down as of its end offset; the path, or None if there is such a file already. Not synced."""

@@ -47,6 +47,7 @@ def truncate_to(self: Log, offset: int, *, now_ms: int | None = None) -> bool:
         self.save_epochs()
         self.snapshots.delete_outside(self.log_start_offset, offset)
         replay_producers(self.producers, self.snapshots, list(self.segments), self.log_start_offset, offset, moment)
+        _tell_of_cut(self)
         return True
 
 
@@ -68,6 +69,29 @@ def truncate_fully_and_start_at(
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.recovery_point = min(self.recovery_point, offset)
         self.producers.reset(offset)
+        _tell_of_cut(self)
+
+
+def _tell_of_cut(log: Log) -> None:
+    if log.on_cut is not None:
+        log.on_cut()
+
+
+def skip_to(self: Log, offset: int, *, now_ms: int) -> None:
+    """Nothing lies between the log's end and `offset`, where it goes on: the copy of a log whose last records
+    compaction has removed."""
+    assert offset > self.log_end_offset, "there is nothing to skip"
+    with self.guarded():
+        active = self.segments.active
+        if active.size:
+            active.seal()
+            self.lower_recovery_point(active.base_offset)
+        else:
+            self.drop_segment(active, now_ms)
+        self.producers.end_offset = offset
+        self.snapshots.take(self.producers)
+        self.segments.add(self.new_segment(offset, now_ms))
+        self.log_end_offset = offset
 
 
 def advance_log_start(self: Log, offset: int) -> bool:

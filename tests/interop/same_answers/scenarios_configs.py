@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from barnabas.wire.messages import alter_configs as legacy
 from barnabas.wire.messages import incremental_alter_configs as incremental
+from barnabas.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequest
@@ -195,6 +200,37 @@ def log_dirs(talk: Talk) -> None:
     talk.note("all", talk.plain(mine))
 
 
+def alter_log_dirs(talk: Talk) -> None:
+    """One directory only: where nothing can move, what is refused is the same."""
+    here, long = talk.topic("here", 2), "x" * 214
+    own = talk.quietly(DescribeLogDirsRequest(topics=None), 4).results[0].log_dir
+    for label, path, topic, indexes in (
+        ("where it lies", own, here, [0, 1]),
+        ("unknown partition", own, here, [7]),
+        ("below zero", own, here, [-1]),
+        ("unknown topic", own, talk.name("missing"), [0]),
+        ("empty name", own, "", [0]),
+        ("long name", own, long, [0]),
+        ("unknown directory", "/nowhere", here, [0]),
+        ("unknown directory and topic", "/nowhere", talk.name("missing"), [0]),
+        ("unknown directory, long name", "/nowhere", long, [0]),
+        ("no directory", "", here, [0]),
+        ("with a slash", own + "/", here, [0]),
+        ("no partitions", own, here, []),
+        ("twice", own, here, [0, 0]),
+    ):
+        topics = [AlterReplicaLogDirTopic(name=topic, partitions=indexes)]
+        for version in (1, 2):
+            request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+            talk.note(f"{label} [v{version}]", talk.plain(talk.quietly(request, version)))
+    both = [
+        AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=here, partitions=[0])])
+        for path in (own, "/nowhere")
+    ]
+    for label, dirs in (("two directories", both), ("two directories, turned", both[::-1]), ("nothing", [])):
+        talk.note(label, talk.plain(talk.quietly(AlterReplicaLogDirsRequest(dirs=dirs), 2)))
+
+
 def config_resources(talk: Talk) -> None:
     talk.topic("here")
     for kinds in ([TOPIC], [BROKER], [LOGGER], [METRICS], [GROUP], [0], [99], [METRICS, GROUP]):
@@ -204,4 +240,4 @@ def config_resources(talk: Talk) -> None:
     talk.note("v0", talk.quietly(ListConfigResourcesRequest(), 0).error_code)
 
 
-SCENARIOS = (describe_configs, incremental_alter, legacy_alter, log_dirs, config_resources)
+SCENARIOS = (describe_configs, incremental_alter, legacy_alter, log_dirs, alter_log_dirs, config_resources)

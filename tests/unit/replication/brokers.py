@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
 from barnabas.broker.handlers.data import delete_records, fetch, list_offsets
 from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.broker.request_context import RequestContext
@@ -33,6 +34,7 @@ from barnabas.metadata.record_base import MetadataRecord
 from barnabas.node.channels.replication import ReplicationChannel
 from barnabas.records.batch import iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch
+from barnabas.replication.dir_mover import DirMover
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions
@@ -40,6 +42,7 @@ from barnabas.replication.ports import FetchLimits
 from barnabas.replication.replication import Replication
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.storage.log_dir import LogDir
+from barnabas.telemetry import Metrics
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.disk import MemoryDisk
 from barnabas.testing.sim.loop import SimLoop
@@ -61,6 +64,8 @@ HANDLERS: Mapping[int, Any] = {
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.DELETE_RECORDS: delete_records.handle,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs.handle,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
 }
 KEYS: Mapping[type[Request], int] = {APIS[ApiKey(key)].request: key for key in HANDLERS}
 VERSIONS = {ApiKey.FETCH: 18, ApiKey.LIST_OFFSETS: 10}
@@ -165,8 +170,8 @@ class Cluster:
 
     # -- brokers -----------------------------------------------------------------------------------------------------
 
-    def add(self, number: int, rack: str | None = None, dirs: int = 1) -> Broker:
-        broker = self.brokers[number] = Broker(self, number, rack, dirs)
+    def add(self, number: int, rack: str | None = None, dirs: int = 1, disk: MemoryDisk | None = None) -> Broker:
+        broker = self.brokers[number] = Broker(self, number, rack, dirs, disk)
         broker.start()
         return broker
 
@@ -181,11 +186,13 @@ class Cluster:
 class Broker:
     """One broker over its lives. A disk survives them."""
 
-    def __init__(self, cluster: Cluster, number: int, rack: str | None = None, dirs: int = 1) -> None:
+    def __init__(
+        self, cluster: Cluster, number: int, rack: str | None = None, dirs: int = 1, disk: MemoryDisk | None = None
+    ) -> None:
         self.cluster = cluster
         self.number = number
         self.rack = rack
-        self.disk = MemoryDisk()
+        self.disk = disk or MemoryDisk()
         self.paths = ["/data", *(f"/data{n}" for n in range(1, dirs))]
         for path in self.paths:
             self.disk.mount().mkdir(path)
@@ -220,6 +227,16 @@ class Broker:
         self.epoch = self._register([home.directory_id for home in homes])
         channel = ReplicationChannel(self.number, _Way(self), _Way(self), lambda: self.epoch)
         self.replication = Replication(self.partitions, channel, lambda: cluster.settings, self.clock, rng)
+        self.mover = DirMover(
+            self.partitions,
+            self.replication.dir_keeper,
+            self.flusher,
+            executor,
+            lambda: cluster.settings,
+            self.clock,
+            rng,
+            Metrics(),
+        )
         self.metadata = MetadataCache()
         self.services = cast(
             "Services",
@@ -228,6 +245,7 @@ class Broker:
                 clock=self.clock,
                 metadata=self.metadata,
                 partitions=self.partitions,
+                mover=self.mover,
                 fetch_sessions=FetchSessions(100, rng),
                 disk=executor,
                 settings=BrokerSettings(
@@ -247,6 +265,7 @@ class Broker:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.flusher.run())
             tasks.create_task(self.replication.run())
+            tasks.create_task(self.mover.run())
 
     def _register(self, directory_ids: list[UUID]) -> int:
         registration = BrokerRegistrationRequest(
@@ -302,6 +321,7 @@ class Broker:
                 delta, self.image = _difference(self.image, image), image
                 self.partitions.on_image(delta, image)
                 self.replication.on_image(delta, image)
+                self.mover.on_image(delta, image)
                 self.metadata.on_image(delta, image)
 
         process.run(self.cluster.loop.call_later, HOP_S, arrive)

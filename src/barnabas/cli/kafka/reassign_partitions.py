@@ -1,15 +1,20 @@
-"""Shell: `kafka-reassign-partitions`: generate, execute, verify, list and cancel moves of replicas."""
+"""Shell: `kafka-reassign-partitions`: generate, execute, verify, list and cancel moves of replicas.
+
+In the plan `log_dirs` may name a directory for each replica, or "any": such a replica moves there on its broker, or is
+created there if it is new to it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.cluster_moves import as_plan, read_placement
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
+from barnabas.cli.log_moves import set_move_rate, start_moves
 from barnabas.cli.moves_throttle import clear_throttle, set_throttle
 from barnabas.cli.session import run_admin
 from barnabas.core.errors import KafkaError
@@ -17,13 +22,16 @@ from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
+    from barnabas.client.values import TopicPartitionReplica
 
 Plan = dict[TopicPartition, tuple[int, ...]]
+LogMoves = dict["TopicPartitionReplica", str]
+ANY: Final = "any"
 ACTIONS = ("generate", "execute", "verify", "list", "cancel")
 
 
 def build_parser() -> Parser:
-    parser = Parser("kafka-reassign-partitions", "Move replicas between brokers.")
+    parser = Parser("kafka-reassign-partitions", "Move replicas between brokers, and between their directories.")
     actions = parser.add_mutually_exclusive_group(required=True)
     for action in ACTIONS:
         actions.add_argument(f"--{action}", dest="action", action="store_const", const=action)
@@ -34,9 +42,12 @@ def build_parser() -> Parser:
     parser.add_argument("--throttle", type=int, default=-1, metavar="B/s", help="with --execute: how fast at most")
     parser.add_argument("--preserve-throttles", action="store_true", help="with --verify, --cancel: leave throttles")
     parser.add_argument("--additional", action="store_true", help="with --execute: although others are under way")
-    parser.add_argument("--timeout", type=int, default=10_000, help="accepted")
+    parser.add_argument("--timeout", type=int, default=10_000, help="with --execute: ms for moves of logs to begin")
     parser.add_argument("--disallow-replication-factor-change", action="store_true", help="with --execute")
-    parser.refuse("--replica-alter-log-dirs-throttle", why="replicas are not moved between the directories of a broker")
+    parser.add_argument(
+        "--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="B/s",
+        help="with --execute: how fast at most replicas move between directories",
+    )  # fmt: skip
     parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
     return parser
 
@@ -79,7 +90,7 @@ async def _generate(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 
 
 async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
-    plan = _plan(options.reassignment_json_file)
+    plan, log_moves = _plan(options.reassignment_json_file)
     if not options.additional and await admin.list_partition_reassignments():
         raise ValueError(
             "Cannot execute because there is an existing partition assignment.  Use --additional to override"
@@ -91,7 +102,8 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         changed = [str(tp) for tp, replicas in plan.items() if len(replicas) != len(current[tp])]
         if changed:
             raise ValueError(f"The replication factor of {', '.join(changed)} would change.")
-    emit(f"Current partition replica assignment\n\n{_text({tp: current[tp] for tp in plan})}\n")
+    before = await _where_they_lie(admin, current, plan) if log_moves else {}
+    emit(f"Current partition replica assignment\n\n{_text({tp: current[tp] for tp in plan}, before)}\n")
     emit("Save this to use as the --reassignment-json-file option during rollback")
     if options.throttle >= 0:
         emit(
@@ -100,13 +112,22 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         )
         await set_throttle(admin, current, plan, options.throttle)
         emit(f"The inter-broker throttle limit was set to {options.throttle} B/s")
+    if log_moves and options.replica_alter_log_dirs_throttle >= 0:
+        rate = options.replica_alter_log_dirs_throttle
+        await set_move_rate(admin, {replica.broker_id for replica in log_moves}, rate)
+        emit(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+    if log_moves:  # so that new replicas are created where they are wanted; those that are there begin to move
+        await admin.alter_replica_log_dirs(log_moves)
     _raise_first(await admin.alter_partition_reassignments(dict(plan)))
     many = "s" if len(plan) > 1 else ""
     emit(f"Successfully started partition reassignment{many} for {','.join(map(str, sorted(plan)))}")
+    for replica in await start_moves(admin, log_moves, options.timeout / 1000) if log_moves else ():
+        where = f"{replica.topic}-{replica.partition} with broker {replica.broker_id}"
+        emit(f"Successfully started moving log directory to {log_moves[replica]} for replica {where}")
 
 
 async def _verify(admin: AsyncAdmin, options: argparse.Namespace) -> None:
-    plan = _plan(options.reassignment_json_file)
+    plan, log_moves = _plan(options.reassignment_json_file)
     under_way = await admin.list_partition_reassignments(plan)
     current, racks = await read_placement(admin)
     emit("Status of partition reassignment:")
@@ -121,12 +142,39 @@ async def _verify(admin: AsyncAdmin, options: argparse.Namespace) -> None:
                 f"There is no active reassignment of partition {tp}, but replica set is {found} rather than "
                 f"{','.join(map(str, target))}."
             )
-    if not await admin.list_partition_reassignments() and not options.preserve_throttles:
+    moving = await _verify_logs(admin, log_moves)
+    if not moving and not await admin.list_partition_reassignments() and not options.preserve_throttles:
         emit(f"\nClearing broker-level throttles on brokers {','.join(map(str, sorted(racks)))}")
         emit(
             f"Clearing topic-level throttles on topic{'s' if len(_topics(plan)) > 1 else ''} {','.join(_topics(plan))}"
         )
         await clear_throttle(admin, plan)
+        await set_move_rate(admin, racks, None)
+
+
+async def _verify_logs(admin: AsyncAdmin, moves: LogMoves) -> bool:
+    """Say of each replica whether it has moved to the directory it was to move to. Whether any still moves."""
+    if not moves:
+        return False
+    moving = False
+    for replica, lies in sorted((await admin.describe_replica_log_dirs(moves)).items()):
+        target = moves[replica]
+        where = f"Partition {replica.topic}-{replica.partition} on broker {replica.broker_id}"
+        moving = moving or lies.future is not None
+        if lies.future == target:
+            emit(f"Reassignment of replica {replica} is still in progress.")
+        elif lies.future is not None:
+            emit(f"{where} is being moved to log dir {lies.future} instead of {target}.")
+        elif lies.current == target:
+            emit(f"Reassignment of replica {replica} completed successfully.")
+        elif lies.current is not None:
+            emit(f"{where} is not being moved from log dir {lies.current} to {target}.")
+        else:
+            emit(
+                f"Partition {replica.topic}-{replica.partition} cannot be found in any live log directory on broker "
+                f"{replica.broker_id}."
+            )
+    return moving
 
 
 async def _list(admin: AsyncAdmin, options: argparse.Namespace) -> None:
@@ -143,7 +191,7 @@ async def _list(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 
 
 async def _cancel(admin: AsyncAdmin, options: argparse.Namespace) -> None:
-    plan = _plan(options.reassignment_json_file)
+    plan, log_moves = _plan(options.reassignment_json_file)
     under_way = await admin.list_partition_reassignments(plan)
     if under_way:
         _raise_first(await admin.alter_partition_reassignments(dict.fromkeys(under_way)))
@@ -151,20 +199,41 @@ async def _cancel(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         emit(f"Successfully cancelled partition reassignment{many} for: {','.join(map(str, sorted(under_way)))}")
     else:
         emit("None of the specified partition moves are active.")
+    if log_moves:
+        found = await admin.describe_replica_log_dirs(log_moves)
+        back = {replica: lies.current for replica, lies in found.items() if lies.future and lies.current}
+        _raise_first(await admin.alter_replica_log_dirs(back) if back else {})
+        if back:
+            many = "s" if len(back) > 1 else ""
+            emit(f"Successfully cancelled log directory move{many} for: {_names(back)}")
+        else:
+            emit("None of the specified replica moves are active.")
     if not options.preserve_throttles:
         await clear_throttle(admin, plan)
+        if log_moves:
+            await set_move_rate(admin, {replica.broker_id for replica in log_moves}, None)
 
 
-def _plan(path: str) -> Plan:
+def _plan(path: str) -> tuple[Plan, LogMoves]:
+    """Where the replicas go, and where on their brokers some of them go."""
+    from barnabas.client.values import TopicPartitionReplica
+
     plan: Plan = {}
+    log_moves: LogMoves = {}
     for row in _read(path)["partitions"]:
         tp = TopicPartition(str(row["topic"]), int(row["partition"]))
         if tp in plan:
             raise ValueError(f"Partition reassignment contains duplicate topic partitions: {tp}")
         plan[tp] = tuple(int(replica) for replica in row["replicas"])
+        log_dirs = row.get("log_dirs") or [ANY] * len(plan[tp])
+        if len(log_dirs) != len(plan[tp]):
+            raise ValueError(f"Partition {tp} has {len(plan[tp])} replicas and {len(log_dirs)} log_dirs")
+        for broker, path_there in zip(plan[tp], log_dirs, strict=True):
+            if path_there != ANY:
+                log_moves[TopicPartitionReplica(tp.topic, tp.partition, broker)] = str(path_there)
     if not plan:
         raise ValueError("Partition reassignment list cannot be empty")
-    return plan
+    return plan, log_moves
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -175,8 +244,24 @@ def _read(path: str) -> dict[str, Any]:
     return found
 
 
-def _text(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
-    rows = [{**row, "log_dirs": ["any"] * len(row["replicas"])} for row in as_plan(plan)["partitions"]]
+def _names(replicas: Iterable[TopicPartitionReplica]) -> str:
+    return ",".join(map(str, sorted(replicas)))
+
+
+async def _where_they_lie(admin: AsyncAdmin, current: Mapping[TopicPartition, Sequence[int]], plan: Plan) -> LogMoves:
+    """The directories of these partitions' replicas, so that what is printed undoes all of a plan."""
+    from barnabas.client.values import TopicPartitionReplica
+
+    replicas = [TopicPartitionReplica(tp.topic, tp.partition, broker) for tp in plan for broker in current[tp]]
+    found = await admin.describe_replica_log_dirs(replicas)
+    return {replica: lies.current for replica, lies in found.items() if lies.current is not None}
+
+
+def _text(plan: Mapping[TopicPartition, Sequence[int]], log_dirs: Mapping[Any, str] | None = None) -> str:
+    rows = []
+    for row in as_plan(plan)["partitions"]:
+        places = [(log_dirs or {}).get((row["topic"], row["partition"], broker), ANY) for broker in row["replicas"]]
+        rows.append({**row, "log_dirs": places})
     return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
 
 
@@ -188,7 +273,7 @@ def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _raise_first(results: Mapping[TopicPartition, KafkaError | None]) -> None:
+def _raise_first(results: Mapping[Any, KafkaError | None]) -> None:
     for error in results.values():
         if error is not None:
             raise error

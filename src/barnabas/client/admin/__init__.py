@@ -15,6 +15,7 @@ from barnabas.client import offsets as _offsets
 from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import elections as _elections
 from barnabas.client.admin import groups as _groups
+from barnabas.client.admin import log_dirs as _log_dirs
 from barnabas.client.admin import quorum as _quorum
 from barnabas.client.admin import reassignments as _reassignments
 from barnabas.client.admin import topics as _topics
@@ -48,7 +49,9 @@ from barnabas.client.values import (
     NewTopic,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    ReplicaLogDirs,
     TopicListing,
+    TopicPartitionReplica,
 )
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
@@ -265,6 +268,21 @@ class AsyncAdmin:
     ) -> dict[int, dict[str, LogDirDescription | KafkaError]]:
         """The log directories of some or all brokers, with the sizes of the replicas in them."""
         return await _configs.describe_log_dirs(self.cluster, brokers, deadline=self._deadline(timeout_ms))
+
+    async def alter_replica_log_dirs(
+        self, moves: Mapping[TopicPartitionReplica, str], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartitionReplica, KafkaError | None]:
+        """Move replicas to other log directories of their brokers, named by path; returns when the moves have begun.
+
+        The directory in which a replica lies calls its move off.
+        """
+        return await _log_dirs.alter_replica_log_dirs(self.cluster, moves, deadline=self._deadline(timeout_ms))
+
+    async def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartitionReplica, ReplicaLogDirs]:
+        """In which directory each replica lies, and to which it is being moved."""
+        return await _log_dirs.describe_replica_log_dirs(self.cluster, replicas, deadline=self._deadline(timeout_ms))
 
     # -- groups ----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ class Verdict(Enum):
     LAG_EXCEEDED = "the oldest dirty record is older than max.compaction.lag.ms"
     NOT_COMPACTED = "cleanup.policy does not include compact"
     OFFLINE = "the log is offline"
+    MOVING = "the replica is being moved to another log directory"
     EMPTY = "the log is empty"
     ALL_CLEAN = "everything that may be cleaned is clean"
     ACTIVE_SEGMENT = "all dirty records lie in the active segment, which is never cleaned (segment.bytes, segment.ms)"
@@ -31,7 +32,7 @@ class Verdict(Enum):
     @property
     def possible(self) -> bool:
         """Whether a pass could be made at all, worth it or not."""
-        return self not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.EMPTY)
+        return self not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.MOVING, Verdict.EMPTY)
 
 
 class Candidate(NamedTuple):
@@ -63,6 +64,8 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> Candidate:
         return Candidate(Verdict.OFFLINE, detail=str(log.failure))
     if not config.compact:
         return Candidate(Verdict.NOT_COMPACTED)
+    if log.moving:
+        return Candidate(Verdict.MOVING)
     dirty_from = first_dirty_offset(log)
     if not log.size_bytes:
         return Candidate(Verdict.EMPTY, dirty_from, dirty_from)

@@ -1,8 +1,9 @@
 """Shell: DescribeLogDirs (key 35), versions 1 to 5.
 
 Each log directory with the size of every replica in it; `topics` null means all. `offset_lag` is how far a replica is
-behind the high watermark (0 for a leader). Version 4 adds the volume's total and usable bytes (KIP-827), 5 whether the
-directory takes no new replicas (KIP-1066, never here yet).
+behind the high watermark (0 for a leader). With `is_future_key` it is a copy that AlterReplicaLogDirs asked for, and
+behind the log in the other directory. Version 4 adds the volume's total and usable bytes (KIP-827), 5
+whether the directory takes no new replicas (KIP-1066, never here yet).
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ def _describe(directory: DirectoryView, wanted: set[tuple[str, int]] | None) -> 
     if not directory.online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for name, size, lag in directory.replicas:
+    for name, size, lag, future in directory.replicas:
         if wanted is None or (name.topic, name.partition) in wanted:
             topics[name.topic].append(
-                DescribeLogDirsPartition(partition_index=name.partition, partition_size=size, offset_lag=lag)
+                DescribeLogDirsPartition(
+                    partition_index=name.partition, partition_size=size, offset_lag=lag, is_future_key=future
+                )
             )
     return DescribeLogDirsResult(
         log_dir=directory.path,

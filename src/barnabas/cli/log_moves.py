@@ -1,0 +1,158 @@
+"""Shell: replicas that move between the log directories of their brokers: `barnabas logs move`, and what it shares with
+`kafka-reassign-partitions`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from barnabas.cli.options import Bootstrap, CommandConfig
+from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+from barnabas.core.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+    from barnabas.client.values import TopicPartitionReplica
+
+MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_LOOK_S: Final = 0.5
+_TRY_AGAIN_S: Final = 0.1
+
+Moves = dict["TopicPartitionReplica", str]
+
+
+def move(
+    partitions: Annotated[list[str], typer.Argument(help="TOPIC:PARTITION", metavar="TOPIC:PARTITION...")],
+    to: Annotated[str, typer.Option("--to", help="The directory, as `barnabas logs dirs` shows it.")],
+    broker: Annotated[
+        int | None, typer.Option("--broker", help="Only this broker's replica; otherwise that of every broker.")
+    ] = None,
+    throttle: Annotated[int | None, typer.Option("--throttle", help="Bytes per second at most, from now on.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when everything has moved.")] = False,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Move replicas to another directory of their brokers, while they are used.
+
+    Example: `barnabas logs move orders:0 --to /disk2/barnabas --broker 1 --wait`
+
+    The directory in which a replica lies calls its move off. `barnabas logs dirs` shows what is on its way.
+    """
+    names = [_partition(text) for text in partitions]
+
+    async def command(admin: AsyncAdmin) -> list[str]:
+        from barnabas.client.values import TopicPartitionReplica
+
+        moves: Moves = {}
+        for path_owner, name in await _replicas(admin, names):
+            if broker in (None, path_owner):
+                moves[TopicPartitionReplica(*name, path_owner)] = to
+        if missing := [f"{t}:{p}" for t, p in names if not any(r[:2] == (t, p) for r in moves)]:
+            where = "any broker" if broker is None else f"broker {broker}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No replica of {', '.join(missing)} on {where}.")
+        if throttle is not None:
+            await set_move_rate(admin, {replica.broker_id for replica in moves}, throttle)
+        refused = []
+        for replica, error in (await admin.alter_replica_log_dirs(moves)).items():
+            if error is not None:
+                refused.append(f"{replica}: {error}")
+        if wait and not refused:
+            await _wait_until_moved(admin, moves)
+        return refused
+
+    refused = run_admin(bootstrap_server, command, read_properties(command_config))
+    if refused:
+        fail("not moved: " + "; ".join(refused), EXIT_FAILED)
+    note(f"{'moved' if wait else 'moving'} to {to}")
+
+
+def _partition(text: str) -> tuple[str, int]:
+    topic, colon, number = text.rpartition(":")
+    if not colon or not number.isdigit():
+        fail(f"{text!r} is not a partition: write TOPIC:PARTITION", EXIT_USAGE)
+    return topic, int(number)
+
+
+async def _replicas(admin: AsyncAdmin, names: Iterable[tuple[str, int]]) -> list[tuple[int, tuple[str, int]]]:
+    """(broker, partition) of every replica of these."""
+    from barnabas.cli.cluster_moves import read_placement
+
+    placement, _ = await read_placement(admin)
+    wanted = set(names)
+    return [
+        (broker, (tp.topic, tp.partition))
+        for tp, replicas in placement.items()
+        if (tp.topic, tp.partition) in wanted
+        for broker in replicas
+    ]
+
+
+async def _wait_until_moved(admin: AsyncAdmin, moves: Moves) -> None:
+    """Raises KafkaError when a replica stops moving and is not there."""
+    left = len(moves) + 1
+    while True:
+        found = await admin.describe_replica_log_dirs(moves)
+        there = [replica for replica, lies in found.items() if lies.current == moves[replica] and lies.future is None]
+        stopped = [r for r, lies in found.items() if lies.current != moves[r] and lies.future != moves[r]]
+        if stopped:
+            again = (await admin.describe_replica_log_dirs(stopped)).items()  # it may just have been swapped
+            gone = [str(r) for r, lies in again if moves[r] not in (lies.current, lies.future)]
+            if gone:
+                why = "the broker's log says why"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{', '.join(gone)} moved no further: {why}.")
+        if len(there) == len(moves):
+            return
+        if len(moves) - len(there) < left:
+            left = len(moves) - len(there)
+            note(f"{len(there)} of {len(moves)} moved")
+        await asyncio.sleep(_LOOK_S)
+
+
+async def start_moves(
+    admin: AsyncAdmin, moves: Mapping[TopicPartitionReplica, str], timeout_s: float
+) -> list[TopicPartitionReplica]:
+    """Begin them, those of replicas that are not there yet when they are; which they are, in the order of beginning.
+
+    Raises KafkaError for any other refusal, and when the time is over.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    left = dict(moves)
+    begun: list[TopicPartitionReplica] = []
+    while True:
+        outcomes = await admin.alter_replica_log_dirs(left)
+        for error in outcomes.values():
+            if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+                raise error
+        started = sorted(replica for replica, error in outcomes.items() if error is None)
+        begun += started
+        for replica in started:
+            del left[replica]
+        if not left:
+            return begun
+        if loop.time() >= end:
+            names = ",".join(map(str, sorted(left)))
+            many = "s" if len(left) > 1 else ""
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"Timed out before log directory move{many} could be started for: {names}"
+            )
+        await asyncio.sleep(_TRY_AGAIN_S)
+
+
+async def set_move_rate(admin: AsyncAdmin, brokers: Iterable[int], bytes_per_second: int | None) -> None:
+    """How fast these brokers move replicas between their directories; None for as fast as they can."""
+    from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, ConfigResourceType
+
+    change = (
+        ConfigChange(MOVE_RATE, None, AlterOp.DELETE)
+        if bytes_per_second is None
+        else ConfigChange(MOVE_RATE, str(bytes_per_second))
+    )
+    changes = {ConfigResource(ConfigResourceType.BROKER, str(broker)): [change] for broker in sorted(brokers)}
+    for error in (await admin.incremental_alter_configs(changes)).values():
+        if error is not None:
+            raise error
