@@ -201,6 +201,8 @@ class Admin(_Blocking[AsyncAdmin]):
     alter_configs = _wait(AsyncAdmin.alter_configs)
     describe_cluster = _wait(AsyncAdmin.describe_cluster)
     describe_log_dirs = _wait(AsyncAdmin.describe_log_dirs)
+    alter_replica_log_dirs = _wait(AsyncAdmin.alter_replica_log_dirs)
+    describe_replica_log_dirs = _wait(AsyncAdmin.describe_replica_log_dirs)
     elect_leaders = _wait(AsyncAdmin.elect_leaders)
     alter_partition_reassignments = _wait(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = _wait(AsyncAdmin.list_partition_reassignments)
