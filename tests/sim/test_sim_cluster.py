@@ -13,11 +13,11 @@ from barnabas.testing.sim.world import World
 
 SEEDS = 24
 _AT_A_TIME = 4
-ONCE_FAILED = (1, 3, 7, 255, 346, 616, 644, 653, 1039, 1475)
+ONCE_FAILED = (1, 3, 7, 255, 346, 616, 644, 653, 1039, 1475, 1778)
 """A broker that led before it was registered; a controller asked too early; a coordinator that span; logs that nobody
 had looked at, called clean; a leader that knew more than the new controller; gaps in logs; a producer's earlier batches
 forgotten; a leadership that never came to the disk, and that nobody heard of; a
-consumer put out of its group that committed all the same."""
+consumer put out of its group that committed all the same; a write to a new leader that nobody had asked about."""
 _SCRIPT = "from barnabas.testing.sim.cluster.storm import storm; print(storm({seed}, seconds=3).digest)"
 
 

@@ -124,7 +124,22 @@ class TransactionGate:
                 refused[write.partition.name] = error
         if unknown:
             await self._ask(transactional_id, unknown, client, backoff_ms, retry_ms, refused)
+            for write in writes:  # those that had nothing to ask have waited for the others
+                if write not in unknown and write.partition.name not in refused:
+                    self._look_again(write, client, verify, refused)
         return refused
+
+    def _look_again(
+        self, write: Write, client: Protocol890, verify: bool, refused: dict[TopicPartition, KafkaError]
+    ) -> None:
+        """Meanwhile this broker may have become the leader, or the transaction may have ended: the client asks anew."""
+        try:
+            if self._must_ask(write, client, verify=verify):
+                refused[write.partition.name] = KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition changed while others were asked about; try again."
+                )
+        except KafkaError as error:
+            refused[write.partition.name] = error
 
     def on_marker(self, tp: TopicPartition, producer_id: int) -> None:
         """The producer's transaction has ended in this partition: who still asks about it comes too late."""
