@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin as AsyncAdmin
     from barnabas.client.blocking import Admin as Admin
     from barnabas.client.blocking import Consumer as Consumer
-    from barnabas.client.blocking import Producer as Producer
     from barnabas.client.blocking import ShareConsumer as ShareConsumer
+    from barnabas.client.blocking_producer import Producer as Producer
     from barnabas.client.cluster import Cluster as Cluster
     from barnabas.client.consumer import AsyncConsumer as AsyncConsumer
     from barnabas.client.coordinator import RebalanceListener as RebalanceListener
@@ -31,7 +31,7 @@ _HOMES = {
     "AsyncProducer": "producer",
     "Admin": "blocking",
     "Consumer": "blocking",
-    "Producer": "blocking",
+    "Producer": "blocking_producer",
     "Cluster": "cluster",
     "ClusterOptions": "options",
     "OffsetRange": "partition_reader",

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import confluent_kafka as rdk
 
-from barnabas.client.blocking import Consumer, Producer
+from barnabas.client.blocking import Consumer
+from barnabas.client.blocking_producer import Producer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.histories import Outcome, Poll, Send

@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.blocking import Producer, ShareConsumer
+from barnabas.client.blocking import ShareConsumer
+from barnabas.client.blocking_producer import Producer
 from barnabas.client.errors import AcknowledgementError
 from barnabas.client.producer import AsyncProducer
 from barnabas.client.share_consumer import AsyncShareConsumer

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.blocking import Consumer, Producer
+from barnabas.client.blocking import Consumer
+from barnabas.client.blocking_producer import Producer
 from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.coordinator import RebalanceListener
 from barnabas.client.errors import NoOffsetError, SerializationError, TransactionStateError

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.blocking import Producer
+from barnabas.client.blocking_producer import Producer
 from barnabas.client.consumer import AsyncConsumer
 from barnabas.client.errors import TransactionStateError
 from barnabas.client.producer import AsyncProducer

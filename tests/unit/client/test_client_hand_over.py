@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import blocking
-from barnabas.client.blocking import Producer, SentRecord
+from barnabas.client import blocking_producer
+from barnabas.client.blocking_producer import Producer, SentRecord
 from barnabas.core.errors import KafkaError
 from tests.unit.client.fake_cluster import FakeCluster
 
@@ -20,8 +20,8 @@ THREADS, RECORDS = 4, 1_000
 @pytest.fixture(autouse=True)
 def busy_border(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Threads change places often, and the hand-over is full, empty and begun anew all the time."""
-    monkeypatch.setattr(blocking, "HANDED_OVER_MAX", 20)
-    monkeypatch.setattr(blocking, "DRAINED_AT_ONCE_MAX", 3)
+    monkeypatch.setattr(blocking_producer, "HANDED_OVER_MAX", 20)
+    monkeypatch.setattr(blocking_producer, "DRAINED_AT_ONCE_MAX", 3)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
