@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Final
+from uuid import UUID
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
@@ -34,9 +35,10 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions, ReplicaCopy
 from barnabas.replication.rules.throttle import ReplicaThrottle
 from barnabas.replication.settings import ReplicationSettings
-from barnabas.storage.errors import StorageError
+from barnabas.storage.errors import LogDirError, StorageError
 from barnabas.storage.log import Log
 from barnabas.storage.log_dir import LogDir
+from barnabas.storage.names import DIR_FUTURE, marked_dir
 from barnabas.storage.relocation import exchange_producers
 from barnabas.storage.values import ReadResult
 from barnabas.telemetry import Metrics, get_logger
@@ -106,6 +108,13 @@ class DirMover:
         partitions.mover = self
 
     # --- what is asked
+
+    def check_name(self, name: TopicPartition) -> None:
+        """Raises KafkaError INVALID_TOPIC_EXCEPTION where the copy's name would be too long for a directory."""
+        try:
+            marked_dir(name, UUID(int=0), DIR_FUTURE)
+        except LogDirError as error:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
 
     def alter(self, partition: Partition, target: LogDir) -> None:
         """Bring the replica to `target`; to where it lies already calls off a move. Raises KafkaError."""

@@ -12,14 +12,10 @@ copy's (255 characters in all). A partition that is named for two directories go
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.storage import names
-from barnabas.storage.errors import LogDirError
 from barnabas.telemetry import get_logger
 from barnabas.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -58,10 +54,7 @@ async def handle(
 
 def _alter(services: Services, name: TopicPartition, path: str) -> None:
     partitions = services.partitions
-    try:
-        names.marked_dir(name, UUID(int=0), names.DIR_FUTURE)
-    except LogDirError as error:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+    services.mover.check_name(name)
     target = next((directory for directory in partitions.log_dirs if directory.path == path), None)
     if target is None:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs of broker {services.node_id}.")
