@@ -33,8 +33,10 @@ async def share(workload: Workload, who: str) -> None:
     rng, facts = workload.world.chance(who), workload.facts
     accepted: set[str] = set()
     again: dict[str, str] = {}
-    """Given although somebody, by then, was done with it. A leader forgets who has what when it ends, so what lies in a
-    member's buffer may be another one's by now; but then its acknowledgement is refused."""
+    """Given although somebody was done with it. A leader forgets who has what when it ends, so what lies in a member's
+    buffer may have become another one's, who is done with it: that is not meant."""
+    buffer_empty_at = workload.now()
+    """What is polled was fetched after that."""
 
     def told(tp: TopicPartition, offsets: frozenset[int], error: KafkaError | None) -> None:
         if error is None:
@@ -42,7 +44,7 @@ async def share(workload: Workload, who: str) -> None:
                 if name in again:
                     facts.done_again.append(f"{name} was given to {who}, and {again.pop(name)} was done with it")
                 if name in accepted:
-                    facts.done[name] = who
+                    facts.done[name] = who, workload.now()
 
     async with workload.world.share_consumer(
         group_id=SHARERS,
@@ -55,12 +57,16 @@ async def share(workload: Workload, who: str) -> None:
     ) as consumer:
         consumer.subscribe([PLAIN])
         while not workload.stopping:
+            asked_at = workload.now()
             records = await consumer.poll(300)
+            if not records:
+                buffer_empty_at = asked_at
             for record in records:
                 name = f"{record.topic}-{record.partition}@{record.offset}"
                 facts.shared[name] = facts.shared.get(name, 0) + 1
-                if name in facts.done:
-                    again[name] = facts.done[name]
+                by, done_at = facts.done.get(name, ("", buffer_empty_at))
+                if done_at < buffer_empty_at:
+                    again[name] = by
                 if rng.random() < 0.9:
                     accepted.add(name)
                     consumer.acknowledge(record)

@@ -59,8 +59,8 @@ class Facts:
     copied: int = 0
     shared: dict[str, int] = field(default_factory=dict)
     """Of each record (`topic-partition@offset`) that share consumers were given: how often."""
-    done: dict[str, str] = field(default_factory=dict)
-    """Records whose acknowledgement was confirmed, and by whom."""
+    done: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Records whose acknowledgement was confirmed: by whom, and when."""
     done_again: list[str] = field(default_factory=list)
     """Records that were given to somebody after they were done with, and taken back from there."""
     next_value: int = 0
