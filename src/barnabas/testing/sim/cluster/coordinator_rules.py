@@ -54,23 +54,30 @@ class AcknowledgedOffsetIsCommitted(Rule):
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """In the client's process; the rule breaks at the next look."""
+        leading = []
         for node in self.cluster.brokers:
             host, services = group_coordinator_of(node, group), services_of(node)
-            if host is None or services is None:
+            if host is not None and services is not None:
+                partition = services.partitions.get(host.tp.topic, host.tp.partition)
+                if partition is not None and partition.leader is not None:
+                    leading.append((partition.leader_epoch, node.name, host, partition))
+        if not leading:
+            return
+        # One that was cut off has what it never acknowledged, and a client may have repeated it elsewhere.
+        _, name, host, partition = max(leading, key=lambda found: found[0])
+        for tp, offset in offsets.items():
+            newest = host.shard.store.get(group, tp.topic, tp.partition)
+            # Only the leader that wrote it is sure to know that it is committed.
+            if newest is None or newest.offset != offset or newest.log_offset < partition.leader.epoch_start_offset:
                 continue
-            partition = services.partitions.get(host.tp.topic, host.tp.partition)
-            if partition is None or partition.leader is None:
-                continue
-            for tp, offset in offsets.items():
-                found = host.shard.store.get(group, tp.topic, tp.partition)
-                # Only the leader that wrote it is sure to know that it is committed.
-                if found is None or found.offset != offset or found.log_offset < partition.leader.epoch_start_offset:
-                    continue
-                if found.log_offset >= partition.high_watermark:
-                    self._early = (
-                        f"{group} has committed {offset} of {tp}, at {found.log_offset} of {host.tp}; the high "
-                        f"watermark on {node.name} is {partition.high_watermark}"
-                    )
+            before = host.shard.store.one(group, tp.topic, tp.partition, committed=True)
+            if before is not None and before.offset == offset:
+                continue  # the answer may be to that one, which the newest repeats
+            if newest.log_offset >= partition.high_watermark:
+                self._early = (
+                    f"{group} has committed {offset} of {tp}, at {newest.log_offset} of {host.tp}; the high "
+                    f"watermark on {name} is {partition.high_watermark}"
+                )
 
     def look(self) -> None:
         if self._early:
