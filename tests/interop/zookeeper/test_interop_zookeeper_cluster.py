@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.process import BrokerProcess
 from tests.interop.zookeeper.ensemble import Ensemble, free_ports, why_not
@@ -31,7 +32,7 @@ SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "min.insync.replicas=2",
     "default.replication.factor=3",
-    "metadata.log.max.record.bytes.between.snapshots=60000",
+    "metadata.log.max.record.bytes.between.snapshots=20000",
 )
 
 
@@ -127,8 +128,19 @@ def test_work_goes_on_through_the_death_of_controllers(cluster: Cluster, tmp_pat
     committer.check(address, GROUP)
     administrator.check(address)
     assert len(administrator.created) > 3
-    tail = json.loads(cluster.zookeeper.get("/barnabas/metadata/tail")[0])
-    assert tail["snapshot"] is not None, "no snapshot was made"
+    _grow_until_snapshot(cluster, address)
+
+
+def _grow_until_snapshot(cluster: Cluster, address: str) -> None:
+    """A slow machine may not have changed enough of the metadata to call for one."""
+    admin = AdminClient({"bootstrap.servers": address})
+    for number in range(50):
+        tail = json.loads(cluster.zookeeper.get("/barnabas/metadata/tail")[0])
+        if tail["snapshot"] is not None:
+            return
+        name = f"growth-{number}"
+        admin.create_topics([NewTopic(name, 20, 3)])[name].result(PATIENCE_S)
+    pytest.fail("no snapshot was made of 1,000 partitions")
 
 
 def _strike(cluster: Cluster, acknowledged: Acknowledged) -> None:
