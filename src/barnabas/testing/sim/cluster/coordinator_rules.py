@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from barnabas.testing.sim.cluster.rule import Rule
 from barnabas.testing.sim.cluster.view import coordinators_of, group_coordinator_of, services_of
 
 if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
+    from barnabas.replication.partition import Partition
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.node import SimNode
+
+
+def _coordinated(cluster: SimCluster) -> Iterator[tuple[SimNode, Any, Partition | None]]:
+    """Every coordinator of the cluster: its node, itself, and the partition that its state lies in."""
+    for node in cluster.brokers:
+        for host in coordinators_of(node):
+            services = services_of(node)
+            assert services is not None
+            yield node, host, services.partitions.get(host.tp.topic, host.tp.partition)
 
 
 class CoordinatorLeads(Rule):
     """A coordinator leads its partition in the epoch in which it was loaded: another one may have decided since."""
 
     def look(self) -> None:
-        for node in self.cluster.brokers:
-            for host in coordinators_of(node):
-                services = services_of(node)
-                assert services is not None
-                partition = services.partitions.get(host.tp.topic, host.tp.partition)
-                role = None if partition is None else partition.leader
-                if role is None or role.leader_epoch != host.leader_epoch:
-                    now = "does not lead it" if role is None else f"leads it in epoch {role.leader_epoch}"
-                    self.broken(f"{node.name} coordinates {host.tp} as of epoch {host.leader_epoch} and {now}")
+        for node, host, partition in _coordinated(self.cluster):
+            role = None if partition is None else partition.leader
+            if role is None or role.leader_epoch != host.leader_epoch:
+                now = "does not lead it" if role is None else f"leads it in epoch {role.leader_epoch}"
+                self.broken(f"{node.name} coordinates {host.tp} as of epoch {host.leader_epoch} and {now}")
 
 
 class CoordinatorWaits(Rule):
@@ -33,16 +40,12 @@ class CoordinatorWaits(Rule):
     can be read."""
 
     def look(self) -> None:
-        for node in self.cluster.brokers:
-            for host in coordinators_of(node):
-                services = services_of(node)
-                assert services is not None
-                partition = services.partitions.get(host.tp.topic, host.tp.partition)
-                if partition is not None and host.committed_offset > partition.high_watermark:
-                    self.broken(
-                        f"{node.name} takes {host.tp} for committed up to {host.committed_offset}; the high watermark "
-                        f"is {partition.high_watermark}"
-                    )
+        for node, host, partition in _coordinated(self.cluster):
+            if partition is not None and host.committed_offset > partition.high_watermark:
+                self.broken(
+                    f"{node.name} takes {host.tp} for committed up to {host.committed_offset}; the high watermark "
+                    f"is {partition.high_watermark}"
+                )
 
 
 class AcknowledgedOffsetIsCommitted(Rule):
