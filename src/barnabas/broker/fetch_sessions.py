@@ -10,15 +10,18 @@ grows with every request, so that a lost answer is noticed:
     n           -1      close session n, full request without a session
     n           e > 0   incremental, must be the epoch the server expects
 
+A request of a session is answered from those of its partitions that are on the session's list (`changed`): what it
+names, what has changed since it was read, and what was not read to its end. Who reads takes them off.
+
 Sessions live in a bounded cache. A newcomer takes the slot of a session idle for two minutes; failing that, a follower
 takes a client's, and a larger session that of a smaller one that has had its two minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from barnabas.core.dataclass import dataclass
@@ -65,6 +68,14 @@ class Outcome:
     """A preferred read replica or a diverging epoch is in it."""
 
 
+class Watch(Protocol):
+    """Keeps a session's list up to date, for as long as the session lives."""
+
+    def forget(self, key: PartitionKey) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class _Session:
     session_id: int
@@ -74,13 +85,21 @@ class _Session:
     created_ms: int
     used_ms: int
     partitions: dict[PartitionKey, tuple[Wanted, Told]] = field(default_factory=dict)
+    changed: dict[PartitionKey, None] = field(default_factory=dict)
+    """The list: what to read, first come first served. Every partition that `watch` does not watch is on it."""
+    watch: Watch | None = None
+
+    def close(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
 
 
 @dataclass(slots=True)
 class FetchContext:
     """One request's view: which partitions to read, in which order, and what to leave out of the answer."""
 
-    wanted: list[tuple[PartitionKey, Wanted]]
+    _all: dict[PartitionKey, Wanted]
+    """Of a request without a session."""
     _sessions: FetchSessions
     _session: _Session | None = None
     _create: bool = False
@@ -90,6 +109,40 @@ class FetchContext:
     @property
     def incremental(self) -> bool:
         return self._session is not None
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing to wait for."""
+        return not (self._all if self._session is None else self._session.partitions)
+
+    @property
+    def changed(self) -> dict[PartitionKey, None] | None:
+        """The list of the session, for who keeps it; None without a session."""
+        return None if self._session is None else self._session.changed
+
+    @property
+    def watch(self) -> Watch | None:
+        return None if self._session is None else self._session.watch
+
+    @watch.setter
+    def watch(self, watch: Watch) -> None:
+        assert self._session is not None
+        self._session.watch = watch
+
+    def look_at_all(self) -> None:
+        """Put everything on the list, in the order of the session."""
+        session = self._session
+        if session is not None:
+            session.changed.clear()
+            session.changed.update(dict.fromkeys(session.partitions))
+
+    def to_read(self) -> list[tuple[PartitionKey, Wanted]]:
+        """What to read now, in order."""
+        session = self._session
+        if session is None:
+            return list(self._all.items())
+        partitions = session.partitions
+        return [(key, entry[0]) for key in session.changed if (entry := partitions.get(key)) is not None]
 
     def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the client of a session was last told of another watermark, or another log start."""
@@ -107,7 +160,7 @@ class FetchContext:
         session_id = NO_SESSION
         if self._create:
             session_id = self._sessions.try_create(
-                self.wanted, outcomes, now_ms, uses_topic_ids=self._uses_topic_ids, privileged=self._privileged
+                self._all, outcomes, now_ms, uses_topic_ids=self._uses_topic_ids, privileged=self._privileged
             )
         return session_id, [True] * len(outcomes)
 
@@ -131,6 +184,8 @@ def _must_send(session: _Session, key: PartitionKey, outcome: Outcome) -> bool:
         # Whoever got data goes to the back, so that a response limit starves no partition.
         del session.partitions[key]
         session.partitions[key] = entry
+        session.changed.pop(key, None)
+        session.changed[key] = None
     return changed
 
 
@@ -164,10 +219,11 @@ class FetchSessions:
     ) -> FetchContext | ErrorCode:
         """The context of one Fetch request, or the error that answers it as a whole."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+            closed = self._sessions.pop(session_id, None)
+            if closed is not None:
+                closed.close()
             return FetchContext(
-                list(dict(wanted).items()),
+                dict(wanted),
                 self,
                 _create=epoch == INITIAL_EPOCH,
                 _uses_topic_ids=uses_topic_ids,
@@ -183,16 +239,20 @@ class FetchSessions:
         for key, want in wanted:
             entry = session.partitions.get(key)
             session.partitions[key] = (want, entry[1] if entry is not None else Told())
+            session.changed[key] = None
         for key in forgotten:
             session.partitions.pop(key, None)
+            session.changed.pop(key, None)
+            if session.watch is not None:
+                session.watch.forget(key)
         session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
         session.used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
-        return FetchContext([(key, entry[0]) for key, entry in session.partitions.items()], self, session)
+        return FetchContext({}, self, session)
 
     def try_create(
         self,
-        wanted: Sequence[tuple[PartitionKey, Wanted]],
+        wanted: Mapping[PartitionKey, Wanted],
         outcomes: Sequence[tuple[PartitionKey, Outcome]],
         now_ms: int,
         *,
@@ -209,8 +269,10 @@ class FetchSessions:
             key: Told(outcome.high_watermark if outcome.error is ErrorCode.NONE else -1, outcome.log_start_offset)
             for key, outcome in outcomes
         }
-        partitions = {key: (want, told.get(key, Told())) for key, want in wanted}
-        self._sessions[session_id] = _Session(session_id, 1, uses_topic_ids, privileged, now_ms, now_ms, partitions)
+        partitions = {key: (want, told.get(key, Told())) for key, want in wanted.items()}
+        self._sessions[session_id] = _Session(
+            session_id, 1, uses_topic_ids, privileged, now_ms, now_ms, partitions, dict.fromkeys(partitions)
+        )
         return session_id
 
     def _make_room(self, size: int, now_ms: int, *, privileged: bool) -> bool:
@@ -233,6 +295,6 @@ class FetchSessions:
             victim = min(candidates, key=lambda s: (s.privileged, len(s.partitions), s.session_id))
             if (privileged, size) <= (victim.privileged, len(victim.partitions)):
                 return False
-        del self._sessions[victim.session_id]
+        self._sessions.pop(victim.session_id).close()
         self.evictions += 1
         return True

@@ -13,7 +13,13 @@ from barnabas.core.namedtuple import NamedTuple
 from barnabas.replication.parking import LOOK_AGAIN
 from barnabas.replication.reading import PartitionRead, read
 from barnabas.replication.rules.isr import CommittedIsr, Next, on_outcome, try_expand, try_shrink
-from barnabas.replication.rules.leader import UNKNOWN_BROKER_EPOCH, IsrProposal, LeaderState, is_stale_fetch
+from barnabas.replication.rules.leader import (
+    UNKNOWN_BROKER_EPOCH,
+    UNKNOWN_OFFSET,
+    IsrProposal,
+    LeaderState,
+    is_stale_fetch,
+)
 
 if TYPE_CHECKING:
     from barnabas.replication.partition import Partition
@@ -69,6 +75,19 @@ def read_by_follower(
     return found._replace(high_watermark=self.high_watermark)
 
 
+def was_caught_up(self: Partition, replica_id: int, at_ms: int) -> None:
+    """A follower had everything at `at_ms`, when its session asked and had nothing to say of this partition. Written
+    down now that there is something it does not have."""
+    leader = self.leader
+    known = None if leader is None else leader.followers.get(replica_id)
+    if leader is None or known is None or known.log_end_offset == UNKNOWN_OFFSET or at_ms <= known.last_fetch_ms:
+        return
+    end = known.log_end_offset
+    self.leader = leader.on_fetch(
+        replica_id, end, end, at_ms, broker_epoch=known.broker_epoch, log_start_offset=known.log_start_offset
+    )
+
+
 def _admit(self: Partition, leader: LeaderState, fetch: FollowerFetch) -> None:
     replica = fetch.replica_id
     if replica not in leader.replicas or replica == leader.local_id:
@@ -113,6 +132,7 @@ def on_isr_outcome(self: Partition, proposal: IsrProposal, error: ErrorCode, ans
     if self.leader is None:
         return Next.DONE
     self.leader, todo = on_outcome(self.leader, proposal, error, answer)
+    self.copiers.touch()
     if todo is Next.DONE:
         self.advance()
     return todo

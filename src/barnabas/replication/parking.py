@@ -6,9 +6,10 @@ Deadlines are times of the running loop's clock (`loop.time()`), not durations.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -57,84 +58,111 @@ def _give_up(future: asyncio.Future[T | None]) -> None:
         future.set_result(None)
 
 
+LOOK_AGAIN = 1 << 62
+"""`on_bytes` with this wakes a waiter at once: leadership, existence or an error has changed."""
+
+
 class ReadWaiter:
-    """One parked Fetch: it needs `missing` more bytes in any of the partitions it watches."""
+    """One parked Fetch: it needs so many more bytes in any of the partitions it watches. What comes before it waits
+    counts too."""
 
     __slots__ = ("_deadline", "_future", "_missing", "_timer")
 
-    def __init__(self, missing: int) -> None:
-        self._missing = missing
-        self._deadline = 0.0
+    def __init__(self) -> None:
+        self._missing = 0
+        self._deadline = math.inf
         self._timer: asyncio.Handle | None = None
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[None] | None = None
 
     def on_bytes(self, count: int) -> None:
         """`count` more bytes may be read; a large count stands for "look again now"."""
         self._missing -= count
-        if self._missing <= 0 and not self._future.done():
+        if self._missing <= 0 and self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def wait(self, deadline: float) -> None:
-        """Until enough has arrived or the deadline passes; the caller then reads again and sees which."""
-        self._set(deadline)
+    def hurry(self, deadline: float) -> None:
+        """Wait no longer than to `deadline`."""
+        if deadline < self._deadline:
+            self._deadline = deadline
+            if self._timer is not None:
+                self._set_timer()
+
+    def touch(self) -> None:
+        """Nothing to wake for."""
+
+    async def wait(self, missing: int, deadline: float) -> None:
+        """Until `missing` bytes have arrived or the deadline passes; the caller then reads again and sees which."""
+        self._missing += missing
+        if self._missing <= 0:
+            return
+        self._future = asyncio.get_running_loop().create_future()
+        self._deadline = min(self._deadline, deadline)
+        self._set_timer()
         try:
             await self._future
         finally:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def hurry(self, deadline: float) -> None:
-        """Wait no longer than to `deadline`."""
-        if self._timer is not None and deadline < self._deadline:
+    def _set_timer(self) -> None:
+        assert self._future is not None
+        if self._timer is not None:
             self._timer.cancel()
-            self._set(deadline)
-
-    def _set(self, deadline: float) -> None:
-        self._deadline = deadline
-        self._timer = asyncio.get_running_loop().call_at(deadline, _give_up, self._future)
+        self._timer = asyncio.get_running_loop().call_at(self._deadline, _give_up, self._future)
 
 
-LOOK_AGAIN = 1 << 62
-"""`on_bytes` with this wakes a waiter at once: leadership, existence or an error has changed."""
+class Watcher(Protocol):
+    """Who hears of a partition: a parked fetch, or a session."""
+
+    def on_bytes(self, count: int) -> None: ...
+
+    def hurry(self, deadline: float) -> None: ...
+
+    def touch(self) -> None: ...
 
 
 class ReadWatch:
-    """The parked fetches of one partition."""
+    """Who reads one partition, and wants to hear when there is more."""
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("_watchers",)
 
     def __init__(self) -> None:
-        self._waiters: dict[ReadWaiter, None] = {}  # woken in the order in which they came
+        self._watchers: dict[Watcher, None] = {}  # told in the order in which they came
 
-    def add(self, waiter: ReadWaiter) -> None:
-        self._waiters[waiter] = None
+    def add(self, watcher: Watcher) -> None:
+        self._watchers[watcher] = None
 
-    def discard(self, waiter: ReadWaiter) -> None:
-        self._waiters.pop(waiter, None)
+    def discard(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
 
     def notify(self, count: int) -> None:
-        for waiter in self._waiters:
-            waiter.on_bytes(count)
+        for watcher in self._watchers:
+            watcher.on_bytes(count)
 
     def hurry(self, within_s: float) -> None:
         """There is news without bytes: whoever waits hears of it, soon enough to be of use, with others of its kind."""
-        if self._waiters:
+        if self._watchers:
             deadline = asyncio.get_running_loop().time() + within_s
-            for waiter in self._waiters:
-                waiter.hurry(deadline)
+            for watcher in self._watchers:
+                watcher.hurry(deadline)
+
+    def touch(self) -> None:
+        """Something is different that nobody need wake for: sessions look at this partition when they next read."""
+        for watcher in self._watchers:
+            watcher.touch()
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self._watchers)
 
 
 async def wait_readable(watches: Iterable[ReadWatch], missing: int, deadline: float) -> None:
     """Park until about `missing` more bytes may be read from the watched partitions, or until the deadline."""
     watches = list(watches)
-    waiter = ReadWaiter(missing)
+    waiter = ReadWaiter()
     for watch in watches:
         watch.add(waiter)
     try:
-        await waiter.wait(deadline)
+        await waiter.wait(missing, deadline)
     finally:
         for watch in watches:
             watch.discard(waiter)

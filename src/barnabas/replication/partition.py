@@ -59,16 +59,25 @@ class Partition:
         self.leader_epoch = -1
         self.high_watermark = 0 if log is None else min(max(watermark, log.log_start_offset), log.log_end_offset)
         self.readers = ReadWatch()
-        """Parked fetches of consumers: woken by the watermark."""
+        """Fetches of consumers: woken by the watermark."""
         self.copiers = ReadWatch()
-        """Parked fetches of followers: woken by appends."""
+        """Fetches of followers: woken by appends."""
         self.deleters = ReadWatch()
         """Those who wait until every replica has deleted what they wanted deleted."""
         self._committed: CommitQueue[ErrorCode] = CommitQueue()
         self._untold_bytes = 0
         """Appended since `readers` were last told that all of it may be read."""
         if log is not None:
-            log.on_durable = self._on_durable
+            self._listen(log)
+
+    def _listen(self, log: Log) -> None:
+        log.on_durable = self._on_durable
+        log.on_start = self.touch
+
+    def touch(self) -> None:
+        """Something is different that nobody need wake for: an in-sync replica, where the log starts."""
+        self.readers.touch()
+        self.copiers.touch()
 
     # ---- role
 
@@ -89,6 +98,7 @@ class Partition:
         if self.leader is None or moved:
             return self._lead(image, log)
         self.leader = self.leader.on_image(image.partition_epoch, image.replicas, image.isr)
+        self.touch()
         self.advance()
         self.deleters.notify(LOOK_AGAIN)
         return False
@@ -112,6 +122,7 @@ class Partition:
         self.flush_if_due()
         self.advance()
         self.copiers.notify(LOOK_AGAIN)  # they fetch in an epoch that is over
+        self.readers.touch()
         self.host.on_role(self)
         return True
 
@@ -125,9 +136,9 @@ class Partition:
         present = self.log
         assert present is not None
         assert log.log_end_offset == present.log_end_offset, "a copy takes over when it is whole"
-        present.on_durable = None
+        present.on_durable = present.on_start = None
         self.log = log
-        log.on_durable = self._on_durable
+        self._listen(log)
         self.flush_if_due()
         self._on_durable()  # nobody goes on waiting for the log that is left behind
 
@@ -337,6 +348,7 @@ class Partition:
     # ---- replicas
 
     read_by_follower = leading.read_by_follower
+    was_caught_up = leading.was_caught_up
     preferred_read_replica = leading.preferred_read_replica
     shrink_isr = leading.shrink_isr
     on_isr_outcome = leading.on_isr_outcome

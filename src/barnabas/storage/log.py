@@ -72,6 +72,8 @@ class Log:
         """Every record below is durable. A roll does not lower it."""
         self.on_durable: Callable[[], None] | None = None
         """Called when a flush has made more durable."""
+        self.on_start: Callable[[], None] | None = None
+        """Called when the log begins later than before."""
         self.recovery = loaded.report
         self.failure: StorageError | None = None
         """Why this log serves nothing any more, or None."""

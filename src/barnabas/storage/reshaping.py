@@ -111,6 +111,8 @@ def advance_log_start(self: Log, offset: int) -> bool:
         self.epochs.truncate_from_start(offset)
         self.save_epochs()
         self.producers.on_log_start(offset)
+        if self.on_start is not None:
+            self.on_start()
         return True
 
 

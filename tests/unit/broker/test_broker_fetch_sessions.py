@@ -57,7 +57,7 @@ def full(cache: FetchSessions, *wanted: PartitionKey, now_ms: int = 0, privilege
 def ask(cache: FetchSessions, session_id: int, epoch: int, *outcomes: tuple[PartitionKey, Outcome]) -> list[bool]:
     context = open_session(cache, session_id, epoch)
     assert isinstance(context, FetchContext)
-    assert {key for key, _ in context.wanted} == {key for key, _ in outcomes}
+    assert {key for key, _ in context.to_read()} == {key for key, _ in outcomes}
     answered, sent = context.finish(outcomes, 0)
     assert answered == session_id
     return sent
@@ -86,7 +86,7 @@ def test_partitions_come_and_go() -> None:
     session = full(cache, A)
     context = open_session(cache, session, 1, B, forget=(A,))
     assert isinstance(context, FetchContext)
-    assert [key for key, _ in context.wanted] == [B]
+    assert [key for key, _ in context.to_read()] == [B]
     assert context.finish([(B, good())], 0) == (session, [True])
 
 
@@ -96,7 +96,7 @@ def test_who_got_data_goes_to_the_back() -> None:
     ask(cache, session, 1, (A, good(size=1)), (B, good()), (C, good()))
     context = open_session(cache, session, 2)
     assert isinstance(context, FetchContext)
-    assert [key for key, _ in context.wanted] == [B, C, A]
+    assert [key for key, _ in context.to_read()] == [B, C, A]
 
 
 def test_wrong_ids_epochs_and_kinds() -> None:

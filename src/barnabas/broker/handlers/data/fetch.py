@@ -5,7 +5,8 @@ Reads batches from the partitions of the request or of its session (KIP-227), pa
 replica to read from, or a deadline ends the wait. The first non-empty partition always gives a whole batch, however
 large (KIP-74); after it the limits of the request, of each partition and of `fetch.max.bytes` hold.
 
-What consumers and what followers get of a partition is in `fetch_readers.py`.
+What consumers and what followers get of a partition is in `fetch_readers.py`, which partitions are read at all, and
+waited for, in `fetch_reading.py`.
 
 Versions: 7 sessions, 9 leader epochs (KIP-320), 10 zstd, 11 nearest replica (KIP-392), 12 flexible and diverging epochs
 (KIP-595), 13 topic ids (KIP-516), 15 replica state (KIP-903), 16 node endpoints (KIP-951), 17 and 18 for the metadata
@@ -17,16 +18,13 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.broker.fetch_sessions import FetchContext, Outcome, PartitionKey, Wanted
-from barnabas.broker.handlers.data.fetch_readers import Reader, choose_reader
+from barnabas.broker.handlers.data.fetch_readers import choose_reader
+from barnabas.broker.handlers.data.fetch_reading import Reading
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
-from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.namedtuple import NamedTuple
-from barnabas.replication.parking import ReadWatch, wait_readable
+from barnabas.core.errors import ErrorCode
 from barnabas.replication.partition import NEWS_S
 from barnabas.wire.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -39,21 +37,6 @@ TOPIC_IDS_SINCE = 13
 LEADER_HINTS_SINCE = 16
 UNSENT_BYTES_MAX = 256 * 1024 * 1024
 """All clients together; Kafka needs no such bound, because it hands files to the kernel (sendfile)."""
-_BREATH = 2048
-"""Partitions read before other requests may run."""
-_NOT_READ = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Errors that Kafka finds before it reads: their empty list of aborted transactions is not null."""
-_LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-
-
-class _Pass(NamedTuple):
-    """One reading of all wanted partitions."""
-
-    answers: list[PartitionData]
-    size: int
-    ready: bool
-    """Something other than bytes demands an answer now."""
-    watches: list[ReadWatch]
 
 
 async def handle(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -70,28 +53,27 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     )
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
-    wanted = context.wanted
     # Records wait in memory for a client to take them. When too many do, answers get short: a batch each.
     room = max(UNSENT_BYTES_MAX - services.unsent_bytes(), 0)
     limit = min(request.max_bytes, room)
     if not reader.is_follower:
         limit = min(limit, services.settings.fetch_max_bytes)
-    done = await _read_all(services, wanted, limit, reader)
+    reading = Reading(services, context, reader, limit)
+    await reading.run()
     min_bytes = min(request.min_bytes, max(limit, 1))
-    if done.size < min_bytes and not done.ready and request.max_wait_ms > 0 and wanted:
+    if reading.size < min_bytes and not reading.ready and request.max_wait_ms > 0 and not context.empty:
         deadline = ctx.deadline(request.max_wait_ms)
         loop = asyncio.get_running_loop()
-        if reader.is_follower and _has_news(context, wanted, done):
+        if reader.is_follower and _has_news(context, reading):
             deadline = min(deadline, loop.time() + NEWS_S)
-        while done.size < min_bytes and not done.ready and loop.time() < deadline:
-            await wait_readable(done.watches, min_bytes - done.size, deadline)
-            done = await _read_all(services, wanted, limit, reader)
-            if reader.is_follower and _has_news(context, wanted, done):
+        while reading.size < min_bytes and not reading.ready and loop.time() < deadline:
+            await reading.wait(min_bytes - reading.size, deadline)
+            await reading.run()
+            if reader.is_follower and _has_news(context, reading):
                 break
     reader.finish()
-    return _respond(
-        services, ctx, context.finish(_outcomes(wanted, done.answers), services.clock.now_ms()), wanted, done
-    )
+    answers = list(reading.answers.items())
+    return _respond(services, ctx, context.finish(_outcomes(answers), services.clock.now_ms()), answers)
 
 
 def _wanted(request: FetchRequest, *, by_id: bool) -> list[tuple[PartitionKey, Wanted]]:
@@ -115,84 +97,14 @@ def _forgotten(request: FetchRequest, *, by_id: bool) -> list[PartitionKey]:
     ]
 
 
-def _has_news(context: FetchContext, wanted: list[tuple[PartitionKey, Wanted]], done: _Pass) -> bool:
+def _has_news(context: FetchContext, reading: Reading) -> bool:
     """A follower should hear what is committed and what is deleted, even if there are no records."""
     return any(
-        context.is_news(key, answer.high_watermark, answer.log_start_offset)
-        for (key, _), answer in zip(wanted, done.answers, strict=True)
+        context.is_news(key, answer.high_watermark, answer.log_start_offset) for key, answer in reading.answers.items()
     )
 
 
-async def _read_all(services: Services, wanted: list[tuple[PartitionKey, Wanted]], limit: int, reader: Reader) -> _Pass:
-    """Read every partition, in order, until the limit is used up; what comes after it gets no bytes, but a
-    watermark.
-    """
-    partitions = services.partitions
-    answers: list[PartitionData] = []
-    watches: list[ReadWatch] = []
-    size = 0
-    ready = False
-    reader.begin()
-    for (topic, index), want in wanted:
-        if len(answers) % _BREATH == _BREATH - 1:
-            await asyncio.sleep(0)
-        name = topic if isinstance(topic, str) else partitions.topic_name(topic)
-        try:
-            if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            partition = partitions.require(name, index)
-            room = limit - size
-            result = reader.read(partition, want, min(want.max_bytes, room) if room > 0 else 0, min_one_batch=size == 0)
-            if result.pending is not None:  # not in the page cache: the loop must not wait for the disk
-                result = await partition.read_from_disk(result, services.disk)
-        except KafkaError as error:
-            ready = True
-            answers.append(_failed(services, name, index, error.code))
-            continue
-        watches.append(reader.watch(partition))
-        answer = PartitionData(
-            partition_index=index,
-            high_watermark=result.high_watermark,
-            last_stable_offset=result.last_stable_offset,
-            log_start_offset=result.log_start_offset,
-            aborted_transactions=None,
-            preferred_read_replica=result.preferred_read_replica,
-            records=result.data,
-        )
-        if result.aborted is not None:
-            answer.aborted_transactions = [
-                AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset) for txn in result.aborted
-            ]
-        if result.diverging is not None:
-            ready = True
-            answer.diverging_epoch = EpochEndOffset(
-                epoch=result.diverging.leader_epoch, end_offset=result.diverging.end_offset
-            )
-        if result.preferred_read_replica >= 0:
-            ready = True
-        size += len(result.data)
-        answers.append(answer)
-    return _Pass(answers, size, ready, watches)
-
-
-def _failed(services: Services, name: str | None, index: int, code: ErrorCode) -> PartitionData:
-    answer = PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        aborted_transactions=[] if code in _NOT_READ else None,
-        records=b"",
-    )
-    if code in _LEADER_MOVED and name is not None:
-        state = services.metadata.image.topics.partition(name, index)
-        if state is not None:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
-    return answer
-
-
-def _outcomes(
-    wanted: list[tuple[PartitionKey, Wanted]], answers: list[PartitionData]
-) -> list[tuple[PartitionKey, Outcome]]:
+def _outcomes(answers: list[tuple[PartitionKey, PartitionData]]) -> list[tuple[PartitionKey, Outcome]]:
     return [
         (
             key,
@@ -204,7 +116,7 @@ def _outcomes(
                 answer.diverging_epoch.epoch >= 0 or answer.preferred_read_replica >= 0,
             ),
         )
-        for (key, _), answer in zip(wanted, answers, strict=True)
+        for key, answer in answers
     ]
 
 
@@ -212,14 +124,13 @@ def _respond(
     services: Services,
     ctx: RequestContext,
     session: tuple[int, list[bool]],
-    wanted: list[tuple[PartitionKey, Wanted]],
-    done: _Pass,
+    answers: list[tuple[PartitionKey, PartitionData]],
 ) -> FetchResponse:
     session_id, send = session
     topics: list[FetchableTopicResponse] = []
     nodes: dict[int, NodeEndpoint] = {}
     last: object = None
-    for ((topic, _), _), answer, included in zip(wanted, done.answers, send, strict=True):
+    for ((topic, _), answer), included in zip(answers, send, strict=True):
         if not included:
             continue
         if topic != last:  # partitions of one topic that stand together share its entry, as in Kafka

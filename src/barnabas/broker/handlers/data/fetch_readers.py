@@ -7,6 +7,7 @@ not in sync and whose topic says so gets no more bytes than leader.replication.t
 
 from __future__ import annotations
 
+import functools
 from typing import Final, Protocol
 
 from barnabas.broker.fetch_sessions import Wanted
@@ -17,6 +18,8 @@ from barnabas.replication.host import Host
 from barnabas.replication.leading import FollowerFetch
 from barnabas.replication.parking import ReadWatch
 from barnabas.replication.partition import Isolation, Partition, PartitionRead
+from barnabas.replication.rules.leader import is_stale_fetch
+from barnabas.replication.session_watch import OnChange
 from barnabas.wire.messages.fetch import FetchRequest
 
 ANY_REPLICA_SINCE: Final = 11
@@ -28,6 +31,8 @@ class Reader(Protocol):
     """Reads partition after partition for one request; `begin` before each pass over them, `finish` at the end."""
 
     is_follower: bool
+    looks_at_all: bool
+    """Rather than only at those partitions of its session of which something has changed."""
 
     def begin(self) -> None: ...
 
@@ -37,6 +42,14 @@ class Reader(Protocol):
 
     def watch(self, partition: Partition) -> ReadWatch:
         """What wakes this reader when there is more."""
+        ...
+
+    def is_settled(self, partition: Partition, want: Wanted, found: PartitionRead) -> bool:
+        """There is no more, and this reader need not look again before `watch` has something."""
+        ...
+
+    def on_change(self, partition: Partition) -> OnChange | None:
+        """What is to be done as soon as a settled partition has something."""
         ...
 
     def finish(self) -> None: ...
@@ -70,6 +83,7 @@ class ConsumerReader:
                 for broker in services.metadata.image.brokers.alive()
                 if broker.rack == request.rack_id and broker.endpoint(self._listener) is not None
             )
+        self.looks_at_all = self._near is not None  # the best replica may change while the records do not
 
     def begin(self) -> None:
         """Nothing is counted."""
@@ -95,12 +109,23 @@ class ConsumerReader:
     def watch(self, partition: Partition) -> ReadWatch:
         return partition.readers
 
+    def is_settled(self, partition: Partition, want: Wanted, found: PartitionRead) -> bool:
+        committed = self._isolation == Isolation.READ_COMMITTED
+        end = found.last_stable_offset if committed else found.high_watermark
+        return want.fetch_offset >= end and found.diverging is None and not self.looks_at_all
+
+    def on_change(self, partition: Partition) -> OnChange | None:
+        return None
+
     def finish(self) -> None:
         """Nothing was counted."""
 
 
 class FollowerReader:
-    """For a replica on another broker. Only the first pass says how far it is: later ones find it where it was."""
+    """For a replica on another broker. Only the first pass says how far it is: later ones find it where it was.
+
+    A partition that its session does not look at is one of which it has everything; that it had it when it asked is
+    written down when that changes (`leading.was_caught_up`)."""
 
     is_follower = True
 
@@ -110,6 +135,7 @@ class FollowerReader:
         self._broker_epoch = broker_epoch
         self._passes = 0
         self._throttled_bytes = 0
+        self.looks_at_all = is_stale_fetch(broker_epoch, host.active.get(replica_id))  # each is refused by itself
 
     def begin(self) -> None:
         self._passes += 1
@@ -138,6 +164,16 @@ class FollowerReader:
 
     def watch(self, partition: Partition) -> ReadWatch:
         return partition.copiers
+
+    def is_settled(self, partition: Partition, want: Wanted, found: PartitionRead) -> bool:
+        """Not while it might join the in-sync replicas: each of its fetches may be the one that makes it."""
+        log, leader = partition.log, partition.leader
+        if log is None or leader is None or found.diverging is not None:
+            return False
+        return want.fetch_offset == log.log_end_offset and self._replica_id in leader.isr
+
+    def on_change(self, partition: Partition) -> OnChange | None:
+        return functools.partial(partition.was_caught_up, self._replica_id)
 
     def finish(self) -> None:
         if self._throttled_bytes:

@@ -54,7 +54,7 @@ class _Pass:
     reads: dict[PartitionKey, ShareRead | KafkaError] = field(default_factory=dict)
     watches: list[ReadWatch] = field(default_factory=list)
     acquired: int = 0
-    waiter: ReadWaiter = field(default_factory=lambda: ReadWaiter(1))
+    waiter: ReadWaiter = field(default_factory=ReadWaiter)
     """Watches each partition from before it is looked at: what comes meanwhile is not missed."""
 
     def watch(self, *watches: ReadWatch) -> None:
@@ -113,7 +113,7 @@ async def _fetch(
             failed = any(isinstance(read, KafkaError) for read in done.reads.values())
             if done.acquired or failed or not wanted or loop.time() >= deadline:
                 return done
-            await done.waiter.wait(deadline)
+            await done.waiter.wait(1, deadline)
         finally:
             done.close()
 
