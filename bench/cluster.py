@@ -11,7 +11,6 @@ import argparse
 import itertools
 import os
 import platform
-import shutil
 import statistics
 import tempfile
 import time
@@ -21,7 +20,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import Progress
 
-from bench.clusters import BarnabasCluster, Cluster, KafkaCluster
+from bench.clusters import Cluster, clusters
 from bench.report import Figure, Measured, compare, write
 from bench.servers import cpu_seconds, resident_bytes
 from bench.workloads import run_workload
@@ -136,17 +135,6 @@ class _Writes:
             self._acknowledged.append(time.monotonic())
 
 
-def _clusters(peer: str | None, folder: Path) -> list[Cluster]:
-    found: list[Cluster] = [BarnabasCluster(folder)]
-    if peer == "kafka":
-        from tests.interop.jars import kafka_classpath
-
-        if shutil.which("java") is None:
-            raise SystemExit("--peer kafka needs Java 17 and Maven")
-        found.append(KafkaCluster(folder, kafka_classpath()))
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__.splitlines()[0])
     parser.add_argument("--peer", choices=["kafka"])
@@ -159,7 +147,7 @@ def main() -> None:
     with Progress(console=Console(stderr=True)) as progress:
         for _ in range(options.rounds):
             with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
-                for cluster in _clusters(options.peer, Path(folder)):
+                for cluster in clusters(options.peer, Path(folder)):
                     measured = measure(cluster, tuple(options.partitions), options.deaths, progress)
                     rounds.setdefault(cluster.name, []).append(measured)
     title = f"Three nodes, three replicas, acks=all; {options.rounds} round(s), {os.cpu_count()} cores, "

@@ -1,26 +1,26 @@
-"""Shell: clusters of three under test: nodes that are broker and controller at once, each as it starts by default."""
+"""Shell: clusters under test: three nodes that are broker and controller at once, or controllers of their own."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from barnabas.core.ids import uuid_to_text
-from barnabas.testing.process_cluster import ClusterProcess
-from bench.servers import KAFKA_JVM_FLAGS, free_port, wait_serving
-
-NODES: Final = (1, 2, 3)
+from barnabas.testing.process_cluster import FIRST_CONTROLLER, ClusterProcess, free_ports
+from bench.servers import KAFKA_JVM_FLAGS, wait_serving
 
 
 class Cluster(Protocol):
-    """What a benchmark needs of one. Nodes are 1, 2 and 3."""
+    """What a benchmark needs of one. Brokers are 1 and up, controllers of their own 101 and up."""
 
     name: str
     bootstrap_servers: str
+    controller_ids: list[int]
 
     def start(self) -> None: ...
 
@@ -46,8 +46,8 @@ class BarnabasCluster(ClusterProcess):
 
     name = "barnabas"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "barnabas")
+    def __init__(self, folder: Path, *, brokers: int = 3, controllers: int = 0) -> None:
+        super().__init__(folder / "barnabas", brokers=brokers, controllers=controllers)
 
     def launch(self, node_id: int) -> None:
         self.node(node_id).start()
@@ -63,27 +63,40 @@ class BarnabasCluster(ClusterProcess):
 
 
 class KafkaCluster:
-    """Apache Kafka's, with its own defaults for three nodes and the JVM flags of `kafka-server-start.sh`."""
+    """Apache Kafka's, with its own defaults and the JVM flags of `kafka-server-start.sh`."""
 
     name = "kafka"
 
-    def __init__(self, folder: Path, classpath: str) -> None:
+    def __init__(self, folder: Path, classpath: str, *, brokers: int = 3, controllers: int = 0) -> None:
         self._classpath = classpath
-        self._ports = {node: free_port() for node in NODES}
-        controllers = {node: free_port() for node in NODES}
-        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
+        own = range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers)
+        broker_ids = range(1, brokers + 1)
+        self.controller_ids = list(own) or list(broker_ids)
+        ids = [*broker_ids, *own]
+        free = free_ports(2 * len(ids))
+        clients, quorum = dict(zip(ids, free[: len(ids)], strict=True)), dict(zip(ids, free[len(ids) :], strict=True))
+        voters = ",".join(f"{node}@127.0.0.1:{quorum[node]}" for node in self.controller_ids)
         cluster_id = uuid_to_text(uuid.uuid4())
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._ports: dict[int, int] = {}
         self._files: dict[int, Path] = {}
-        for node in NODES:
+        for node in ids:
             home = folder / f"kafka-{node}"
             home.mkdir(parents=True)
+            roles, listeners = [], []
+            if node in broker_ids:
+                roles.append("broker")
+                listeners.append(f"PLAINTEXT://127.0.0.1:{clients[node]}")
+            if node in self.controller_ids:
+                roles.append("controller")
+                listeners.append(f"CONTROLLER://127.0.0.1:{quorum[node]}")
+            self._ports[node] = clients[node] if node in broker_ids else quorum[node]
             self._files[node] = home / "server.properties"
             self._files[node].write_text(
-                f"""process.roles=broker,controller
+                f"""process.roles={",".join(roles)}
 node.id={node}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{self._ports[node]},CONTROLLER://127.0.0.1:{controllers[node]}
+listeners={",".join(listeners)}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={home / "logs"}
@@ -91,13 +104,13 @@ log.dirs={home / "logs"}
             )
             command = ["java", "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id]
             subprocess.run([*command, "-c", str(self._files[node])], check=True, capture_output=True, timeout=120)
-        self.bootstrap_servers = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+        self.bootstrap_servers = ",".join(f"127.0.0.1:{clients[node]}" for node in broker_ids)
 
     def start(self) -> None:
-        for node in NODES:
+        for node in self._files:
             self._spawn(node)
-        for node in NODES:
-            wait_serving(self._ports[node], time.monotonic() + 120)
+        for port in self._ports.values():
+            wait_serving(port, time.monotonic() + 120)
 
     def launch(self, node_id: int) -> None:
         self._spawn(node_id)
@@ -131,3 +144,15 @@ log.dirs={home / "logs"}
 
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes.values()]
+
+
+def clusters(peer: str | None, folder: Path, *, brokers: int = 3, controllers: int = 0) -> list[Cluster]:
+    """Ours, and the peer's to be measured beside it."""
+    found: list[Cluster] = [BarnabasCluster(folder, brokers=brokers, controllers=controllers)]
+    if peer == "kafka":
+        from tests.interop.jars import kafka_classpath
+
+        if shutil.which("java") is None:
+            raise SystemExit("--peer kafka needs Java 17 and Maven")
+        found.append(KafkaCluster(folder, kafka_classpath(), brokers=brokers, controllers=controllers))
+    return found
