@@ -12,7 +12,6 @@ the broker. Records of one partition keep the order of the calls, through retrie
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +26,8 @@ from barnabas.client.interceptors import ProducerInterceptor as ProducerIntercep
 from barnabas.client.interceptors import ProducerRecord as ProducerRecord
 from barnabas.client.interceptors import tell
 from barnabas.client.options import ClusterOptions, Settings
-from barnabas.client.partitioner import KeyHasher, Partitioner, StickyPartitioner
+from barnabas.client.partitioner import KeyHasher, Partitioner
+from barnabas.client.producer_topics import ProducerTopics
 from barnabas.client.producing import COLUMNAR_BATCH_BYTES, COLUMNAR_BATCHES_AHEAD, sender_options
 from barnabas.client.sender import Sender
 from barnabas.client.serialization import AnySerializer, NotReadyError, as_encode
@@ -45,27 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from barnabas.client.column_formats import ColumnEncoder
-
-
-class _TopicState:
-    """The queues of one topic's partitions, and where its keyless records go."""
-
-    __slots__ = ("columns_turn", "count", "queues", "sticky", "used_at", "version")
-
-    def __init__(self, queues: list[PartitionQueue], sticky: StickyPartitioner, version: int) -> None:
-        self.queues = queues
-        self.count = len(queues)
-        self.sticky = sticky
-        self.version = version
-        self.used_at = math.inf
-        """Loop time of the last record."""
-        self.columns_turn = asyncio.Lock()
-        """One table after the other, in the order of the calls."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Nothing is queued or unanswered."""
-        return not any(queue.queue or queue.in_flight for queue in self.queues)
 
 
 class AsyncProducer(TransactionCalls):
@@ -95,7 +74,6 @@ class AsyncProducer(TransactionCalls):
         self._plain = key_serializer is None and value_serializer is None
         self._partitioner = partitioner
         self._ignore_keys: bool = resolved["partitioner.ignore.keys"]
-        self._adaptive: bool = resolved["partitioner.adaptive.partitioning.enable"]
         self._interceptors = list(interceptors)
         self._metadata_max_idle_s = resolved["metadata.max.idle.ms"] / 1000.0
         self._max_block_ms: int = resolved["max.block.ms"]
@@ -110,8 +88,14 @@ class AsyncProducer(TransactionCalls):
             level=resolved.get(f"compression.{codec.config_name}.level"),
         )
         self._sender = Sender(self.cluster, self._accumulator, options)
+        self._topics = ProducerTopics(
+            self.cluster,
+            self._accumulator,
+            self._sender.links.unavailable,
+            adaptive=resolved["partitioner.adaptive.partitioning.enable"],
+        )
         self._sender.on_progress = self._on_progress
-        self._sender.on_availability = self._on_availability
+        self._sender.on_availability = self._topics.on_availability
         if options.transactional_id is not None:
             self._transactions = Transactions(
                 self.cluster,
@@ -122,7 +106,6 @@ class AsyncProducer(TransactionCalls):
             )
             self._sender.transactions = self._transactions
         self._hasher = KeyHasher()
-        self._topics: dict[str, _TopicState] = {}
         self._missing: NotReadyError | None = None
         """What the last `try_send` lacked, for the `send` around it."""
         self._waiting_for_progress: list[asyncio.Future[None]] = []
@@ -179,8 +162,8 @@ class AsyncProducer(TransactionCalls):
             missing, self._missing = self._missing, None
             if missing is not None:
                 await missing.learn()
-            elif not self._knows(topic):
-                await self._learn(topic, deadline)
+            elif not self._topics.knows(topic):
+                await self._topics.learn(topic, deadline)
             else:
                 await self._wait_for_room(deadline)
             placed = self.try_place(place, topic, *arguments)
@@ -237,13 +220,13 @@ class AsyncProducer(TransactionCalls):
             )
         loop = self._loop or self._ensure_running()
         now = loop.time()
-        state = self._topics.get(topic)
+        state = self._topics.states.get(topic)
         if state is not None and now - state.used_at > self._metadata_max_idle_s and state.is_settled:
             state.used_at = now
             self.cluster.metadata.forget(topic)
             return False
         if state is None or state.version != self.cluster.metadata.version:
-            state = self._topic_state(topic)
+            state = self._topics.refresh(topic)
             if state is None:
                 return False
         plain = self._plain  # bytes need no serializer: the common case saves its calls
@@ -325,9 +308,9 @@ class AsyncProducer(TransactionCalls):
         limit = self.cluster.deadline(self._max_block_ms) if deadline is None else deadline
         if key_format is not None or value_format is not None:
             table, key, value = encode_formats(table, topic, (key, key_format), (value, value_format))
-        while not self._knows(topic):
-            await self._learn(topic, limit)
-        state = self._topic_state(topic)
+        while not self._topics.knows(topic):
+            await self._topics.learn(topic, limit)
+        state = self._topics.refresh(topic)
         assert state is not None
         encoded = encode_columns(
             table,
@@ -372,7 +355,7 @@ class AsyncProducer(TransactionCalls):
         """Send what is queued without lingering, and wait until all of it is acknowledged or has failed."""
         self._ensure_running()
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
-            for state in list(self._topics.values()):
+            for state in list(self._topics.states.values()):
                 if state.columns_turn.locked():
                     async with state.columns_turn:  # all of the table is queued
                         pass
@@ -434,40 +417,6 @@ class AsyncProducer(TransactionCalls):
         assert self._loop is not None
         return self._loop
 
-    def _knows(self, topic: str) -> bool:
-        view = self.cluster.metadata.topics.get(topic)
-        return view is not None and bool(view.partitions)
-
-    async def _learn(self, topic: str, deadline: float) -> None:
-        await self.cluster.topic(topic, deadline=deadline, allow_auto_create=True)
-
-    def _topic_state(self, topic: str) -> _TopicState | None:
-        metadata = self.cluster.metadata
-        view = metadata.topics.get(topic)
-        if view is None or not view.partitions:
-            return None
-        state = self._topics.get(topic)
-        if state is None or state.count != len(view.partitions):
-            queues = [self._accumulator.queue(p.topic_partition) for p in view.partitions]
-            sticky = state.sticky if state else StickyPartitioner(self._accumulator.batch_size, self.cluster.rng)
-            state = self._topics[topic] = _TopicState(queues, sticky, metadata.version)
-        state.version = metadata.version
-        self._update_load(state)
-        return state
-
-    def _update_load(self, state: _TopicState) -> None:
-        """KIP-794: partitions whose brokers lag have longer queues, and get fewer keyless records."""
-        view = self.cluster.metadata.topics[state.queues[0].partition.topic]
-        brokers = self.cluster.metadata.brokers
-        avoided = self._sender.links.unavailable() if self._adaptive else set()
-        state.sticky.update_load(
-            {
-                p.partition: len(state.queues[p.partition].queue) if self._adaptive else 0
-                for p in view.partitions
-                if p.leader in brokers and p.leader not in avoided
-            }
-        )
-
     async def _wait_for_room(self, deadline: float) -> None:
         self._ensure_running()
         try:
@@ -486,16 +435,8 @@ class AsyncProducer(TransactionCalls):
         self._waiting_for_progress.append(waiter)
         await waiter
 
-    def _on_availability(self) -> None:
-        for topic, state in self._topics.items():
-            if self._knows(topic):
-                self._update_load(state)
-
     def _on_progress(self) -> None:
-        if self._adaptive:
-            for state in self._topics.values():
-                if state.count > 1 and state.sticky.produced_bytes and self._knows(state.queues[0].partition.topic):
-                    self._update_load(state)
+        self._topics.on_progress()
         waiting, self._waiting_for_progress = self._waiting_for_progress, []
         for waiter in waiting:
             if not waiter.done():

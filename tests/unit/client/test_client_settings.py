@@ -62,7 +62,7 @@ async def test_a_topic_that_was_not_written_to_is_asked_for_by_the_next_send() -
         await producer.send_and_wait("t", b"0")
         await producer.send_and_wait("t", b"1")
         assert asked_for(fake, "t") == 1
-        producer._topics["t"].used_at -= 301
+        producer._topics.states["t"].used_at -= 301
         assert (await producer.send_and_wait("t", b"2")).offset == 2  # in its sequence: the queue is still known
         await producer.send_and_wait("t", b"3")
     assert asked_for(fake, "t") == 2
