@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.broker.handlers.data.fetch_readers import RACK_AWARE
 from barnabas.testing.sim.node import CONTROLLER_PORT, PORT
 
 FIRST_CONTROLLER_ID: Final = 101
 """Of controllers that are no brokers."""
+RACKS: Final = ("left", "right")
 QUICK: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -49,18 +51,20 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`combined`: the first brokers are the controllers. `dynamic`: the quorum may change (KIP-853)."""
+    """`combined`: the first brokers are the controllers. `dynamic`: the quorum may change (KIP-853). `racks`: brokers
+    stand in two of them, and consumers are sent to the nearest replica (KIP-392)."""
 
     brokers: int = 3
     controllers: int = 3
     combined: bool = False
     dynamic: bool = False
+    racks: bool = False
 
     def __str__(self) -> str:
         roles = f"{self.brokers} brokers, {self.controllers} " + (
             "of them controllers" if self.combined else "controllers"
         )
-        return roles + (", dynamic quorum" if self.dynamic else "")
+        return roles + (", dynamic quorum" if self.dynamic else "") + (", racks" if self.racks else "")
 
     def hosts(self) -> Iterator[Host]:
         for i in range(self.brokers):
@@ -90,6 +94,9 @@ class Layout:
             "share.coordinator.state.topic.replication.factor": str(min(3, self.brokers)),
             "share.coordinator.state.topic.min.isr": str(min(2, self.brokers)),
         }
+        if self.racks and host.is_broker:
+            texts["broker.rack"] = RACKS[host.node_id % len(RACKS)]
+            texts["replica.selector.class"] = RACK_AWARE
         if self.dynamic:
             texts["controller.quorum.bootstrap.servers"] = ",".join(c.controller_address for c in controllers)
             texts["controller.quorum.auto.join.enable"] = "true"

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.disks import power_cut
-from barnabas.testing.sim.cluster.layout import Layout
+from barnabas.testing.sim.cluster.layout import RACKS, Layout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
 from barnabas.testing.sim.cluster.trouble import LOSSY, Menu, Trouble
 from barnabas.testing.sim.cluster.watch import Watch
@@ -49,7 +50,7 @@ class Storm:
         self.seconds = seconds
         drawn = rng.choice([Menu.KILL, Menu.KILL, Menu.POWER, Menu.BLACKOUT, Menu.DISK])
         self.menu = menu or drawn
-        self.layout = random_layout(rng)
+        self.layout = replace(random_layout(rng), racks=world.chance("racks").random() < 0.3)
         config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
         if self.menu is Menu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"
@@ -59,7 +60,8 @@ class Storm:
             node.clock.skew_s = rng.uniform(-10, 10)
             if slow:
                 node.usual_job_s = node.job_s = (0.005, 0.1)
-        self.workload = Workload(world, random_mix(rng), partitions=rng.randint(1, 2))
+        racks = RACKS if self.layout.racks else ()
+        self.workload = Workload(world, random_mix(rng), partitions=rng.randint(1, 2), racks=racks)
         self.trouble = Trouble(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.trouble)
         self.watch: Watch | None = None

@@ -25,6 +25,7 @@ async def read(workload: Workload, who: str) -> None:
         session_timeout_ms=6_000,
         heartbeat_interval_ms=1_000,
         fetch_max_wait_ms=200,
+        client_rack=workload.rack_of(who),
         default_api_timeout_ms=8_000,
         group_protocol="consumer" if workload.world.seed % 2 else "classic",
         **PATIENCE,
@@ -44,6 +45,7 @@ async def watch(workload: Workload, who: str) -> None:
         auto_offset_reset="earliest",
         isolation_level="read_committed",
         fetch_max_wait_ms=300,
+        client_rack=workload.rack_of(who),
         default_api_timeout_ms=8_000,
         **PATIENCE,
     ) as consumer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -67,9 +67,9 @@ class Facts:
 
 
 class Workload:
-    """The programs of one run."""
+    """The programs of one run. `racks`: those in which its readers may stand."""
 
-    def __init__(self, world: World, mix: Mix, *, partitions: int) -> None:
+    def __init__(self, world: World, mix: Mix, *, partitions: int, racks: Sequence[str] = ()) -> None:
         from barnabas.testing.sim.workload.copying import copy
         from barnabas.testing.sim.workload.producing import produce, transact
         from barnabas.testing.sim.workload.reading import read, watch
@@ -79,6 +79,7 @@ class Workload:
         self.world = world
         self.mix = mix
         self.partitions = partitions
+        self._racks = racks
         self.hosts: dict[str, Process] = {}
         """The living process on each client host."""
         self.stopping = False
@@ -106,6 +107,10 @@ class Workload:
         """A new process on a client's host."""
         life = self._lives[host] = self._lives.get(host, 0) + 1
         self.hosts[host], self._running[host] = self.world.start_client(host, self._supervise(host, life))
+
+    def rack_of(self, who: str) -> str:
+        """Where a reader stands; empty where there are no racks."""
+        return self.world.chance(f"{who}'s rack").choice(self._racks) if self._racks else ""
 
     def kill(self, host: str) -> None:
         self.world.kill(self.hosts[host])
