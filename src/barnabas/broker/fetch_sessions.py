@@ -144,6 +144,11 @@ class FetchContext:
         partitions = session.partitions
         return [(key, entry[0]) for key in session.changed if (entry := partitions.get(key)) is not None]
 
+    def has(self, key: PartitionKey, want: Wanted) -> bool:
+        """The session still wants that, and not something else since."""
+        entry = None if self._session is None else self._session.partitions.get(key)
+        return entry is not None and entry[0] is want
+
     def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the client of a session was last told of another watermark, or another log start."""
         entry = None if self._session is None else self._session.partitions.get(key)
@@ -241,10 +246,10 @@ class FetchSessions:
             session.partitions[key] = (want, entry[1] if entry is not None else Told())
             session.changed[key] = None
         for key in forgotten:
-            session.partitions.pop(key, None)
-            session.changed.pop(key, None)
             if session.watch is not None:
                 session.watch.forget(key)
+            session.partitions.pop(key, None)
+            session.changed.pop(key, None)
         session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
         session.used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)

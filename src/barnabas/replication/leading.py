@@ -77,7 +77,7 @@ def read_by_follower(
 
 def was_caught_up(self: Partition, replica_id: int, at_ms: int) -> None:
     """A follower had everything at `at_ms`, when its session asked and had nothing to say of this partition. Written
-    down now that there is something it does not have."""
+    down when it matters: before there is something it does not have."""
     leader = self.leader
     known = None if leader is None else leader.followers.get(replica_id)
     if leader is None or known is None or known.log_end_offset == UNKNOWN_OFFSET or at_ms <= known.last_fetch_ms:
@@ -143,9 +143,10 @@ def preferred_read_replica(self: Partition, fetch_offset: int, near: frozenset[i
 
     Ties go to who was caught up last, then to the smaller id (`ReplicaView.comparator`).
     """
-    leader = self.leader
-    if leader is None or leader.local_id in near:
+    if self.leader is None or self.leader.local_id in near:
         return None
+    self.copiers.renew()
+    leader = self.leader
     having = [
         (progress.log_end_offset, progress.caught_up_ms, -replica)
         for replica in near & leader.isr

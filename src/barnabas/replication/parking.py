@@ -90,6 +90,9 @@ class ReadWaiter:
     def touch(self) -> None:
         """Nothing to wake for."""
 
+    def renew(self) -> None:
+        """It reads every time."""
+
     async def wait(self, missing: int, deadline: float) -> None:
         """Until `missing` bytes have arrived or the deadline passes; the caller then reads again and sees which."""
         self._missing += missing
@@ -120,6 +123,8 @@ class Watcher(Protocol):
 
     def touch(self) -> None: ...
 
+    def renew(self) -> None: ...
+
 
 class ReadWatch:
     """Who reads one partition, and wants to hear when there is more."""
@@ -136,20 +141,25 @@ class ReadWatch:
         self._watchers.pop(watcher, None)
 
     def notify(self, count: int) -> None:
-        for watcher in self._watchers:
+        for watcher in tuple(self._watchers):  # they may leave when they are told
             watcher.on_bytes(count)
 
     def hurry(self, within_s: float) -> None:
         """There is news without bytes: whoever waits hears of it, soon enough to be of use, with others of its kind."""
         if self._watchers:
             deadline = asyncio.get_running_loop().time() + within_s
-            for watcher in self._watchers:
+            for watcher in tuple(self._watchers):
                 watcher.hurry(deadline)
 
     def touch(self) -> None:
         """Something is different that nobody need wake for: sessions look at this partition when they next read."""
-        for watcher in self._watchers:
+        for watcher in tuple(self._watchers):
             watcher.touch()
+
+    def renew(self) -> None:
+        """Sessions say of this partition what they did not say while it was at rest."""
+        for watcher in self._watchers:
+            watcher.renew()
 
     def __len__(self) -> int:
         return len(self._watchers)

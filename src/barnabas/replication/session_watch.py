@@ -1,43 +1,50 @@
 """Shell: what a fetch session need look at: the partitions of which something has changed since it last read them.
 
-A session of a thousand partitions, most of them at rest, is asked for its news many times a second. Each partition it
-has read to the end gets a mark; whatever happens there (records, a watermark, a log start, another role) puts the
-partition on the session's list, and wakes its request if that waits. A partition without a mark is always on the list.
+A session of a thousand partitions, most of them at rest, is asked for its news many times a second. Each partition that
+it has read gets a mark; whatever happens there (records, a watermark, a log start, another role) puts the partition on
+the session's list, and wakes its request if that waits. What has been read to its end is off the list; a partition
+without a mark is always on it.
+
+A mark of a session that is not asking just now has done its work once the partition is on the list, and goes: clients
+that have left cost an append nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from barnabas.replication.parking import ReadWaiter, ReadWatch
+from barnabas.replication.parking import LOOK_AGAIN, ReadWaiter, ReadWatch
 
 K = TypeVar("K")
 
 NEVER_MS: Final = -(1 << 62)
 
-OnChange = Callable[[int], None]
-"""Called when a partition goes on the list, with the time of the session's latest request."""
+WhenAtRest = Callable[[int], None]
+"""Told of a partition off the list that its reader had everything of it, when the session last asked (ms)."""
 
 
 class _Mark(Generic[K]):
     """One partition of one session (`parking.Watcher`)."""
 
-    __slots__ = ("key", "on_change", "session", "watch")
+    __slots__ = ("at_rest", "key", "session", "watch")
 
-    def __init__(self, session: SessionWatch[K], key: K, watch: ReadWatch, on_change: OnChange | None) -> None:
+    def __init__(self, session: SessionWatch[K], key: K, watch: ReadWatch, at_rest: WhenAtRest | None) -> None:
         self.session = session
         self.key = key
         self.watch = watch
-        self.on_change = on_change
+        self.at_rest = at_rest
         watch.add(self)
 
+    def renew(self) -> None:
+        if self.at_rest is not None and self.key not in self.session.changed:
+            self.at_rest(self.session.heard_ms)
+
     def touch(self) -> None:
-        session = self.session
-        if self.key not in session.changed:
-            session.changed[self.key] = None
-            if self.on_change is not None:
-                self.on_change(session.heard_ms)
+        self.renew()
+        self.session.changed.setdefault(self.key)
+        if not self.session.asking:
+            self.session.forget(self.key)
 
     def on_bytes(self, count: int) -> None:
         self.touch()
@@ -55,9 +62,14 @@ class SessionWatch(Generic[K]):
         self.changed = changed
         self.heard_ms = NEVER_MS
         """When the session last asked."""
+        self.asking = 0
+        """Requests of the session that are being answered."""
+        self.asked_as: Hashable = None
+        """How the session last asked: what is at rest for one kind of reader need not be so for another."""
         self.waiter = ReadWaiter()
+        self.closed = False
+        """The session is gone; a request that outlives it hears of nothing more."""
         self._marks: dict[K, _Mark[K]] = {}
-        self._closed = False
 
     def begin(self) -> None:
         """A pass over the list begins: what happens from now on counts for the next wait."""
@@ -65,27 +77,31 @@ class SessionWatch(Generic[K]):
 
     async def wait(self, missing: int, deadline: float) -> None:
         """Until about `missing` more bytes may be read than at the last pass, or until the deadline."""
-        await self.waiter.wait(missing, deadline)
+        if not self.closed:
+            await self.waiter.wait(missing, deadline)
 
-    def settle(self, key: K, watch: ReadWatch, on_change: OnChange | None = None) -> None:
-        """`key` has just been read to its end: off the list, until `watch` has something."""
-        if self._closed:  # by another request, while this one was read
-            return
+    def watch(self, key: K, watch: ReadWatch, at_rest: WhenAtRest | None = None) -> None:
+        """`key` has just been read: hear of what happens there."""
         mark = self._marks.get(key)
-        if mark is None or mark.watch is not watch:
+        if not self.closed and (mark is None or mark.watch is not watch):
             self.forget(key)
-            self._marks[key] = _Mark(self, key, watch, on_change)
-        self.changed.pop(key, None)
+            self._marks[key] = _Mark(self, key, watch, at_rest)
+
+    def settle(self, key: K) -> None:
+        """`key`, which is watched, has just been read to its end: off the list, until something happens."""
+        if not self.closed:
+            self.changed.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """The session no longer has `key`."""
+        """The session no longer has `key`, or need not hear of it."""
         mark = self._marks.pop(key, None)
         if mark is not None:
+            mark.renew()
             mark.watch.discard(mark)
 
     def close(self) -> None:
         """The session is gone."""
-        self._closed = True
-        for mark in self._marks.values():
-            mark.watch.discard(mark)
-        self._marks.clear()
+        for key in list(self._marks):
+            self.forget(key)
+        self.closed = True
+        self.waiter.on_bytes(LOOK_AGAIN)

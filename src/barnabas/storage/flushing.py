@@ -114,8 +114,10 @@ def lower_recovery_point(self: Log, offset: int) -> None:
 
 
 def lower_durable_offset(self: Log, offset: int) -> None:
-    """The log was cut: what is written from `offset` on is not what was synced."""
+    """The log is about to be cut: what is written from `offset` on is not what was synced."""
     self.lower_recovery_point(offset)
+    if self.on_recovery_point_lowered is not None:
+        self.on_recovery_point_lowered()
     self.durable_offset = min(self.durable_offset, offset)
     if self.flushing is not None:
         self.flushing.durable_to = min(self.flushing.durable_to, offset)

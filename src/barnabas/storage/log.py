@@ -93,6 +93,8 @@ class Log:
         self.cleaned_offset = 0
         """Below it compaction has done its work; remembered by the log's directory."""
         self.on_cleaned_lowered: Callable[[], None] | None = None
+        self.on_recovery_point_lowered: Callable[[], None] | None = None
+        """Called before synced records are cut off: nobody may believe any more that what is there is synced."""
         self.seen_ms = request.now_ms
         """The latest time this log was told."""
         self.named = False

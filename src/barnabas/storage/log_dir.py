@@ -13,6 +13,7 @@ more.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
@@ -232,6 +233,7 @@ class LogDir:
             raise
         opened.cleaned_offset = min(self._cleaned.get(topic_partition, 0), opened.log_end_offset)
         opened.on_cleaned_lowered = self.checkpoint_cleaned
+        opened.on_recovery_point_lowered = functools.partial(self._on_recovery_point_lowered, opened)
         report = opened.recovery
         if report.bytes_truncated or report.segments_dropped:
             log.warning(
@@ -306,6 +308,12 @@ class LogDir:
         """`log.flush.offset.checkpoint.interval.ms`: how far each log is synced."""
         self._recovery_points.update({tp: member.recovery_point for tp, member in self._logs.items()})
         self._write(names.RECOVERY_POINT_CHECKPOINT, self._recovery_points, durable)
+
+    def _on_recovery_point_lowered(self, member: Log) -> None:
+        """A checkpoint from before a cut must not outlive it: a crash would bring back what was cut, unlooked at."""
+        known = self._recovery_points.get(member.topic_partition, 0)
+        if known > member.recovery_point and self._logs.get(member.topic_partition) is member:
+            self.checkpoint_recovery_points(durable=True)
 
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
         """`log.flush.start.offset.checkpoint.interval.ms`: starts that the first segment's name does not tell."""

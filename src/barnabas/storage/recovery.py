@@ -190,6 +190,8 @@ class _Loader:
         for position, buf, at, header in scan_batches(segment):
             if header.base_offset < end or header.last_offset_delta < 0 or not segment.takes_offset(header.last_offset):
                 break
+            if self._is_from_before_a_cut(header):
+                break
             end = header.next_offset
             segment.index_batch(header, position)
             valid = position + header.size
@@ -207,6 +209,12 @@ class _Loader:
         self._bytes += size
         self._rebuilt += 1
         return size - valid
+
+    def _is_from_before_a_cut(self, header: BatchHeader) -> bool:
+        """The epochs know of a later one here: the log was cut and written anew, and the power failed before the disk
+        had that. To the leader we would seem to have what it has."""
+        known = self._epochs.epoch_for_offset(header.base_offset)
+        return known is not None and 0 <= header.partition_leader_epoch < known
 
     def _drop_after(self, segment: Segment) -> None:
         for later in [s for s in self._segments if s.base_offset > segment.base_offset]:

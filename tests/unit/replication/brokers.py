@@ -417,8 +417,11 @@ def _key(request: Request) -> int:
 
 
 def _difference(before: ClusterImage, after: ClusterImage) -> ClusterDelta:
-    """What changed from one image to the next, at least."""
+    """What changed from one image to the next; of partitions, no more than that."""
     delta = ClusterDelta.everything(after)
+    for topic_id in list(delta.topics.changed):
+        if before.topics.get_by_id(topic_id) == after.topics.get_by_id(topic_id):
+            del delta.topics.changed[topic_id]
     for topic in before.topics:
         if after.topics.get_by_id(topic.topic_id) is None:
             delta.topics.deleted[topic.topic_id] = topic

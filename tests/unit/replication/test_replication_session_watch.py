@@ -18,9 +18,11 @@ def test_what_is_settled_comes_back_with_its_next_change() -> None:
     changed: dict[str, None] = dict.fromkeys("abc")
     session, of_a, of_b = SessionWatch(changed), ReadWatch(), ReadWatch()
     heard: list[int] = []
-    session.heard_ms = 7
-    session.settle("a", of_a, heard.append)
-    session.settle("b", of_b)
+    session.asking, session.heard_ms = 1, 7
+    session.watch("a", of_a, heard.append)
+    session.settle("a")
+    session.watch("b", of_b)
+    session.settle("b")
     assert list(changed) == ["c"]
     of_b.touch()
     of_a.notify(10)
@@ -28,15 +30,27 @@ def test_what_is_settled_comes_back_with_its_next_change() -> None:
     assert (list(changed), heard) == (["c", "b", "a"], [7])  # in the order of events; told of the first change only
 
 
+def test_a_mark_of_who_does_not_ask_goes_with_its_first_change() -> None:
+    changed: dict[str, None] = {"a": None}
+    session, of_a = SessionWatch(changed), ReadWatch()
+    session.watch("a", of_a)
+    session.settle("a")
+    of_a.notify(10)
+    assert (list(changed), len(of_a)) == (["a"], 0)
+
+
 def test_what_is_forgotten_or_closed_is_heard_of_no_more() -> None:
     changed: dict[str, None] = dict.fromkeys("ab")
     session, of_a, of_b = SessionWatch(changed), ReadWatch(), ReadWatch()
-    session.settle("a", of_a)
-    session.settle("b", of_b)
+    session.watch("a", of_a)
+    session.settle("a")
+    session.watch("b", of_b)
+    session.settle("b")
     session.forget("a")
     assert (len(of_a), len(of_b)) == (0, 1)
     session.close()
-    session.settle("a", of_a)  # read by a request that outlived its session
+    session.watch("a", of_a)  # read by a request that outlived its session
+    session.settle("a")
     of_a.touch()
     of_b.touch()
     assert (changed, len(of_a), len(of_b)) == ({}, 0, 0)
@@ -45,16 +59,20 @@ def test_what_is_forgotten_or_closed_is_heard_of_no_more() -> None:
 def test_another_replica_of_the_same_name_is_watched_anew() -> None:
     changed: dict[str, None] = {"a": None}
     session, first, second = SessionWatch(changed), ReadWatch(), ReadWatch()
-    session.settle("a", first)
+    session.watch("a", first)
+    session.settle("a")
     first.notify(LOOK_AGAIN)
-    session.settle("a", second)
+    session.watch("a", second)
+    session.settle("a")
     assert (len(first), len(second), changed) == (0, 1, {})
 
 
 def test_bytes_count_from_the_beginning_of_the_pass() -> None:
     async def scenario() -> list[bool]:
         session, watch = SessionWatch(dict.fromkeys("a")), ReadWatch()
-        session.settle("a", watch)
+        session.asking = 1
+        session.watch("a", watch)
+        session.settle("a")
         session.begin()
         watch.notify(60)  # while other partitions are read
         waiting = asyncio.ensure_future(session.wait(100, math.inf))
@@ -76,7 +94,9 @@ def test_bytes_count_from_the_beginning_of_the_pass() -> None:
 def test_news_without_bytes_shorten_the_wait() -> None:
     async def scenario() -> None:
         session, watch = SessionWatch(dict.fromkeys("a")), ReadWatch()
-        session.settle("a", watch)
+        session.asking = 1
+        session.watch("a", watch)
+        session.settle("a")
         session.begin()
         watch.hurry(SOON)
         await session.wait(1, math.inf)

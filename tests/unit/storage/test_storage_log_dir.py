@@ -73,6 +73,19 @@ class TestIdentity:
 
 
 class TestLifeCycle:
+    def test_no_checkpoint_outlives_a_cut(self, disk: MemoryDisk) -> None:
+        """What it vouches for is gone, and a crash could bring it back."""
+        first = open_dir(disk)
+        log = first.create_log(A, TOPIC_ID, CONFIG, now_ms=0)
+        append(first, A, 5)
+        log.flush()
+        first.checkpoint_recovery_points(durable=True)
+        log.truncate_to(4)
+        assert bytes(disk.data("/data/recovery-point-offset-checkpoint")).splitlines()[2:] == [b"a 0 4"]
+        append(first, A, 2)
+        log.truncate_to(5)  # nothing of that was synced
+        assert bytes(disk.data("/data/recovery-point-offset-checkpoint")).splitlines()[2:] == [b"a 0 4"]
+
     def test_clean_stop_and_start(self, disk: MemoryDisk) -> None:
         first = open_dir(disk)
         for tp in (A, B):

@@ -146,6 +146,19 @@ class TestAfterACrash:
         logs.kill()
         assert logs.log.log_end_offset == 13
 
+    def test_what_was_cut_does_not_come_back(self, disk: MemoryDisk) -> None:
+        """Power fails after a cut: of the log the disk has what stood there before, of the epochs what came after."""
+        logs = LogHarness(disk=disk)
+        for epoch in (0, 1, 1):
+            logs.append(batch(), epoch=epoch)
+        before = bytes(disk.data(path(0, ".log")))
+        logs.log.truncate_to(1)
+        logs.append(batch(value=b"other"), epoch=2)
+        disk.data(path(0, ".log"))[:] = before
+        logs.kill()
+        assert (logs.log.log_end_offset, logs.log.recovery.bytes_truncated) == (1, 2 * SIZE)
+        assert [(e.epoch, e.start_offset) for e in logs.log.epoch_entries] == [(0, 0)]
+
     def test_epochs_come_back(self, disk: MemoryDisk) -> None:
         logs = LogHarness(disk=disk, config=SMALL)
         for epoch in (0, 0, 3, 3, 3, 7):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.broker.fetch_sessions import FetchContext, Outcome, PartitionKey, Wanted
-from barnabas.broker.handlers.data.fetch_readers import choose_reader
+from barnabas.broker.handlers.data.fetch_readers import Reader, choose_reader
 from barnabas.broker.handlers.data.fetch_reading import Reading
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
@@ -58,9 +58,19 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     limit = min(request.max_bytes, room)
     if not reader.is_follower:
         limit = min(limit, services.settings.fetch_max_bytes)
-    reading = Reading(services, context, reader, limit)
+    with Reading(services, context, reader, limit) as reading:
+        await _read_enough(ctx, request, context, reader, reading)
+    reader.finish()
+    answers = list(reading.answers.items())
+    return _respond(services, ctx, context.finish(_outcomes(answers), services.clock.now_ms()), answers)
+
+
+async def _read_enough(
+    ctx: RequestContext, request: FetchRequest, context: FetchContext, reader: Reader, reading: Reading
+) -> None:
+    """Until there is `min_bytes`, or something else to say, or the time is over."""
     await reading.run()
-    min_bytes = min(request.min_bytes, max(limit, 1))
+    min_bytes = min(request.min_bytes, max(reading.limit, 1))
     if reading.size < min_bytes and not reading.ready and request.max_wait_ms > 0 and not context.empty:
         deadline = ctx.deadline(request.max_wait_ms)
         loop = asyncio.get_running_loop()
@@ -71,9 +81,6 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
             await reading.run()
             if reader.is_follower and _has_news(context, reading):
                 break
-    reader.finish()
-    answers = list(reading.answers.items())
-    return _respond(services, ctx, context.finish(_outcomes(answers), services.clock.now_ms()), answers)
 
 
 def _wanted(request: FetchRequest, *, by_id: bool) -> list[tuple[PartitionKey, Wanted]]:

@@ -8,6 +8,7 @@ not in sync and whose topic says so gets no more bytes than leader.replication.t
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from typing import Final, Protocol
 
 from barnabas.broker.fetch_sessions import Wanted
@@ -19,7 +20,7 @@ from barnabas.replication.leading import FollowerFetch
 from barnabas.replication.parking import ReadWatch
 from barnabas.replication.partition import Isolation, Partition, PartitionRead
 from barnabas.replication.rules.leader import is_stale_fetch
-from barnabas.replication.session_watch import OnChange
+from barnabas.replication.session_watch import WhenAtRest
 from barnabas.wire.messages.fetch import FetchRequest
 
 ANY_REPLICA_SINCE: Final = 11
@@ -33,6 +34,11 @@ class Reader(Protocol):
     is_follower: bool
     looks_at_all: bool
     """Rather than only at those partitions of its session of which something has changed."""
+
+    @property
+    def kind(self) -> Hashable:
+        """A session that is read as another kind than before is looked at as a whole."""
+        ...
 
     def begin(self) -> None: ...
 
@@ -48,8 +54,8 @@ class Reader(Protocol):
         """There is no more, and this reader need not look again before `watch` has something."""
         ...
 
-    def on_change(self, partition: Partition) -> OnChange | None:
-        """What is to be done as soon as a settled partition has something."""
+    def at_rest(self, partition: Partition) -> WhenAtRest | None:
+        """Who is to be told that this reader had everything of a partition that it did not look at."""
         ...
 
     def finish(self) -> None: ...
@@ -85,6 +91,10 @@ class ConsumerReader:
             )
         self.looks_at_all = self._near is not None  # the best replica may change while the records do not
 
+    @property
+    def kind(self) -> Hashable:
+        return self._isolation, self._leader_only
+
     def begin(self) -> None:
         """Nothing is counted."""
 
@@ -114,7 +124,7 @@ class ConsumerReader:
         end = found.last_stable_offset if committed else found.high_watermark
         return want.fetch_offset >= end and found.diverging is None and not self.looks_at_all
 
-    def on_change(self, partition: Partition) -> OnChange | None:
+    def at_rest(self, partition: Partition) -> WhenAtRest | None:
         return None
 
     def finish(self) -> None:
@@ -136,6 +146,10 @@ class FollowerReader:
         self._passes = 0
         self._throttled_bytes = 0
         self.looks_at_all = is_stale_fetch(broker_epoch, host.active.get(replica_id))  # each is refused by itself
+
+    @property
+    def kind(self) -> Hashable:
+        return self._replica_id
 
     def begin(self) -> None:
         self._passes += 1
@@ -172,7 +186,7 @@ class FollowerReader:
             return False
         return want.fetch_offset == log.log_end_offset and self._replica_id in leader.isr
 
-    def on_change(self, partition: Partition) -> OnChange | None:
+    def at_rest(self, partition: Partition) -> WhenAtRest | None:
         return functools.partial(partition.was_caught_up, self._replica_id)
 
     def finish(self) -> None:

@@ -7,7 +7,7 @@ it what has been read to the end: a thousand partitions at rest cost nothing (`r
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Self, cast
 
 from barnabas.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
 from barnabas.broker.handlers.data.fetch_readers import Reader
@@ -37,13 +37,14 @@ class Reading:
         self._services = services
         self._context = context
         self._reader = reader
-        self._limit = limit
+        self.limit = limit
         self._session = _watch_of(services, context, reader)
         self._watches: list[ReadWatch] = []
 
     async def run(self) -> None:
         """One pass, in order, until the limit is used up; what comes after it gets no bytes, but a watermark."""
-        self.size, self.ready = 0, False
+        self.size = 0
+        self.ready = self._session is not None and self._session.closed
         self._watches = []
         self._reader.begin()
         partitions = self._services.partitions
@@ -62,6 +63,15 @@ class Reading:
                 self.ready = True
                 self.answers[key] = _failed(self._services, name, index, error.code)
 
+    def __enter__(self) -> Self:
+        if self._session is not None:
+            self._session.asking += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.asking -= 1
+
     async def wait(self, missing: int, deadline: float) -> None:
         """Until about `missing` more bytes may be read, or until the deadline (of the loop's clock)."""
         if self._session is not None:
@@ -70,16 +80,19 @@ class Reading:
             await wait_readable(self._watches, missing, deadline)
 
     async def _read(self, partition: Partition, key: PartitionKey, want: Wanted) -> PartitionData:
-        reader, room = self._reader, self._limit - self.size
+        reader, room = self._reader, self.limit - self.size
         result = reader.read(
             partition, want, min(want.max_bytes, room) if room > 0 else 0, min_one_batch=self.size == 0
         )
+        session = self._session
+        if session is None:
+            self._watches.append(reader.watch(partition))
+        elif self._context.has(key, want):  # or another request of the session has changed that meanwhile
+            session.watch(key, reader.watch(partition), reader.at_rest(partition))
+            if reader.is_settled(partition, want, result):
+                session.settle(key)
         if result.pending is not None:  # not in the page cache: the loop must not wait for the disk
             result = await partition.read_from_disk(result, self._services.disk)
-        elif self._session is None:
-            self._watches.append(reader.watch(partition))
-        elif reader.is_settled(partition, want, result):
-            self._session.settle(key, reader.watch(partition), reader.on_change(partition))
         if result.diverging is not None or result.preferred_read_replica >= 0:
             self.ready = True
         self.size += len(result.data)
@@ -94,10 +107,11 @@ def _watch_of(services: Services, context: FetchContext, reader: Reader) -> Sess
     if context.watch is None:
         context.watch = SessionWatch(changed)
     watch = cast("SessionWatch[PartitionKey]", context.watch)
-    if reader.looks_at_all:
+    if reader.looks_at_all or watch.asked_as != reader.kind:
         context.look_at_all()
-    else:
+    if not reader.looks_at_all:
         watch.heard_ms = services.partitions.host.now_ms()
+    watch.asked_as = reader.kind
     return watch
 
 
