@@ -8,15 +8,17 @@ time it happens. Nothing here can wait, open or connect anything real.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import random
 from asyncio.base_events import BaseEventLoop
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import Context
+from heapq import heapify, heappop, heappush
+from itertools import count as numbers
 from typing import Any, Final, NoReturn, TypeVar
 
 from barnabas.testing.sim.errors import LivenessError, RealWorldError
+from barnabas.testing.sim.handles import SimHandle, SimTimer
 from barnabas.testing.sim.process import CURRENT, Life, Process
 
 T = TypeVar("T")
@@ -24,14 +26,13 @@ T = TypeVar("T")
 _STEPS_AT_ONE_INSTANT: Final = 200_000
 """Callbacks without time going by, after which the code is taken to be in an endless loop."""
 _CANCELLED_TIMERS_KEPT: Final = 200
+_RUNNING: Final = Life.RUNNING
 
 
 class SimFuture(asyncio.Future[Any]):
     """A future whose place in a set is its number, not its address: so sets of futures replay in the same order."""
 
-    def __init__(self, loop: SimLoop) -> None:
-        self.number = loop.next_number()
-        super().__init__(loop=loop)
+    number: int
 
     def __hash__(self) -> int:
         return self.number
@@ -40,9 +41,9 @@ class SimFuture(asyncio.Future[Any]):
 class SimTask(asyncio.Task[T]):
     """Likewise. `asyncio.TaskGroup` cancels a set of tasks."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: SimLoop, context: Context | None) -> None:
-        self.number = loop.next_number()
-        super().__init__(coroutine, loop=loop, context=context)
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: SimLoop, name: object, context: Context | None) -> None:
+        self.number = number = loop.next_number()  # asked for at once: asyncio keeps a set of all tasks
+        super().__init__(coroutine, loop=loop, name=f"Task-{number}" if name is None else str(name), context=context)
 
     def __hash__(self) -> int:
         return self.number
@@ -52,8 +53,8 @@ class SimLoop(BaseEventLoop):
     """The loop of one world. `network` is where connections and servers go."""
 
     # BaseEventLoop's own, and part of it since Python 3.4; the type stubs leave them out.
-    _ready: deque[Any]
-    _scheduled: list[Any]
+    _ready: deque[SimHandle]
+    _scheduled: list[tuple[float, SimTimer]]
     _stopping: bool
 
     def __init__(self, rng: random.Random, *, start: float = 1_000.0) -> None:
@@ -68,26 +69,53 @@ class SimLoop(BaseEventLoop):
         """Looks at the world after every step of a process; what it raises ends the run."""
         self._rng = rng
         self._now = start
-        self._numbers = 0
+        self.next_number: Callable[[], int] = numbers(1).__next__
+        """Of futures and tasks."""
         self._steps_here = 0
         self._clock_resolution = 1e-9
-
-    def next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
 
     # ---- time
 
     def time(self) -> float:
         return self._now
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimHandle:
+        handle = SimHandle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimTimer:
+        timer = SimTimer(when, callback, args, self, context)
+        heappush(self._scheduled, (when, timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> SimTimer:
+        when = self._now + delay
+        timer = SimTimer(when, callback, args, self, context)
+        heappush(self._scheduled, (when, timer))
+        return timer
+
+    def on_timer_cancelled(self) -> None:
+        self._timer_cancelled_count += 1
+
+    get_debug = bool  # type: ignore[assignment]
+    """Never, in C: every future and every task asks."""
+
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
         if not ready:
             self._jump()
         now = self._now
-        while scheduled and scheduled[0]._when <= now:
-            handle = heapq.heappop(scheduled)
+        while scheduled and scheduled[0][0] <= now:
+            handle = heappop(scheduled)[1]
             handle._scheduled = False
             if handle._cancelled:
                 self._timer_cancelled_count -= 1
@@ -100,10 +128,13 @@ class SimLoop(BaseEventLoop):
             raise LivenessError(f"{_STEPS_AT_ONE_INSTANT} callbacks have run without time going by: an endless loop.")
         after = self.after_step
         for owner, handles in self._groups(count):
-            if owner is None or owner.life is Life.RUNNING:
+            if owner is None or owner.life is _RUNNING:
                 for handle in handles:
                     if not handle._cancelled:
-                        handle._run()
+                        try:
+                            handle._context.run(handle._callback, *handle._args)
+                        except BaseException as error:  # noqa: BLE001 - as `Handle._run` does
+                            handle.on_error(error)
                 if after is not None:
                     after(owner)
             elif owner.life is Life.PAUSED:
@@ -114,8 +145,8 @@ class SimLoop(BaseEventLoop):
     def _jump(self) -> None:
         """To the next timer."""
         scheduled = self._scheduled
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
+        while scheduled and scheduled[0][1]._cancelled:
+            heappop(scheduled)[1]._scheduled = False
             self._timer_cancelled_count -= 1
         if self._timer_cancelled_count > _CANCELLED_TIMERS_KEPT and self._timer_cancelled_count * 2 > len(scheduled):
             self._drop_cancelled()
@@ -123,27 +154,27 @@ class SimLoop(BaseEventLoop):
             if self._stopping:
                 return
             raise LivenessError("Everything waits, and no timer is set: nothing will ever happen again.")
-        when = scheduled[0]._when
+        when = scheduled[0][0]
         if when > self._now:
             self._now = when
             self._steps_here = 0
 
     def _drop_cancelled(self) -> None:
         scheduled = self._scheduled
-        for handle in scheduled:
+        for _, handle in scheduled:
             if handle._cancelled:
                 handle._scheduled = False
-        scheduled[:] = [handle for handle in scheduled if not handle._cancelled]
-        heapq.heapify(scheduled)
+        scheduled[:] = [entry for entry in scheduled if not entry[1]._cancelled]
+        heapify(scheduled)
         self._timer_cancelled_count = 0
 
-    def _groups(self, count: int) -> Collection[tuple[Process | None, Sequence[Any]]]:
+    def _groups(self, count: int) -> Collection[tuple[Process | None, Sequence[SimHandle]]]:
         """The next `count` handles: in order within a process, processes in an order drawn from the seed."""
         popleft = self._ready.popleft
         if count == 1:
             handle = popleft()
             return ((handle._context.get(CURRENT), (handle,)),)
-        by_owner: dict[Process | None, list[Any]] = {}
+        by_owner: dict[Process | None, list[SimHandle]] = {}
         for _ in range(count):
             handle = popleft()
             owner = handle._context.get(CURRENT)
@@ -166,17 +197,14 @@ class SimLoop(BaseEventLoop):
     # ---- tasks and executors
 
     def create_future(self) -> asyncio.Future[Any]:
-        return SimFuture(self)
+        future = SimFuture(loop=self)
+        future.number = self.next_number()
+        return future
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], *, name: object = None, context: Context | None = None
     ) -> asyncio.Task[T]:
-        self._check_closed()
-        task = SimTask(coro, self, context)
-        if name is not None:
-            task.set_name(str(name))
-        else:
-            task.set_name(f"Task-{task.number}")
+        task = SimTask(coro, self, name, context)
         process = CURRENT.get() if context is None else context.get(CURRENT)
         if process is not None:
             tasks = process.tasks
@@ -213,11 +241,6 @@ class SimLoop(BaseEventLoop):
 
         self.call_later(acts_after, act)
         return future
-
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
 
     # ---- the network
 

@@ -1,0 +1,81 @@
+"""Value: what waits for its turn on a simulated loop: asyncio's handles, made, run and ordered in fewer steps.
+
+A storm makes a hundred thousand of them. They are handles for whoever holds one; only the loop knows the difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from asyncio import format_helpers
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.testing.sim.loop import SimLoop
+
+
+class SimHandle(asyncio.Handle):
+    """There is no debug mode: nothing is kept of where it was made."""
+
+    # asyncio.Handle's own; the type stubs leave them out.
+    _callback: Any
+    _args: Any
+    _loop: SimLoop
+    _context: Context
+    _source_traceback = None
+    _repr = None
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: Any, loop: SimLoop, context: Context | None) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None
+
+    def on_error(self, error: BaseException) -> None:
+        """What `Handle._run` does with what its callback raises."""
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            raise error
+        source = format_helpers._format_callback_source(self._callback, self._args)  # type: ignore[attr-defined]
+        self._loop.call_exception_handler(
+            {"message": f"Exception in callback {source}", "exception": error, "handle": self}
+        )
+
+
+class SimTimer(SimHandle, asyncio.TimerHandle):
+    """Lies in the loop's heap beside its time: pairs are compared in C, and of two at one time neither is less."""
+
+    _when: float
+    _scheduled: bool
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: Any, loop: SimLoop, context: Context | None
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._when = when
+        self._scheduled = True
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+            if self._scheduled:
+                self._loop.on_timer_cancelled()
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
