@@ -43,7 +43,7 @@ class SimHandle(asyncio.Handle):
         """What `Handle._run` does with what its callback raises."""
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
             raise error
-        source = format_helpers._format_callback_source(self._callback, self._args)  # type: ignore[attr-defined]
+        source = format_helpers._format_callback_source(self._callback, self._args)
         self._loop.call_exception_handler(
             {"message": f"Exception in callback {source}", "exception": error, "handle": self}
         )

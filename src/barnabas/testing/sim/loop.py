@@ -106,7 +106,7 @@ class SimLoop(BaseEventLoop):
     def on_timer_cancelled(self) -> None:
         self._timer_cancelled_count += 1
 
-    get_debug = bool  # type: ignore[assignment]
+    get_debug = bool
     """Never, in C: every future and every task asks."""
 
     def _run_once(self) -> None:
@@ -115,12 +115,12 @@ class SimLoop(BaseEventLoop):
             self._jump()
         now = self._now
         while scheduled and scheduled[0][0] <= now:
-            handle = heappop(scheduled)[1]
-            handle._scheduled = False
-            if handle._cancelled:
+            timer = heappop(scheduled)[1]
+            timer._scheduled = False
+            if timer._cancelled:
                 self._timer_cancelled_count -= 1
             else:
-                ready.append(handle)
+                ready.append(timer)
         count = len(ready)
         self.steps += count
         self._steps_here += count

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from barnabas.testing.sim.handles import SimHandle
     from barnabas.testing.sim.loop import SimLoop, SimTask
     from barnabas.testing.sim.network import SimTransport
 
@@ -40,7 +41,7 @@ class Process:
         self.life = Life.RUNNING
         self.executor_delay = executor_delay
         """Seconds that a job for an executor takes on this host now."""
-        self.held: list[asyncio.Handle] = []
+        self.held: list[SimHandle] = []
         """What became ready while it was paused, in order."""
         self.tasks: dict[SimTask[Any], None] = {}
         self.transports: dict[SimTransport, None] = {}

@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from barnabas.testing.sim.cluster.rule import Rule
-from barnabas.testing.sim.cluster.view import coordinators_of, group_coordinator_of, services_of
+from barnabas.testing.sim.cluster.view import group_coordinator_of, services_of
 
 if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
-    from barnabas.replication.partition import Partition
     from barnabas.testing.sim.cluster.cluster import SimCluster
-    from barnabas.testing.sim.node import SimNode
-
-
-def _coordinated(cluster: SimCluster) -> Iterator[tuple[SimNode, Any, Partition | None]]:
-    """Every coordinator of the cluster: its node, itself, and the partition that its state lies in."""
-    for node in cluster.brokers:
-        for host in coordinators_of(node):
-            services = services_of(node)
-            assert services is not None
-            yield node, host, services.partitions.get(host.tp.topic, host.tp.partition)
+    from barnabas.testing.sim.cluster.sight import Sight
 
 
 class CoordinatorLeads(Rule):
     """A coordinator leads its partition in the epoch in which it was loaded: another one may have decided since."""
 
-    def look(self) -> None:
-        for node, host, partition in _coordinated(self.cluster):
+    def look(self, seen: Sight) -> None:
+        for name, host, partition in seen.coordinators:
             role = None if partition is None else partition.leader
             if role is None or role.leader_epoch != host.leader_epoch:
                 now = "does not lead it" if role is None else f"leads it in epoch {role.leader_epoch}"
-                self.broken(f"{node.name} coordinates {host.tp} as of epoch {host.leader_epoch} and {now}")
+                self.broken(f"{name} coordinates {host.tp} as of epoch {host.leader_epoch} and {now}")
 
 
 class CoordinatorWaits(Rule):
     """What a coordinator takes for committed is below the high watermark of its partition: only that is answered, and
     can be read."""
 
-    def look(self) -> None:
-        for node, host, partition in _coordinated(self.cluster):
+    def look(self, seen: Sight) -> None:
+        for name, host, partition in seen.coordinators:
             if partition is not None and host.committed_offset > partition.high_watermark:
                 self.broken(
-                    f"{node.name} takes {host.tp} for committed up to {host.committed_offset}; the high watermark "
+                    f"{name} takes {host.tp} for committed up to {host.committed_offset}; the high watermark "
                     f"is {partition.high_watermark}"
                 )
 
@@ -82,7 +72,7 @@ class AcknowledgedOffsetIsCommitted(Rule):
                     f"watermark on {name} is {partition.high_watermark}"
                 )
 
-    def look(self) -> None:
+    def look(self, seen: Sight) -> None:
         if self._early:
             self.broken(self._early)
 

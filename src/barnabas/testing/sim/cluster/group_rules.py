@@ -7,30 +7,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.testing.sim.cluster.rule import Rule
-from barnabas.testing.sim.cluster.view import consumer_groups_of
 
 if TYPE_CHECKING:
     from barnabas.coordination.group.consumer_group import ConsumerGroup
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.cluster.sight import Sight
 
 
 class NoDoubleAssignment(Rule):
     """A partition belongs to one member of a group: while one still has to give it up, nobody else has it."""
 
-    def look(self) -> None:
-        for node in self.cluster.brokers:
-            for _, group in consumer_groups_of(node):
-                owners: dict[tuple[object, int], str] = {}
-                for member in group.members.committed().values():
-                    for held in (member.assigned, member.revoking):
-                        for topic_id in held:
-                            for index in held[topic_id]:
-                                other = owners.setdefault((topic_id, index), member.member_id)
-                                if other != member.member_id:
-                                    both = f"{other} and to {member.member_id}"
-                                    self.broken(
-                                        f"{group.group_id} on {node.name}: {topic_id}-{index} belongs to {both}"
-                                    )
+    def look(self, seen: Sight) -> None:
+        for where, _, group in seen.groups:
+            owners: dict[tuple[object, int], str] = {}
+            for member in group.members.committed().values():
+                for held in (member.assigned, member.revoking):
+                    for topic_id in held:
+                        for index in held[topic_id]:
+                            other = owners.setdefault((topic_id, index), member.member_id)
+                            if other != member.member_id:
+                                both = f"{other} and to {member.member_id}"
+                                self.broken(f"{group.group_id} on {where}: {topic_id}-{index} belongs to {both}")
 
 
 class MonotonicGroupEpoch(Rule):
@@ -40,10 +37,9 @@ class MonotonicGroupEpoch(Rule):
         super().__init__(cluster)
         self._seen: dict[str, tuple[int, int]] = {}
 
-    def look(self) -> None:
-        for node in self.cluster.brokers:
-            for leader_epoch, group in consumer_groups_of(node):
-                self._check(node.name, leader_epoch, group)
+    def look(self, seen: Sight) -> None:
+        for where, leader_epoch, group in seen.groups:
+            self._check(where, leader_epoch, group)
 
     def _check(self, where: str, leader_epoch: int, group: ConsumerGroup) -> None:
         epoch = group.epoch.committed

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.cluster.sight import Sight
     from barnabas.testing.sim.node import SimNode
 
 
@@ -72,7 +73,7 @@ class ConsistentMetadata(Rule):
         self._committed: dict[int, Row] = {}
         self._checked: dict[str, int] = {}
 
-    def look(self) -> None:
+    def look(self, seen: Sight) -> None:
         for node in self.cluster.hosts.values():
             machine, log = raft_of(node), metadata_log_of(node)
             if machine is None or log is None or node.process is None:

@@ -4,7 +4,6 @@ the logs and roles of the running brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,17 +11,11 @@ from barnabas.core.ids import TopicPartition
 from barnabas.replication.rules.leader import effective_min_insync
 from barnabas.storage.recovery import scan_batches
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
-from barnabas.testing.sim.cluster.view import broker_epoch_of, partitions_of
-from barnabas.testing.sim.node import SimNode
+from barnabas.testing.sim.cluster.sight import Key, Replica, Sight, replicas_of
+from barnabas.testing.sim.cluster.view import broker_epoch_of
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from barnabas.replication.partition import Partition
-    from barnabas.storage.log import Log
     from barnabas.testing.sim.cluster.cluster import SimCluster
-
-Key = tuple["UUID", int]
 
 
 class OneLeaderPerEpoch(Rule):
@@ -30,13 +23,12 @@ class OneLeaderPerEpoch(Rule):
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
-        self._leaders: dict[tuple[UUID, int, int], str] = {}
+        self._leaders: dict[tuple[Key, int], str] = {}
 
-    def look(self) -> None:
-        for node, partition, _ in _replicas(self.cluster):
+    def look(self, seen: Sight) -> None:
+        for node, _, partition, _, key in seen.replicas:
             if partition.leader is not None:
-                key = (partition.topic_id, partition.name.partition, partition.leader_epoch)
-                other = self._leaders.setdefault(key, node.name)
+                other = self._leaders.setdefault((key, partition.leader_epoch), node.name)
                 if other != node.name:
                     self.broken(f"{other} and {node.name} led {partition.name} in epoch {partition.leader_epoch}")
 
@@ -44,13 +36,11 @@ class OneLeaderPerEpoch(Rule):
 class ReplicationQuorumSuperset(Rule):
     """Whoever commits waits for everyone who may be elected: its maximal ISR includes the controller's ISR and ELR."""
 
-    def look(self) -> None:
-        image = self.cluster.newest_image()
-        if image is None:
+    def look(self, seen: Sight) -> None:
+        if seen.image is None:
             return
-        for node, partition, log in _replicas(self.cluster):
-            role = partition.leader
-            state = image.topics.partition_by_id(partition.topic_id, partition.name.partition)
+        for node, _, partition, log, key in seen.replicas:
+            role, state = partition.leader, seen.states[key]
             if role is None or state is None or state.leader_epoch != role.leader_epoch:
                 continue
             if state.partition_epoch < role.partition_epoch:
@@ -74,7 +64,7 @@ class AcknowledgedIsCommitted(Rule):
     def on_acknowledged(self, tp: TopicPartition, offset: int) -> None:
         """In the client's process; the rule breaks at the next look."""
         state = self.cluster.partition(tp)
-        for node, partition, log in _replicas(self.cluster):
+        for node, _, partition, log, _ in replicas_of(self.cluster):
             role = partition.leader
             # Only the leader that wrote it is sure to have known: a later one may not have heard of it yet, and one
             # before may have written something else there.
@@ -85,7 +75,7 @@ class AcknowledgedIsCommitted(Rule):
             if partition.high_watermark <= offset:
                 self._early = f"{tp} at {offset}: {node.name}'s high watermark is {partition.high_watermark}"
 
-    def look(self) -> None:
+    def look(self, seen: Sight) -> None:
         if self._early:
             self.broken(self._early)
 
@@ -96,16 +86,18 @@ class FewInSyncCommitNothing(Rule):
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
-        self._few: dict[tuple[str, UUID, int], tuple[object, int]] = {}
+        self._few: dict[tuple[str, Key], tuple[object, int]] = {}
 
-    def look(self) -> None:
-        few: dict[tuple[str, UUID, int], tuple[object, int]] = {}
-        for node, partition, log in _replicas(self.cluster):
+    def look(self, seen: Sight) -> None:
+        few: dict[tuple[str, Key], tuple[object, int]] = {}
+        for node, life, partition, log, key in seen.replicas:
             role = partition.leader
-            least = log.config.min_insync_replicas
-            if role is None or node.process is None or len(role.isr) >= effective_min_insync(role.replicas, least):
+            if role is None:
                 continue
-            place = (node.process.name, partition.topic_id, partition.name.partition)
+            least = log.config.min_insync_replicas
+            if len(role.isr) >= effective_min_insync(role.replicas, least):
+                continue
+            place = (life, key)
             # Another partition epoch: in between, enough may have been in sync for a moment.
             now = (role.leader_epoch, role.partition_epoch, role.isr, least), partition.high_watermark
             before = self._few.get(place)
@@ -122,13 +114,13 @@ class FlushedBeforeCommitted(Rule):
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
-        self._marks: dict[tuple[str, UUID, int], int] = {}
+        self._marks: dict[tuple[str, Key], int] = {}
 
-    def look(self) -> None:
-        for node, partition, log in _replicas(self.cluster):
-            if partition.leader is None or node.process is None or log.config.flush_messages > 1:
+    def look(self, seen: Sight) -> None:
+        for node, life, partition, log, key in seen.replicas:
+            if partition.leader is None or log.config.flush_messages > 1:
                 continue
-            place = (node.process.name, partition.topic_id, partition.name.partition)
+            place = (life, key)
             mark = partition.high_watermark
             if log.durable_offset < mark and mark > self._marks.get(place, mark):
                 self.broken(
@@ -153,34 +145,33 @@ class ConsistentRead(Rule):
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._committed: dict[Key, _Committed] = {}
-        self._checked: dict[tuple[str, UUID, int], tuple[int, int]] = {}
-        self._marks: dict[tuple[str, UUID, int, int], int] = {}
+        self._checked: dict[tuple[str, Key], tuple[int, int]] = {}
+        self._marks: dict[tuple[str, Key, int], int] = {}
 
-    def look(self) -> None:
-        for node, partition, log in _replicas(self.cluster):
-            assert node.process is not None
-            index, mark = partition.name.partition, partition.high_watermark
+    def look(self, seen: Sight) -> None:
+        for replica in seen.replicas:
+            node, life, partition, log, key = replica
+            mark = partition.high_watermark
             if partition.leader is not None:
-                place = (node.process.name, partition.topic_id, index, partition.leader_epoch)
+                place = (life, key, partition.leader_epoch)
                 if mark < self._marks.get(place, -1):
                     self.broken(f"{node.name} leads {partition.name}: watermark from {self._marks[place]} to {mark}")
                 self._marks[place] = mark
             if log.config.compact:
                 continue
-            known = self._committed.setdefault((partition.topic_id, index), _Committed())
+            known = self._committed.get(key)
+            if known is None:
+                known = self._committed[key] = _Committed()
             if partition.leader is not None and mark > known.end:
-                self._extend(node, partition, log, known, mark)
-            self._compare(node, partition, log, known)
+                for row in batches_of(log, known.end, mark):
+                    known.rows[row.base_offset] = row
+                    known.end = row.next_offset
+            self._compare(replica, known)
 
-    def _extend(self, node: SimNode, partition: Partition, log: Log, known: _Committed, mark: int) -> None:
-        for row in batches_of(log, known.end, mark):
-            known.rows[row.base_offset] = row
-            known.end = row.next_offset
-
-    def _compare(self, node: SimNode, partition: Partition, log: Log, known: _Committed) -> None:
+    def _compare(self, replica: Replica, known: _Committed) -> None:
         """Each batch once in a life of the process, unless the log was cut behind it."""
-        assert node.process is not None
-        place = (node.process.name, partition.topic_id, partition.name.partition)
+        node, life, partition, log, key = replica
+        place = (life, key)
         checked, cuts = self._checked.get(place, (0, 0))
         end = min(partition.high_watermark, known.end)
         if log.log_end_offset < checked:
@@ -204,13 +195,12 @@ class LeaderCompleteness(Rule):
         self._told: dict[Key, int] = {}
         """The highest partition epoch that a leader has acted in."""
 
-    def look(self) -> None:
-        image = self.cluster.newest_image()
+    def look(self, seen: Sight) -> None:
+        image = seen.image
         if image is None:
             return
-        found = [(node, p, log, (p.topic_id, p.name.partition)) for node, p, log in _replicas(self.cluster)]
-        for node, partition, log, key in found:
-            state = image.topics.partition_by_id(*key)
+        for node, _, partition, log, key in seen.replicas:
+            state = seen.states[key]
             end, who = self._ends.get(key, (0, ""))
             if state is None or log.log_end_offset >= end:
                 continue
@@ -223,7 +213,7 @@ class LeaderCompleteness(Rule):
                     f"{node.name} {'leads' if leads else 'may lead'} {partition.name} and has it up to "
                     f"{log.log_end_offset}; {end} was committed by {who} (ISR {state.isr}, ELR {state.elr})"
                 )
-        for node, partition, _, key in found:
+        for node, _, partition, _, key in seen.replicas:
             if partition.leader is not None:
                 self._told[key] = max(self._told.get(key, 0), partition.leader.partition_epoch)
                 if partition.high_watermark > self._ends.get(key, (0, ""))[0]:
@@ -235,7 +225,7 @@ class SameState(Rule):
 
     def at_rest(self) -> None:
         first: dict[Key, tuple[str, object]] = {}
-        for node, partition, log in _replicas(self.cluster):
+        for node, _, partition, log, key in replicas_of(self.cluster):
             if log.config.compact:
                 continue
             facts = {
@@ -247,7 +237,7 @@ class SameState(Rule):
                     for e in log.producers.entries
                 ),
             }
-            name, others = first.setdefault((partition.topic_id, partition.name.partition), (node.name, facts))
+            name, others = first.setdefault(key, (node.name, facts))
             if facts != others:
                 assert isinstance(others, dict)
                 what = {key: (others[key], fact) for key, fact in facts.items() if fact != others[key]}
@@ -259,7 +249,7 @@ class AcknowledgedIsEverywhere(Rule):
 
     def at_rest(self) -> None:
         rows: dict[TopicPartition, tuple[str, list[Row]]] = {}
-        for node, partition, log in _replicas(self.cluster):
+        for node, _, partition, log, _ in replicas_of(self.cluster):
             if log.config.compact:
                 continue
             mine = list(batches_of(log, log.log_start_offset, log.log_end_offset))
@@ -273,7 +263,7 @@ class LogsAreWhole(Rule):
     """A log is made of whole batches: checksums are right, nothing lies between them, and the index finds each."""
 
     def at_rest(self) -> None:
-        for node, partition, log in _replicas(self.cluster):
+        for node, _, partition, log, _ in replicas_of(self.cluster):
             for segment in log.segments:
                 end = 0
                 for position, _, _, header in scan_batches(segment):
@@ -283,14 +273,6 @@ class LogsAreWhole(Rule):
                 if end != segment.size:
                     where = f"from byte {end} of {segment.size} of the segment {segment.base_offset}"
                     self.broken(f"{node.name} has {partition.name} damaged {where}")
-
-
-def _replicas(cluster: SimCluster) -> Iterator[tuple[SimNode, Partition, Log]]:
-    for node in cluster.brokers:
-        if node.process is not None:
-            for partition in partitions_of(node):
-                if partition.log is not None:
-                    yield node, partition, partition.log
 
 
 REPLICA_RULES: tuple[type[Rule], ...] = (

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from barnabas.raft.machine.raft import RaftMachine
     from barnabas.storage.log import Log
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.cluster.sight import Sight
     from barnabas.testing.sim.node import SimNode
 
 
@@ -25,7 +26,7 @@ class Rule:
         """After a step of the loop in which a replica of the quorum got another epoch, role or high watermark, or the
         process another word about its leader."""
 
-    def look(self) -> None:
+    def look(self, seen: Sight) -> None:
         """Many times a second."""
 
     def at_rest(self) -> None:

@@ -39,6 +39,23 @@ def told_epoch_of(host: SimNode) -> int:
     return -1 if parts is None else int(parts.metadata._handover.leader.epoch)
 
 
+def quorum_of(host: SimNode) -> tuple[RaftMachine, tuple[object, ...]] | None:
+    """The replica of the metadata quorum, and what tells whether anything about it has changed: epoch, role, high
+    watermark, told epoch. Asked after every step of the loop, and therefore in one piece."""
+    node: Any = host.node
+    parts = None if node is None else node.parts
+    if parts is None:
+        return None
+    metadata = parts.metadata
+    driver = metadata._driver
+    if driver is None:
+        return None
+    machine = driver._machine
+    quorum = machine._q
+    told = metadata._handover.leader.epoch
+    return machine, (quorum.epoch, quorum.state.__class__, quorum.high_watermark, told)
+
+
 def partitions_of(host: SimNode) -> Iterator[Partition]:
     """Every replica that a broker hosts, as it is now."""
     services = services_of(host)

@@ -12,10 +12,13 @@ from barnabas.testing.sim.cluster.coordinator_rules import COORDINATOR_RULES, Ac
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
 from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES, AcknowledgedIsCommitted
-from barnabas.testing.sim.cluster.view import raft_of, told_epoch_of
+from barnabas.testing.sim.cluster.sight import Sight
+from barnabas.testing.sim.cluster.view import quorum_of
 
 if TYPE_CHECKING:
+    from barnabas.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
+    from barnabas.testing.sim.node import SimNode
     from barnabas.testing.sim.process import Process
     from barnabas.testing.sim.workload import Workload
 
@@ -45,28 +48,28 @@ class Watch:
 
     def _step(self, process: Process | None) -> None:
         node = None if process is None else self._hosts.get(process.host)
-        machine = None if node is None or node.process is not process else raft_of(node)
-        if machine is not None:
-            assert node is not None
-            assert process is not None
-            quorum = machine._q
-            state = (quorum.epoch, quorum.state.__class__, quorum.high_watermark, told_epoch_of(node))
-            if state != self._states.get(process):
-                self._states[process] = state
-                for rule in self._raft:
-                    rule.step(node, machine)
-                if machine.is_leader:  # metadata is committed: soon others act on it
-                    self._next_look = min(self._next_look, self._loop.time() + _SOON_S)
+        if process is not None and node is not None and node.process is process:
+            found = quorum_of(node)
+            if found is not None and found[1] != self._states.get(process):
+                self._on_quorum(process, node, *found)
         if self._loop.time() >= self._next_look:
             self.look()
+
+    def _on_quorum(self, process: Process, node: SimNode, machine: RaftMachine, state: tuple[object, ...]) -> None:
+        self._states[process] = state
+        for rule in self._raft:
+            rule.step(node, machine)
+        if machine.is_leader:  # metadata is committed: soon others act on it
+            self._next_look = min(self._next_look, self._loop.time() + _SOON_S)
 
     def look(self) -> None:
         """Now."""
         self._next_look = self._loop.time() + _LOOK_S
+        seen = Sight(self._cluster)
         for rule in self._raft:
-            rule.look()
+            rule.look(seen)
         for rule in self._rest:
-            rule.look()
+            rule.look(seen)
 
     def at_rest(self) -> None:
         """Nobody writes, everything is replicated: what must be equal by now is."""
