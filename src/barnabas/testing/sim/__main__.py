@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -138,6 +139,10 @@ def _result(job: Job) -> Outcome | Failure:
         return job.run()
     except Exception as error:  # noqa: BLE001 - the other seeds are run all the same
         return Failure(job.seed, type(error).__name__, str(error) or repr(error))
+    finally:
+        if not gc.get_freeze_count():  # the first one: all modules are here to stay, and need not be looked at again
+            gc.collect()
+            gc.freeze()
 
 
 if __name__ == "__main__":

@@ -266,7 +266,9 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
     logger.setLevel(logging.INFO)
     collected = gc.isenabled()
     gc.collect()  # the world before, which its caller had still in hand when it was cleared away
-    gc.freeze()  # what is there now is not looked at when this one is cleared away
+    frozen = gc.get_freeze_count() > 0  # by whoever plays many worlds: it knows when nothing of one is left
+    if not frozen:
+        gc.freeze()  # what is there now is not looked at when this one is cleared away
     gc.disable()  # what a collection finalizes, and when, is nothing that a replay could repeat
 
     async def bounded() -> T:
@@ -293,7 +295,8 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
         raise
     finally:
         world.bury()
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
         logger.handlers[:], logger.propagate = before[0], before[1]
         logger.setLevel(before[2])
         if collected:
