@@ -296,7 +296,7 @@ PLANTED = [
     Planted("last stable offset ahead", _stable_offset_ahead, Menu.KILL, 10, ANY),
     Planted("unflushed counts", _leader_counts_unflushed, Menu.BLACKOUT, 10, ANY),
     Planted("anybody is elected", _elect_anybody, Menu.KILL, 10, ANY),
-    Planted("broker epochs ignored", _broker_epochs_ignored, Menu.POWER, 40, ANY),
+    Planted("broker epochs ignored", _broker_epochs_ignored, Menu.POWER, 20, ANY, first=40),
     Planted("unclean ends forgotten", _unclean_ends_forgotten, Menu.POWER, 20, ANY),
     Planted("no recovery after a crash", _no_recovery, Menu.POWER, 20, ANY),
     Planted("snapshot without configs", _snapshot_without_configs, Menu.KILL, 20, ANY),

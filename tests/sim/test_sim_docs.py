@@ -16,9 +16,13 @@ def render() -> str:
     lines = ["| Planted bug | Menu | Found within |", "|---|---|---|"]
     for title, bugs in (("in a cluster", planted_cluster.PLANTED), ("in one node", planted.PLANTED)):
         lines.append(f"| *{title}* | | |")
-        lines += [f"| {bug.name} | {bug.menu.value} | {bug.seeds} seeds |" for bug in bugs]
+        lines += [f"| {bug.name} | {bug.menu.value} | {_within(bug.seeds, bug.first)} |" for bug in bugs]
     unseen = ", ".join(bug.name for bug in planted_cluster.NOT_SEEN)
     return "\n".join(lines) + f"\n\nNot found in a few seeds yet: {unseen}.\n"
+
+
+def _within(seeds: int, first: int) -> str:
+    return f"{seeds} seeds" + (f" from {first} on" if first else "")
 
 
 def test_the_page_says_what_the_tests_do(request: pytest.FixtureRequest) -> None:
