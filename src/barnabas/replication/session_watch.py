@@ -12,13 +12,12 @@ that have left cost an append nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from barnabas.replication.parking import LOOK_AGAIN, ReadWaiter, ReadWatch
+from barnabas.replication.rules.leader import NEVER_MS
 
 K = TypeVar("K")
-
-NEVER_MS: Final = -(1 << 62)
 
 WhenAtRest = Callable[[int], None]
 """Told of a partition off the list that its reader had everything of it, when the session last asked (ms)."""

@@ -2,8 +2,9 @@
 
 After a clean shutdown nothing is scanned: names are listed, and the end of the log is read off the last few
 kilobytes. After anything else every segment from the recovery point on is read batch by batch, its CRCs checked and
-its indexes rebuilt; at the first bad byte the log ends, and what follows is dropped. It was never acknowledged as
-durable here, and the replicas still have it.
+its indexes rebuilt; at the first bad byte the log ends, and what follows is dropped. So it does at the first batch that
+is older than the leader epochs say: it stood there before the log was cut. What goes was never acknowledged as durable
+here, and the replicas still have it.
 
 Leftovers of interrupted operations, by second suffix: `.deleted` and `.cleaned` go; `.swap` files are a finished
 compaction whose old segments had not all been removed: these are, then the `.swap` files take their place.

@@ -1,4 +1,6 @@
-"""Who waits with a session: woken by whatever it waits for, in sync while it is at rest, and forgotten when it goes."""
+"""Who waits with a session: woken by whatever it waits for, in sync while it is at rest, and forgotten when it goes.
+
+Time is virtual: a sleep of 200 s takes none."""
 
 from __future__ import annotations
 
