@@ -25,8 +25,8 @@ from barnabas.storage.cleaner.cleaning import EngineFactory
 from barnabas.storage.cleaner.inline import clean
 from barnabas.storage.cleaner.keys import PlainKeys
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.fs import OsFileSystem
-from barnabas.storage.log_dir import LogDir
 
 NOW_MS = 1_700_000_000_000
 

@@ -21,17 +21,17 @@ from uuid import UUID
 from barnabas.metadata.controller.brokers import decide_fence_broker
 from barnabas.metadata.controller.partitions import decide_balance_leaders, decide_unclean_elections
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.delta import ClusterDelta, replayed
 from barnabas.metadata.features import bootstrap_records
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta, replayed
 from barnabas.metadata.loader import Loader
-from barnabas.metadata.nodes_records import RegisterBrokerRecord
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.metadata.publish import Publisher
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.records import decode_record, encode_record
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.codec import decode_record, encode_record
+from barnabas.metadata.records.nodes import RegisterBrokerRecord
+from barnabas.metadata.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.snapshot import image_records
-from barnabas.metadata.topics_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 
 BROKERS = 30
 REPLICAS = 3

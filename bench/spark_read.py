@@ -24,7 +24,7 @@ from rich.console import Console
 from tests.interop.spark_connector import connector_jars, start_session
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.testing.process import BrokerProcess
 from bench.report import Sheet
 

@@ -19,8 +19,8 @@ from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import iter_batches
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.fs import OsFileSystem
-from barnabas.storage.log_dir import LogDir
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import NewTopic
 from barnabas.core.errors import KafkaError
 

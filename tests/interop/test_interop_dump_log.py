@@ -16,9 +16,9 @@ from barnabas.core import ids
 from barnabas.records.batch import Record, check_crc, iter_batches, iter_records
 from barnabas.records.compression import Codec
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.fs import OsFileSystem
 from barnabas.storage.log import Log
-from barnabas.storage.log_dir import LogDir
 from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka
 from tests.interop.jars import kafka_classpath
 from tests.unit.storage.logs import LogHarness, batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.replication.rules.follower import AskBounds, FetchFrom, FollowerState
 from barnabas.replication.rules.leader import LeaderState
 from barnabas.storage.epochs import LeaderEpochs

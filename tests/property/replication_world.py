@@ -23,7 +23,7 @@ from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.sessions import BrokerSessions
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
-from barnabas.metadata.image import ClusterImage, PartitionImage
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage
 from barnabas.replication.rules import follower, isr, leader, watermark
 from barnabas.wire.messages import alter_partition as ap
 from barnabas.wire.messages import alter_partition_reassignments as apr

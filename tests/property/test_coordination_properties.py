@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.coordination.group.config import GroupCoordinatorConfig
-from barnabas.coordination.group.consumer_group import ConsumerGroup
+from barnabas.coordination.group.consumer.group import ConsumerGroup
 from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.group.shard import GroupShard
 from barnabas.core.errors import ErrorCode

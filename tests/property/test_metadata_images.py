@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from barnabas.metadata.controller.brokers import decide_fence_broker
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.features import bootstrap_records
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.metadata.records import (
+from barnabas.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.records.codec import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import DiskFullError
-from barnabas.storage.indexes import OffsetIndex, TimeIndex
+from barnabas.storage.segments.indexes import OffsetIndex, TimeIndex
 from tests.unit.storage.logs import PATH, LogHarness, batch
 from tests.unit.storage.memory_disk import MemoryDisk
 

@@ -28,7 +28,7 @@ from barnabas.coordination.ports import Producer
 from barnabas.coordination.transaction.shard import TransactionShard
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.producer_state import ProducerState
+from barnabas.storage.producers.state import ProducerState
 from barnabas.wire.messages.end_txn import EndTxnRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.schema import Request

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from barnabas.core.errors import KafkaError
 from barnabas.metadata.ports import LoadedSnapshot
-from barnabas.metadata.records import MetadataRecord, TopicRecord
+from barnabas.metadata.records.codec import MetadataRecord, TopicRecord
 from barnabas.node.zookeeper.entries import encode_snapshot
 from barnabas.node.zookeeper.layout import TAIL, read_tail
 from barnabas.node.zookeeper.machine import reader, writer

@@ -20,7 +20,7 @@ from barnabas.storage import log as log_module
 from barnabas.storage import recovery
 from barnabas.storage.flushing import FlushJob
 from barnabas.storage.log import Log
-from barnabas.storage.producer_state import ProducerState
+from barnabas.storage.producers.state import ProducerState
 from barnabas.storage.values import AppendInfo
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
 from barnabas.testing.sim.faults import Menu

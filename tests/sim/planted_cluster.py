@@ -15,18 +15,18 @@ from barnabas.metadata import snapshot
 from barnabas.metadata.controller import alter_partition, partition_change
 from barnabas.metadata.controller.sessions import BrokerSessions
 from barnabas.metadata.driver import ControllerDriver
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.small_images import ConfigsImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.small import ConfigsImage
 from barnabas.node.quorum import vote_store
 from barnabas.raft.machine.values import Voters
 from barnabas.replication import following
 from barnabas.replication.partition import Partition
 from barnabas.replication.rules import watermark
-from barnabas.replication.share_partition import SharePartition
+from barnabas.replication.shares.partition import SharePartition
 from barnabas.storage import log as log_module
 from barnabas.storage import recovery
 from barnabas.storage.log import Log
-from barnabas.storage.producer_state import ProducerState
+from barnabas.storage.producers.state import ProducerState
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
 from barnabas.testing.sim.cluster.trouble import Menu
 

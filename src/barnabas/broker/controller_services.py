@@ -16,7 +16,7 @@ from barnabas.broker.quorum.ports import QuorumHandle
 from barnabas.core.clock import Clock
 from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 
 
 class ImageView(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage
+from barnabas.metadata.image.cluster import BrokerImage, ClusterImage, PartitionImage
+from barnabas.metadata.image.delta import ClusterDelta
 
 
 @dataclass(frozen=True, slots=True)

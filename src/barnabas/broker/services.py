@@ -15,7 +15,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.core.clock import Clock
 from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
-from barnabas.replication.dir_mover import DirMover
+from barnabas.replication.directories.mover import DirMover
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.on_request import OnRequest
 from barnabas.replication.partitions import Partitions

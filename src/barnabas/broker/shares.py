@@ -12,11 +12,11 @@ from barnabas.broker.share_sessions import MemberKey, PartitionKey, ShareSession
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.rules.share_values import Ack, AckType
-from barnabas.replication.share_partitions import SharePartitions
+from barnabas.replication.shares.partitions import SharePartitions
 
 if TYPE_CHECKING:
     from barnabas.broker.services import Services
-    from barnabas.coordination.group.share_service import ShareGroupService
+    from barnabas.coordination.group.share.service import ShareGroupService
     from barnabas.coordination.share.service import ShareCoordinator
 
 MEMBER_ID_CHARS_MAX: Final = 36

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from barnabas.client.consumer import AsyncConsumer, Record
-from barnabas.client.coordinator import RebalanceListener
+from barnabas.client.consumer.consumer import AsyncConsumer, Record
+from barnabas.client.consumer.coordinator import RebalanceListener
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
 

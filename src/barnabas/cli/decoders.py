@@ -24,7 +24,7 @@ Decoder = Callable[[Record], str]
 
 def metadata_record(record: Record) -> str:
     """A record of `__cluster_metadata`."""
-    from barnabas.metadata.records import decode_record
+    from barnabas.metadata.records.codec import decode_record
 
     if record.value is None:
         return ""

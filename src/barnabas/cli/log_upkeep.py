@@ -20,8 +20,8 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
     from barnabas.metadata.config_view import ConfigView
+    from barnabas.storage.directory.log_dir import LogDir
     from barnabas.storage.log import Log
-    from barnabas.storage.log_dir import LogDir
 
 DataDir = Annotated[
     str | None,
@@ -101,7 +101,7 @@ def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: b
     from barnabas.core.clock import SystemClock
     from barnabas.core.errors import KafkaError
     from barnabas.core.rng import system_rng
-    from barnabas.replication.cleaner_worker import choose_engine
+    from barnabas.replication.cleaning.worker import choose_engine
     from barnabas.storage.cleaner.candidate import assess
     from barnabas.storage.cleaner.inline import clean
 
@@ -205,9 +205,9 @@ def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -
     from barnabas.node.config import parse_assignments
     from barnabas.node.settings import cleaner_settings
     from barnabas.storage.config import LogConfig
+    from barnabas.storage.directory.identity import read_meta_properties
+    from barnabas.storage.directory.log_dir import LogDir
     from barnabas.storage.fs import OsFileSystem
-    from barnabas.storage.identity import read_meta_properties
-    from barnabas.storage.log_dir import LogDir
 
     fs, path = OsFileSystem(), str(Path(data_dir).absolute())
     if not Path(path, "meta.properties").exists():
@@ -247,7 +247,7 @@ def _config_view(directory: LogDir) -> ConfigView:
     from barnabas.core.clock import SystemClock
     from barnabas.core.ids import METADATA_TOPIC
     from barnabas.metadata.config_view import ConfigView
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image.cluster import ClusterImage
     from barnabas.metadata.loader import Loader
     from barnabas.metadata.publish import Publisher
     from barnabas.node.quorum.offline import replay

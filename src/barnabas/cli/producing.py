@@ -41,7 +41,7 @@ async def produce_lines(
 
     Raises the first KafkaError of a record that the broker refused; the lines after it may or may not be written.
     """
-    from barnabas.client.producer import AsyncProducer
+    from barnabas.client.producer.producer import AsyncProducer
 
     failures: list[BaseException] = []
 

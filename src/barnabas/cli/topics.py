@@ -13,7 +13,7 @@ from barnabas.cli.why import topics_why
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
-    from barnabas.client.metadata import TopicView
+    from barnabas.client.cluster.metadata import TopicView
 
 app = noun("Topics: the named streams that records are written to and read from.")
 

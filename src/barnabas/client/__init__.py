@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from barnabas.client.blocking import Consumer as Consumer
     from barnabas.client.blocking import ShareConsumer as ShareConsumer
     from barnabas.client.blocking_producer import Producer as Producer
-    from barnabas.client.cluster import Cluster as Cluster
-    from barnabas.client.consumer import AsyncConsumer as AsyncConsumer
-    from barnabas.client.coordinator import RebalanceListener as RebalanceListener
+    from barnabas.client.cluster.cluster import Cluster as Cluster
+    from barnabas.client.consumer.consumer import AsyncConsumer as AsyncConsumer
+    from barnabas.client.consumer.coordinator import RebalanceListener as RebalanceListener
     from barnabas.client.options import ClusterOptions as ClusterOptions
     from barnabas.client.partition_reader import OffsetRange as OffsetRange
     from barnabas.client.partition_reader import PartitionReader as PartitionReader
-    from barnabas.client.producer import AsyncProducer as AsyncProducer
-    from barnabas.client.share_consumer import AsyncShareConsumer as AsyncShareConsumer
-    from barnabas.client.share_session import AcknowledgeType as AcknowledgeType
+    from barnabas.client.producer.producer import AsyncProducer as AsyncProducer
+    from barnabas.client.share.consumer import AsyncShareConsumer as AsyncShareConsumer
+    from barnabas.client.share.session import AcknowledgeType as AcknowledgeType
     from barnabas.client.values import SubscriptionPattern as SubscriptionPattern
 
 _HOMES = {
     "AsyncAdmin": "admin",
-    "AsyncConsumer": "consumer",
-    "AsyncProducer": "producer",
+    "AsyncConsumer": "consumer.consumer",
+    "AsyncProducer": "producer.producer",
     "Admin": "blocking",
     "Consumer": "blocking",
     "Producer": "blocking_producer",
-    "Cluster": "cluster",
+    "Cluster": "cluster.cluster",
     "ClusterOptions": "options",
     "OffsetRange": "partition_reader",
     "PartitionReader": "partition_reader",
-    "RebalanceListener": "coordinator",
-    "AcknowledgeType": "share_session",
-    "AsyncShareConsumer": "share_consumer",
+    "RebalanceListener": "consumer.coordinator",
+    "AcknowledgeType": "share.session",
+    "AsyncShareConsumer": "share.consumer",
     "ShareConsumer": "blocking",
     "SubscriptionPattern": "values",
 }

@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.consumer import AsyncConsumer
+from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.errors import ClientClosedError
-from barnabas.client.share_consumer import AsyncShareConsumer
+from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.client.values import ConsumerRecord
 
 P = ParamSpec("P")

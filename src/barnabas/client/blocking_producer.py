@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 from barnabas.client.blocking import Blocking, call, wait
-from barnabas.client.delivery import RecordPlace, unplaced
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.interceptors import DeliveryCallback, tell
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.delivery import RecordPlace, unplaced
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.errors import BarnabasError, KafkaError
 

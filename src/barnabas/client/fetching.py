@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from barnabas.client.metadata import BrokerAddress
+from barnabas.client.cluster.metadata import BrokerAddress
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.ids import CONSUMER_REPLICA_ID, NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
 from barnabas.records.batch import last_batch
@@ -24,7 +24,7 @@ from barnabas.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.client.cluster import Cluster
+    from barnabas.client.cluster.cluster import Cluster
 
 NO_TOPIC_IDS_VERSION: Final = 12
 """The last version that names topics."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.coordinators import CoordinatorType
-from barnabas.client.fanout import Answer, ask_leaders, by_topic
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.coordinators import CoordinatorType
+from barnabas.client.cluster.fanout import Answer, ask_leaders, by_topic
+from barnabas.client.cluster.versions import Versioned
 from barnabas.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp
-from barnabas.client.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import CONSUMER_REPLICA_ID, TopicPartition
 from barnabas.wire.apis import ApiKey

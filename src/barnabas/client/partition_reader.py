@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.errors import OffsetOutOfRangeError, RequestTimeoutError
 from barnabas.client.fetching import (
     FetchLimits,
@@ -130,7 +130,7 @@ class PartitionReader:
         check_crcs: bool = True,
     ) -> AsyncGenerator[tuple[TopicPartition, pa.RecordBatch], None]:
         """The records of all ranges as Arrow, without markers, and under READ_COMMITTED without aborted records."""
-        from barnabas.client.columns import decode_batches
+        from barnabas.client.columns.arrow import decode_batches
 
         bounds = {r.partition: r for r in ranges}
         async for batches in self.batches(ranges):

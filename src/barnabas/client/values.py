@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from barnabas.client.metadata import BrokerAddress, TopicView
+from barnabas.client.cluster.metadata import BrokerAddress, TopicView
 from barnabas.core.buffers import Buffer
 from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 

@@ -16,7 +16,7 @@ from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue
 from barnabas.core.namedtuple import NamedTuple
 from barnabas.metadata.config_source import TO_TOPIC_UNIT, ConfigSource, broker_synonyms
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
-from barnabas.metadata.small_images import ConfigResource, ConfigsImage, ResourceType
+from barnabas.metadata.image.small import ConfigResource, ConfigsImage, ResourceType
 
 _NOTHING: Final[Mapping[str, str]] = {}
 

@@ -35,18 +35,18 @@ from barnabas.metadata.controller.partitions import (
 )
 from barnabas.metadata.controller.sessions import BrokerSessions
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.delta import replayed
 from barnabas.metadata.driver import ControllerDriver
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.other_records import (
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import replayed
+from barnabas.metadata.image.small import KRAFT_VERSION
+from barnabas.metadata.ports import CommittedBatch, KRaftVersion, LoadedSnapshot, MetadataLog
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.other import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     NoOpRecord,
 )
-from barnabas.metadata.ports import CommittedBatch, KRaftVersion, LoadedSnapshot, MetadataLog
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.small_images import KRAFT_VERSION
 from barnabas.telemetry import get_logger
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

@@ -13,7 +13,7 @@ from barnabas.core.dataclass import dataclass
 from barnabas.metadata.config_source import ConfigSource
 from barnabas.metadata.config_view import ConfigView, Synonym, broker_synonym_values, default_of
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
-from barnabas.metadata.small_images import (
+from barnabas.metadata.image.small import (
     ConfigResource,
     ResourceType,
     broker_resource,

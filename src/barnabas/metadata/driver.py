@@ -21,10 +21,10 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import DecideContext
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.ports import MetadataLog
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.topics_records import PartitionChangeRecord
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.topics import PartitionChangeRecord
 from barnabas.wire.schema import Message
 
 ResponseT = TypeVar("ResponseT")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.metadata.nodes_image import FeatureRange
-from barnabas.metadata.other_records import FeatureLevelRecord
-from barnabas.metadata.records import LATEST_METADATA_VERSION, MIN_METADATA_VERSION
-from barnabas.metadata.small_images import KRAFT_VERSION, METADATA_VERSION
+from barnabas.metadata.image.nodes import FeatureRange
+from barnabas.metadata.image.small import KRAFT_VERSION, METADATA_VERSION
+from barnabas.metadata.records.codec import LATEST_METADATA_VERSION, MIN_METADATA_VERSION
+from barnabas.metadata.records.other import FeatureLevelRecord
 
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"

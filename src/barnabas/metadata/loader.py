@@ -6,12 +6,12 @@ together even if they came in several batches; AbortTransactionRecord makes as i
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.errors import MetadataError
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.metadata.other_records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from barnabas.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.metadata.publish import Publisher
+from barnabas.metadata.records.other import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 
 class Loader:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.core.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.metadata.record_base import MetadataRecord
+    from barnabas.metadata.image.cluster import ClusterImage
+    from barnabas.metadata.image.delta import ClusterDelta
+    from barnabas.metadata.records.base import MetadataRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.metadata.ports import ImageSubscriber
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.core.dataclass import dataclass
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.nodes_image import BrokerImage, ControllerImage
-from barnabas.metadata.nodes_records import (
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.nodes import BrokerImage, ControllerImage
+from barnabas.metadata.image.small import METADATA_VERSION
+from barnabas.metadata.image.topics import PartitionImage, TopicImage
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.nodes import (
     BrokerEndpoint,
     BrokerFeature,
     ControllerEndpoint,
@@ -18,7 +21,7 @@ from barnabas.metadata.nodes_records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
-from barnabas.metadata.other_records import (
+from barnabas.metadata.records.other import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -28,10 +31,7 @@ from barnabas.metadata.other_records import (
     ProducerIdsRecord,
     UserScramCredentialRecord,
 )
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.small_images import METADATA_VERSION
-from barnabas.metadata.topics_image import PartitionImage, TopicImage
-from barnabas.metadata.topics_records import PartitionRecord, TopicRecord
+from barnabas.metadata.records.topics import PartitionRecord, TopicRecord
 
 
 def image_records(image: ClusterImage) -> Iterator[MetadataRecord]:

@@ -18,9 +18,9 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from barnabas.metadata.config_view import ConfigView
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.driver import ControllerDriver
-from barnabas.metadata.image import ClusterImage, TopicImage
+from barnabas.metadata.image.cluster import ClusterImage, TopicImage
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.net.ports import Answer, CloseConnectionError, Pace, Peer
 from barnabas.records.batch import iter_batches
 from barnabas.records.build import SimpleRecord, build_batch

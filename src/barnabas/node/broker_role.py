@@ -20,8 +20,8 @@ from barnabas.broker.services import Services
 from barnabas.broker.verification import TransactionGate
 from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.transaction.service import TransactionCoordinator
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.metadata.publish import Publisher
 from barnabas.net.limits import ConnectionQuota, RequestBudget
 from barnabas.net.listener import Listener
@@ -51,18 +51,18 @@ from barnabas.node.settings import (
 )
 from barnabas.node.setup.ports_taken import TakenPort
 from barnabas.node.shares import GroupShareSettings, ShareFeed, build_shares
-from barnabas.replication.cleaner_engine import InlineEngine, ProcessEngine
-from barnabas.replication.compaction import Compactor
-from barnabas.replication.dir_mover import DirMover
+from barnabas.replication.cleaning.compaction import Compactor
+from barnabas.replication.cleaning.engine import InlineEngine, ProcessEngine
+from barnabas.replication.directories.mover import DirMover
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.on_request import OnRequest
 from barnabas.replication.partitions import Partitions
 from barnabas.replication.replication import Replication
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.upkeep import Upkeep
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import OsFileSystem
-from barnabas.storage.log_dir import LogDir
 from barnabas.wire.apis import ApiKey
 
 _LOOK_S: Final = 0.25

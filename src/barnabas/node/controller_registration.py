@@ -17,10 +17,10 @@ from typing import Final
 from barnabas.broker.forward import ControllerChannel
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng, random_uuid
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.features import CONTROLLER_REGISTRATION_LEVEL, SUPPORTED_FEATURES
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.nodes_image import SecurityProtocol
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.image.nodes import SecurityProtocol
 from barnabas.net.endpoint import Endpoint
 from barnabas.telemetry import get_logger
 from barnabas.wire.messages.controller_registration import (

@@ -15,7 +15,7 @@ from barnabas.broker.forward import ControllerChannel
 from barnabas.metadata import features
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller_service import ControllerService
-from barnabas.metadata.records import MetadataRecord
+from barnabas.metadata.records.codec import MetadataRecord
 from barnabas.net.limits import ConnectionQuota, RequestBudget
 from barnabas.net.listener import Listener
 from barnabas.node.adapters import BrokerHandler

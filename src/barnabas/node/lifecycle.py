@@ -20,10 +20,10 @@ from barnabas.broker.forward import ControllerChannel
 from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng, random_uuid
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.features import SUPPORTED_FEATURES
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.nodes_image import SecurityProtocol
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.image.nodes import SecurityProtocol
 from barnabas.net.endpoint import Endpoint
 from barnabas.node.setup.identity import Identity
 from barnabas.telemetry import get_logger

@@ -12,14 +12,14 @@ from barnabas.core.clock import Clock
 from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 from barnabas.metadata.config_view import ConfigView
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.publish import Publisher
 from barnabas.net.outgoing import Outgoing
 from barnabas.node.config import NodeConfig
 from barnabas.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.node.setup.identity import Identity
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.fs import FileSystem
-from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import Metrics
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.rng import Rng, system_rng
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.loader import Loader
 from barnabas.metadata.publish import Publisher
 from barnabas.metadata.snapshot import image_records
@@ -37,9 +37,9 @@ from barnabas.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_
 from barnabas.node.setup.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.node.setup.topology import Address
 from barnabas.raft.machine.values import ReplicaKey
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import FileSystem, OsFileSystem
-from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import Metrics, get_logger
 
 if TYPE_CHECKING:

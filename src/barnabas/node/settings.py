@@ -20,7 +20,7 @@ from barnabas.node.quorum.metadata_log import QuorumOptions
 from barnabas.node.setup.identity import Identity
 from barnabas.raft.machine.values import Endpoint as VoterEndpoint
 from barnabas.raft.machine.values import RaftConfig
-from barnabas.replication.compaction import CleanerSettings
+from barnabas.replication.cleaning.compaction import CleanerSettings
 from barnabas.replication.ports import FetchLimits
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.replication.upkeep import UpkeepIntervals

@@ -13,7 +13,7 @@ from typing import Any, Final
 from barnabas.broker.share_sessions import ShareSessions
 from barnabas.broker.shares import Shares
 from barnabas.coordination.group.service import GroupCoordinator
-from barnabas.coordination.group.share_service import ShareGroupService
+from barnabas.coordination.group.share.service import ShareGroupService
 from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.persister import Persister
 from barnabas.coordination.share.service import ShareCoordinator
@@ -21,15 +21,15 @@ from barnabas.core.clock import Clock
 from barnabas.core.ids import SHARE_STATE_TOPIC, TopicPartition
 from barnabas.core.rng import Rng
 from barnabas.metadata.config_view import ConfigView
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.node.adapters import ImageCatalog, ReplicatedWriter
 from barnabas.node.channels.coordination import CoordinationChannels
 from barnabas.node.config import NodeConfig
 from barnabas.replication.partition import Isolation, SpecialTimestamp
 from barnabas.replication.rules.share_values import ShareLimits
-from barnabas.replication.share_partitions import SharePartitions
-from barnabas.replication.share_ports import ShareSettings
+from barnabas.replication.shares.partitions import SharePartitions
+from barnabas.replication.shares.ports import ShareSettings
 
 _DURATION: Final = re.compile(r"-?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _PART_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.consumer.record_stream import RecordStream
 from barnabas.client.errors import TransactionAbortedError
 from barnabas.client.fetching import FetchLimits
 from barnabas.client.offsets import list_offsets
 from barnabas.client.options import ClusterOptions
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
-from barnabas.client.producer import AsyncProducer
-from barnabas.client.record_stream import RecordStream
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST, ConfigEntry, ConfigResource, IsolationLevel
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition

@@ -16,7 +16,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.namedtuple import NamedTuple
 from barnabas.records.batch import HEADER_SIZE, read_header
-from barnabas.replication.compaction import CleanerFacts, Compactor
+from barnabas.replication.cleaning.compaction import CleanerFacts, Compactor
 from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions
 from barnabas.replication.upkeep import Upkeep, retain_one

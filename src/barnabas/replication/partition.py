@@ -13,7 +13,7 @@ from __future__ import annotations
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
-from barnabas.metadata.image import PartitionImage
+from barnabas.metadata.image.cluster import PartitionImage
 from barnabas.records.validate import Origin
 from barnabas.replication import following, leading, reading
 from barnabas.replication.host import Host
@@ -30,7 +30,7 @@ from barnabas.replication.rules.leader import (
 )
 from barnabas.replication.rules.watermark import high_watermark
 from barnabas.storage.log import Log
-from barnabas.storage.producer_state import ProducerEntry
+from barnabas.storage.producers.state import ProducerEntry
 from barnabas.storage.values import AppendInfo
 
 __all__ = ["Isolation", "Partition", "PartitionRead", "SpecialTimestamp"]

@@ -1,7 +1,7 @@
 """Shell: every partition this node hosts, and the log directories they lie in.
 
 Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on
-disk at start waits, unopened roles and all, until the first image tells whose it is (`found_logs.py`).
+disk at start waits, unopened roles and all, until the first image tells whose it is (`directories/found_logs.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import Rng, random_uuid
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, PartitionImage, ResourceType, TopicImage
-from barnabas.replication.found_logs import FoundLogs
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.replication.directories.found_logs import FoundLogs
 from barnabas.replication.host import Host
 from barnabas.replication.partition import Partition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
-from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import get_logger
 
 log = get_logger("barnabas.replication")
@@ -48,7 +48,7 @@ class ReplicaCopy(NamedTuple):
 
 
 class Mover(Protocol):
-    """Who moves replicas from one directory to another (`dir_mover.py`)."""
+    """Who moves replicas from one directory to another (`directories/mover.py`)."""
 
     def resume(self, partition: Partition, target: LogDir) -> None:
         """It was on its way there when the last process ended."""

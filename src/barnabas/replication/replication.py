@@ -13,9 +13,9 @@ from barnabas.core.clock import Clock
 from barnabas.core.hashing import java_string_hash
 from barnabas.core.ids import NO_LEADER
 from barnabas.core.rng import Rng
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, ResourceType
-from barnabas.replication.dir_keeper import DirKeeper
+from barnabas.metadata.image.cluster import ClusterImage, ResourceType
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.replication.directories.keeper import DirKeeper
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.isr_keeper import IsrKeeper
 from barnabas.replication.partition import Partition

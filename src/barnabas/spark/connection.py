@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
 from barnabas.client.fetching import FetchLimits
 from barnabas.client.offsets import commit_group_offsets, list_offsets

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.core.errors import BarnabasError
 from barnabas.spark.connection import Client, discard, shared
 from barnabas.spark.errors import SinkError

@@ -2,7 +2,7 @@
 
 By this list two replicas find where their logs part ways: the follower asks where its latest epoch ends on the
 leader, and truncates there. Epochs and start offsets both strictly increase. The file is `leader-epoch-checkpoint`
-(`checkpoints.py`).
+(`directory/checkpoints.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from barnabas.core.namedtuple import NamedTuple
-from barnabas.storage.checkpoints import decode_lines, encode_lines
+from barnabas.storage.directory.checkpoints import decode_lines, encode_lines
 from barnabas.storage.errors import CorruptFileError
 from barnabas.storage.values import UNKNOWN_EPOCH_END, EpochEndOffset
 

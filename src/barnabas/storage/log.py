@@ -8,8 +8,8 @@ cache, done when they return: that fixes their order. Whatever may wait for the 
 `flush_job`. The high watermark belongs to replication, which passes it in where it matters.
 
 This file appends, rolls and answers questions; `reading.py` reads, `flushing.py` syncs and closes, `reshaping.py`
-truncates, deletes and replaces, `retention.py` decides what is too old, `relocation.py` lets it go on under another
-path, `recovery.py` opens.
+truncates, deletes and replaces, `retention.py` decides what is too old, `directory/relocation.py` lets it go on under
+another path, `recovery.py` opens.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordRefusedError
 from barnabas.records.validate import Origin, Validated, ValidationRules, validate_and_assign, validate_replicated
-from barnabas.storage import flushing, lookups, names, reading, relocation, reshaping, retention
+from barnabas.storage import flushing, lookups, names, reading, reshaping, retention
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory import relocation
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.errors import DiskFullError, LogFailedError, StorageError
 from barnabas.storage.flushing import FlushJob
 from barnabas.storage.fs import FileSystem, replace_file
-from barnabas.storage.markers import markers_of
-from barnabas.storage.producer_state import ProducerAppend
+from barnabas.storage.producers.markers import markers_of
+from barnabas.storage.producers.state import ProducerAppend
 from barnabas.storage.recovery import LoadRequest, load
-from barnabas.storage.segment import Segment, reaches
-from barnabas.storage.segments import WarmSegments
+from barnabas.storage.segments.segment import Segment, reaches
+from barnabas.storage.segments.segments import WarmSegments
 from barnabas.storage.values import AbortedTxn, AppendInfo, EpochEndOffset
 
 if TYPE_CHECKING:

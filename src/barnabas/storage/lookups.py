@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.records.batch import Record, iter_records
-from barnabas.storage.batches import walk_headers
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.batches import walk_headers
+from barnabas.storage.segments.segment import Segment
 from barnabas.storage.values import TimestampOffset
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.errors import StorageError
 from barnabas.storage.fs import File
-from barnabas.storage.segment import Found, Segment
+from barnabas.storage.segments.segment import Found, Segment
 from barnabas.storage.values import EMPTY_READ, ReadResult
 
 if TYPE_CHECKING:

@@ -22,16 +22,16 @@ from barnabas.records.batch import BatchHeader, check_crc, iter_batches
 from barnabas.records.control import EndTxn
 from barnabas.records.errors import CorruptBatchError
 from barnabas.storage import names
-from barnabas.storage.batches import walk_headers
 from barnabas.storage.config import LogConfig
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.errors import CorruptFileError, CorruptIndexError, FileMissingError
 from barnabas.storage.fs import Access, FileSystem, read_file
-from barnabas.storage.markers import read_marker
-from barnabas.storage.producer_snapshots import SnapshotFiles
-from barnabas.storage.producer_state import ProducerState
-from barnabas.storage.segment import Segment
-from barnabas.storage.segments import Segments
+from barnabas.storage.producers.markers import read_marker
+from barnabas.storage.producers.snapshots import SnapshotFiles
+from barnabas.storage.producers.state import ProducerState
+from barnabas.storage.segments.batches import walk_headers
+from barnabas.storage.segments.segment import Segment
+from barnabas.storage.segments.segments import Segments
 from barnabas.storage.values import AbortedTxn, RecoveryReport
 
 _CHUNK: Final = 4 << 20

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.storage import names
 from barnabas.storage.recovery import replay_producers
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log

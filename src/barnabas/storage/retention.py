@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from barnabas.core.namedtuple import NamedTuple
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from barnabas.cli import why_group
 from barnabas.client.admin.upkeep import group_facts
-from barnabas.coordination.group import consumer_protocol
+from barnabas.coordination.group.classic import consumer_protocol
 from barnabas.coordination.group.config import GroupCoordinatorConfig
 from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.group.shard import FORMAT

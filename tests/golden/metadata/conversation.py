@@ -30,11 +30,11 @@ from barnabas.metadata.config_source import ConfigSource
 from barnabas.metadata.controller.brokers import decide_fence_broker
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
-from barnabas.metadata.image import ClusterImage, PartitionImage, Provenance
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.records import decode_record, encode_record
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, Provenance
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.codec import decode_record, encode_record
 from barnabas.metadata.snapshot import image_records
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener

@@ -19,11 +19,11 @@ from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.describe_configs import DescribeOptions, describe_broker, describe_topic
 from barnabas.metadata.features import SUPPORTED_FEATURES
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.loader import Loader
 from barnabas.metadata.ports import CommittedBatch
 from barnabas.metadata.publish import Publisher
-from barnabas.metadata.records import decode_record
+from barnabas.metadata.records.codec import decode_record
 from barnabas.records.batch import iter_batches, iter_records
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.wire.messages.broker_registration import (

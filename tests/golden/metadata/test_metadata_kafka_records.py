@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.core.ids import uuid_from_text
 from barnabas.metadata.errors import MetadataRecordError
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.records import FRAME_VERSION, RECORDS, decode_record, encode_record, record_version
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.codec import FRAME_VERSION, RECORDS, decode_record, encode_record, record_version
 from barnabas.wire.codec import encode
 from barnabas.wire.schema import Struct, schema_of
 

@@ -15,7 +15,7 @@ from typing import Any
 from barnabas.coordination.group.config import GroupCoordinatorConfig
 from barnabas.coordination.group.service import GroupCoordinator
 from barnabas.coordination.group.shard import FORMAT as GROUP_FORMAT
-from barnabas.coordination.group.share_service import ShareGroupService
+from barnabas.coordination.group.share.service import ShareGroupService
 from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.persister import Persister
 from barnabas.coordination.share.records import FORMAT as SHARE_FORMAT

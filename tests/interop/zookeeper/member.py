@@ -23,11 +23,11 @@ from barnabas.metadata import features
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings
 from barnabas.metadata.controller_service import ControllerService
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.loader import Loader
-from barnabas.metadata.other_records import ProducerIdsRecord
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.metadata.publish import Publisher
+from barnabas.metadata.records.other import ProducerIdsRecord
 from barnabas.metadata.snapshot import image_records
 from barnabas.net.endpoint import Endpoint
 from barnabas.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog

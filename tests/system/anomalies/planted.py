@@ -27,7 +27,7 @@ from barnabas.records.validate import Origin
 from barnabas.replication.partition import Partition
 from barnabas.storage import recovery
 from barnabas.storage.log import Log
-from barnabas.storage.producer_state import ProducerState
+from barnabas.storage.producers.state import ProducerState
 from barnabas.storage.values import AppendInfo
 from barnabas.testing.histories import Anomaly
 

@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.consumer import AsyncConsumer
-from barnabas.client.coordinator import RebalanceListener
+from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.consumer.coordinator import RebalanceListener
 from barnabas.client.errors import CommitFailedError
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import NewTopic, SubscriptionPattern
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError

@@ -12,9 +12,9 @@ from barnabas.client.admin import AsyncAdmin
 from barnabas.client.blocking import ShareConsumer
 from barnabas.client.blocking_producer import Producer
 from barnabas.client.errors import AcknowledgementError
-from barnabas.client.producer import AsyncProducer
-from barnabas.client.share_consumer import AsyncShareConsumer
-from barnabas.client.share_session import AcknowledgeType
+from barnabas.client.producer.producer import AsyncProducer
+from barnabas.client.share.consumer import AsyncShareConsumer
+from barnabas.client.share.session import AcknowledgeType
 from barnabas.client.values import ConfigChange, ConfigResource
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError

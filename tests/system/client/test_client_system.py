@@ -10,11 +10,11 @@ import pytest
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.blocking import Consumer
 from barnabas.client.blocking_producer import Producer
-from barnabas.client.consumer import AsyncConsumer
-from barnabas.client.coordinator import RebalanceListener
+from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.consumer.coordinator import RebalanceListener
 from barnabas.client.errors import NoOffsetError, SerializationError, TransactionStateError
 from barnabas.client.partition_reader import OffsetRange, PartitionReader
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import (
     EARLIEST,
     LATEST,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from barnabas import AsyncAdmin, AsyncConsumer, AsyncProducer, Producer, TopicPartition
+from barnabas.client.cluster.tls import handshake_error
 from barnabas.client.errors import RequestTimeoutError, TlsError
-from barnabas.client.tls import handshake_error
 from barnabas.core.config import ConfigError
 from barnabas.testing.embedded import AsyncEmbeddedBroker
 from tests.system.client.tls_proxy import PASSWORD, Authority, Identity, server_context, tls_broker

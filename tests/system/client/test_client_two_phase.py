@@ -9,9 +9,9 @@ import pytest
 
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.blocking_producer import Producer
-from barnabas.client.consumer import AsyncConsumer
+from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.errors import TransactionStateError
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import NewTopic, PreparedTransaction
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.consumer import AsyncConsumer
-from barnabas.client.coordinator import RebalanceListener
+from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.consumer.coordinator import RebalanceListener
 from barnabas.client.errors import TransactionAbortedError
-from barnabas.client.producer import AsyncProducer
-from barnabas.client.share_consumer import AsyncShareConsumer
+from barnabas.client.producer.producer import AsyncProducer
+from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.client.values import LATEST
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition

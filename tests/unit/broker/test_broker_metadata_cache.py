@@ -6,9 +6,9 @@ from uuid import UUID
 
 from barnabas.broker.metadata_cache import MetadataCache, NodeAddress
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata.delta import replayed
-from barnabas.metadata.image import ClusterImage, PartitionImage
-from barnabas.metadata.nodes_records import BrokerEndpoint, RegisterBrokerRecord
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage
+from barnabas.metadata.image.delta import replayed
+from barnabas.metadata.records.nodes import BrokerEndpoint, RegisterBrokerRecord
 
 DISK, LOST = UUID(int=11), UUID(int=12)
 

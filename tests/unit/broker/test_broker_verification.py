@@ -13,7 +13,7 @@ from barnabas.broker.verification import Protocol890, TransactionGate, Write
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.replication.partition import Partition
-from barnabas.storage.producer_state import ProducerEntry
+from barnabas.storage.producers.state import ProducerEntry
 from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResult,

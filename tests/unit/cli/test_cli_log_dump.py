@@ -90,8 +90,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_metadata_records_as_kafkas_json() -> None:
-    from barnabas.metadata.other_records import FeatureLevelRecord
-    from barnabas.metadata.records import encode_record
+    from barnabas.metadata.records.codec import encode_record
+    from barnabas.metadata.records.other import FeatureLevelRecord
 
     value = encode_record(FeatureLevelRecord(name="metadata.version", feature_level=30))
     assert metadata_record(Record(0, 0, None, value)) == (

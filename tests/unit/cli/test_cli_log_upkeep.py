@@ -14,8 +14,8 @@ from barnabas.cli.logs import app
 from barnabas.core.ids import TopicPartition
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.fs import OsFileSystem
-from barnabas.storage.log_dir import LogDir
 
 COMPACT = ("-c", "cleanup.policy=compact")
 

@@ -68,7 +68,7 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
         "barnabas.node.setup.cluster_id",
         "barnabas.wire.messages.vote",
     } & imported == set()
-    assert {"barnabas.storage.cleaner.cleaning", "barnabas.replication.cleaner_worker"} & imported == set()
+    assert {"barnabas.storage.cleaner.cleaning", "barnabas.replication.cleaning.worker"} & imported == set()
     assert {"cramjam", "ctypes", "hashlib", "ipaddress", "pathlib", "pickle", "shutil"} & imported == set()
     assert {
         f"barnabas.coordination.group.{machine}" for machine in ("shard", "groups", "share_group")

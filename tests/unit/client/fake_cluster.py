@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.connection import Connection
 from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.client.accumulator import Accumulator, ProducerIdentity
-from barnabas.client.delivery import RecordFuture
+from barnabas.client.producer.accumulator import Accumulator, ProducerIdentity
+from barnabas.client.producer.delivery import RecordFuture
 from barnabas.core.ids import TopicPartition
 from barnabas.records.compression import Codec
 

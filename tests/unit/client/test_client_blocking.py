@@ -7,9 +7,9 @@ import pytest
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.blocking import Admin, Consumer, ShareConsumer
 from barnabas.client.blocking_producer import Producer
-from barnabas.client.consumer import AsyncConsumer
-from barnabas.client.producer import AsyncProducer
-from barnabas.client.share_consumer import AsyncShareConsumer
+from barnabas.client.consumer.consumer import AsyncConsumer
+from barnabas.client.producer.producer import AsyncProducer
+from barnabas.client.share.consumer import AsyncShareConsumer
 
 ITERATED = {"records"}
 """What `for record in consumer` is for."""

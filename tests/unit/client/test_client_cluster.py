@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.connection import Connection
 from barnabas.client.errors import (
     BootstrapError,
     BrokerUnreachableError,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.config import CONSUMER_CONFIGS, PRODUCER_CONFIGS, UnknownConfigWarning, resolve_config
+from barnabas.client.consumer.subscription import ResetPolicy, parse_duration_ms
 from barnabas.client.membership.subscriptions import build_assignors
 from barnabas.client.options import ClusterOptions, parse_servers
-from barnabas.client.producer import AsyncProducer
-from barnabas.client.subscription import ResetPolicy, parse_duration_ms
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST
 from barnabas.core.config import ConfigError
 

@@ -6,7 +6,7 @@ epoch between the two had to take the log for truncated: the consumer went back,
 
 from __future__ import annotations
 
-from barnabas.client.consumer import AsyncConsumer
+from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.core.ids import NO_LEADER_EPOCH, TopicPartition
 from barnabas.records.batch import read_header
 from barnabas.records.control import EndTxn, build_end_txn_marker

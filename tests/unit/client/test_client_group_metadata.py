@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.client.classic_coordinator import ClassicCoordinator
-from barnabas.client.coordinator import GroupTiming
-from barnabas.client.subscription import SubscriptionState
+from barnabas.client.consumer.classic_coordinator import ClassicCoordinator
+from barnabas.client.consumer.coordinator import GroupTiming
+from barnabas.client.consumer.subscription import SubscriptionState
 from barnabas.client.values import GroupMetadata
 from barnabas.core.errors import ErrorCode
 from tests.unit.client.fake_cluster import FakeCluster

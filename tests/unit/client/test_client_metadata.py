@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.client.metadata import BrokerAddress, MetadataCache
+from barnabas.client.cluster.metadata import BrokerAddress, MetadataCache
 from barnabas.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from barnabas.client.partitioner import KEY_CACHE_MAX, KeyHasher, StickyPartitioner
+from barnabas.client.producer.partitioner import KEY_CACHE_MAX, KeyHasher, StickyPartitioner
 from barnabas.core.hashing import partition_for_key
 
 

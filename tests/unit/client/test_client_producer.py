@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import BufferFullError, ClientClosedError, DeliveryTimeoutError, SerializationError
-from barnabas.client.producer import AsyncProducer, ProducerRecord
+from barnabas.client.producer.producer import AsyncProducer, ProducerRecord
 from barnabas.client.serialization import json_serializer
 from barnabas.client.values import RecordMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError

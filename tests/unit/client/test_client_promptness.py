@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import RecordMetadata
 from barnabas.core.errors import BarnabasError
 from tests.unit.client.fake_cluster import FakeCluster

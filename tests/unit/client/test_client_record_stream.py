@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.client.consumer.record_stream import RecordStream
 from barnabas.client.errors import SerializationError
-from barnabas.client.record_stream import RecordStream
 from barnabas.client.serialization import as_decode, json_deserializer
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.ids import TopicPartition

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from barnabas.client.sasl import sasl_client
+from barnabas.client.cluster.sasl import sasl_client
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
 

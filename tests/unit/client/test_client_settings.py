@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from barnabas.client.links import Link
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.links import Link
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.metadata import MetadataRequest

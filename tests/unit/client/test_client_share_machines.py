@@ -7,7 +7,7 @@ from uuid import UUID
 from barnabas.client.membership.classic import Failed
 from barnabas.client.membership.consumer_protocol import Lost, Wait
 from barnabas.client.membership.share_protocol import ShareMember
-from barnabas.client.share_session import GAP, AcknowledgeType, ShareSession, runs
+from barnabas.client.share.session import GAP, AcknowledgeType, ShareSession, runs
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicIdPartition
 from barnabas.wire.messages.share_group_heartbeat import (

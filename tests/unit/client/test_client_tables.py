@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import ClientClosedError
-from barnabas.client.producer import AsyncProducer
+from barnabas.client.producer.producer import AsyncProducer
 from barnabas.wire.apis import ApiKey
 from tests.unit.client.fake_cluster import SILENCE, FakeCluster
 

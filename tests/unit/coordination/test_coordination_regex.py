@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.group.topic_regex import TopicRegex
+from barnabas.coordination.group.consumer.topic_regex import TopicRegex
 from barnabas.core.errors import ErrorCode, KafkaError
 
 NAMES = ["", "a", "ab", "abc", "aab", "b", "B", "orders.v1", "orders-v2", "x1", "x12", "_", "a\nb", "aaaa"]

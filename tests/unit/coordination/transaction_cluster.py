@@ -27,7 +27,7 @@ from barnabas.records.batch import iter_records, read_header
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.records.control import EndTxn, parse_control
 from barnabas.records.validate import Origin
-from barnabas.storage.producer_state import ProducerEntry, ProducerState
+from barnabas.storage.producers.state import ProducerEntry, ProducerState
 from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.schema import Request, Response
 from tests.golden.transaction.conversation import settle, show_record

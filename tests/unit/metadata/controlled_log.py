@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.ports import CommittedBatch, MetadataListener
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.records.base import MetadataRecord
 
 
 class LeaderLog:

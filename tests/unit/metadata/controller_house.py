@@ -14,7 +14,7 @@ from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings
 from barnabas.metadata.controller_service import ControllerService
 from barnabas.metadata.features import SUPPORTED_FEATURES, bootstrap_records
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.loader import Loader
 from barnabas.metadata.ports import KRaftVersion
 from barnabas.metadata.publish import Publisher

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.metadata.ports import CommittedBatch, MetadataListener
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.records.base import MetadataRecord
 
 
 class ManualLog:

@@ -16,7 +16,6 @@ from barnabas.metadata.config_source import ConfigSource
 from barnabas.metadata.config_view import ConfigView, development_defaults
 from barnabas.metadata.configs.broker_zookeeper import ZOOKEEPER_KEYS
 from barnabas.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.describe_configs import (
     DescribeOptions,
     describe_broker,
@@ -25,8 +24,9 @@ from barnabas.metadata.describe_configs import (
     describe_group,
     describe_topic,
 )
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.metadata.other_records import ConfigRecord
+from barnabas.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.records.other import ConfigRecord
 from barnabas.wire.messages.describe_configs import DescribeConfigsResourceResult
 
 LONG_MAX = 2**63 - 1

@@ -13,7 +13,7 @@ from barnabas.metadata import controller_service, driver
 from barnabas.metadata.controller import brokers
 from barnabas.metadata.controller.partitions import decide_move_away
 from barnabas.metadata.features import DEFAULT_LEVELS, bootstrap_records
-from barnabas.metadata.other_records import (
+from barnabas.metadata.records.other import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -21,7 +21,7 @@ from barnabas.metadata.other_records import (
     FeatureLevelRecord,
     NoOpRecord,
 )
-from barnabas.metadata.topics_records import PartitionChangeRecord, TopicRecord
+from barnabas.metadata.records.topics import PartitionChangeRecord, TopicRecord
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -14,10 +14,10 @@ from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings
 from barnabas.metadata.driver import ControllerDriver
 from barnabas.metadata.features import bootstrap_records
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.loader import Loader
 from barnabas.metadata.publish import Publisher
-from barnabas.metadata.records import ProducerIdsRecord, RegisterBrokerRecord
+from barnabas.metadata.records.codec import ProducerIdsRecord, RegisterBrokerRecord
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.schema import Message

@@ -7,10 +7,10 @@ import pytest
 from barnabas.core.config import ConfigError
 from barnabas.metadata.config_rules import check_group_configs
 from barnabas.metadata.config_view import ConfigView
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.metadata.other_records import ConfigRecord
-from barnabas.metadata.small_images import ResourceType
+from barnabas.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.image.small import ResourceType
+from barnabas.metadata.records.other import ConfigRecord
 
 SHARE = {
     "share.delivery.count.limit": (2, 10),

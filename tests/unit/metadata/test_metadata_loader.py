@@ -7,12 +7,13 @@ from uuid import UUID
 import pytest
 
 from barnabas.metadata.errors import MetadataError
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.topics import MIGRATING_DIRECTORY
 from barnabas.metadata.loader import Loader
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.metadata.publish import Publisher
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.records import (
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.codec import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ClearElrRecord,
@@ -28,7 +29,6 @@ from barnabas.metadata.records import (
     UnregisterBrokerRecord,
 )
 from barnabas.metadata.snapshot import SnapshotPolicy
-from barnabas.metadata.topics_image import MIGRATING_DIRECTORY
 from tests.unit.metadata.fakes import Watcher
 
 A, B = UUID(int=10), UUID(int=11)

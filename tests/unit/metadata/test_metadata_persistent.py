@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.metadata.persistent import PersistentMap
+from barnabas.metadata.image.persistent import PersistentMap
 
 keys = st.one_of(
     st.text(max_size=3), st.integers(-50, 500), st.uuids(), st.tuples(st.integers(0, 3), st.text(max_size=2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.metadata.controller.sessions import BrokerSessions
-from barnabas.metadata.image import BrokerImage, BrokersImage, ClusterImage
+from barnabas.metadata.image.cluster import BrokerImage, BrokersImage, ClusterImage
 
 
 def sessions() -> BrokerSessions:

@@ -16,8 +16,8 @@ from barnabas.broker.controller_services import ControllerServices
 from barnabas.broker.quorum.ports import QuorumHandle
 from barnabas.broker.request_context import RequestContext
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.metadata.publish import Publisher
 from barnabas.net.outgoing import Outgoing, UnansweredError
 from barnabas.net.ports import Peer

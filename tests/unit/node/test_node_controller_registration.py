@@ -9,10 +9,10 @@ from uuid import UUID
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.features import SUPPORTED_FEATURES
-from barnabas.metadata.nodes_image import ControllerImage, FeatureRange
-from barnabas.metadata.nodes_image import Endpoint as KnownEndpoint
-from barnabas.metadata.nodes_records import ControllerFeature, RegisterControllerRecord
-from barnabas.metadata.other_records import FeatureLevelRecord
+from barnabas.metadata.image.nodes import ControllerImage, FeatureRange
+from barnabas.metadata.image.nodes import Endpoint as KnownEndpoint
+from barnabas.metadata.records.nodes import ControllerFeature, RegisterControllerRecord
+from barnabas.metadata.records.other import FeatureLevelRecord
 from barnabas.net.endpoint import Endpoint
 from barnabas.node.controller_registration import ControllerRegistration
 from barnabas.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse

@@ -26,22 +26,22 @@ from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.controller import brokers as broker_decisions
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.features import DEFAULT_LEVELS, SUPPORTED_FEATURES, bootstrap_records
-from barnabas.metadata.image import ClusterImage, ResourceType
-from barnabas.metadata.other_records import ConfigRecord
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.image.cluster import ClusterImage, ResourceType
+from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.other import ConfigRecord
 from barnabas.node.channels.replication import ReplicationChannel
 from barnabas.records.batch import iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.replication.dir_mover import DirMover
+from barnabas.replication.directories.mover import DirMover
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions
 from barnabas.replication.ports import FetchLimits
 from barnabas.replication.replication import Replication
 from barnabas.replication.settings import ReplicationSettings
-from barnabas.storage.log_dir import LogDir
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.telemetry import Metrics
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.disk import MemoryDisk

@@ -18,8 +18,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.records.batch import iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.replication.cleaner_engine import CleanerEngine, InlineEngine, ProcessEngine, Step
-from barnabas.replication.compaction import CleanerFacts, CleanerSettings, Compactor
+from barnabas.replication.cleaning.compaction import CleanerFacts, CleanerSettings, Compactor
+from barnabas.replication.cleaning.engine import CleanerEngine, InlineEngine, ProcessEngine, Step
 from barnabas.replication.partitions import Partitions
 from barnabas.storage.cleaner.errors import CleaningError
 from barnabas.storage.cleaner.task import CleanerLimits, CleaningTask
@@ -224,7 +224,7 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 ORPHAN = """
 import os, signal, sys
-from barnabas.replication.cleaner_engine import ProcessEngine
+from barnabas.replication.cleaning.engine import ProcessEngine
 from barnabas.storage.cleaner.task import CleaningTask
 
 engine = ProcessEngine()

@@ -11,10 +11,10 @@ import pytest
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.replication.found_logs import FoundLogs, is_contained
+from barnabas.replication.directories.found_logs import FoundLogs, is_contained
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.log import Log
-from barnabas.storage.log_dir import LogDir
 from barnabas.testing.sim.disk import MemoryDisk
 from tests.unit.replication.brokers import Cluster, in_virtual_time
 from tests.unit.replication.test_replication_dir_moves import home, under_way

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.image.cluster import ResourceType
 from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.replication.settings import ReplicationSettings
 from barnabas.storage.cleaner.candidate import Verdict, assess
@@ -326,7 +326,7 @@ def test_a_replica_that_comes_later_is_created_where_it_was_wanted() -> None:
         assert topic is not None
         cluster.create("v", [[1]])
         await other.produce(b"a", topic="u")
-        from barnabas.metadata.topics_records import PartitionChangeRecord
+        from barnabas.metadata.records.topics import PartitionChangeRecord
 
         cluster.commit(
             [

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.image.cluster import ResourceType
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.unit.replication.brokers import Broker, Cluster, in_virtual_time
 

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata.topics_records import PartitionChangeRecord, RemoveTopicRecord
+from barnabas.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord
 from barnabas.replication.partition import Isolation
 from barnabas.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.wire.messages.fetch import (

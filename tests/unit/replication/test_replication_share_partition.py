@@ -16,9 +16,9 @@ from barnabas.records.build import SimpleRecord, build_batch
 from barnabas.replication.parking import ReadWatch
 from barnabas.replication.partition import Partition, PartitionRead, SpecialTimestamp
 from barnabas.replication.rules.share_values import Ack, ShareLimits, Wish
-from barnabas.replication.share_partition import SharePartition
-from barnabas.replication.share_partitions import SharePartitions
-from barnabas.replication.share_ports import ShareSettings
+from barnabas.replication.shares.partition import SharePartition
+from barnabas.replication.shares.partitions import SharePartitions
+from barnabas.replication.shares.ports import ShareSettings
 from barnabas.storage.values import TimestampOffset
 from tests.unit.coordination.kit import LoopClock, run_virtual
 

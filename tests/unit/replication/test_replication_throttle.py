@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.image.cluster import ResourceType
 from barnabas.replication.rules.throttle import ReplicaThrottle
 from tests.unit.replication.brokers import Cluster, in_virtual_time
 

@@ -9,21 +9,21 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.records.crc import crc32c
-from barnabas.storage.checkpoints import decode_offsets, encode_offsets
-from barnabas.storage.epochs import EpochEntry, LeaderEpochs
-from barnabas.storage.errors import CorruptFileError, CorruptIndexError, CorruptSnapshotError, LogDirError
-from barnabas.storage.identity import (
+from barnabas.storage.directory.checkpoints import decode_offsets, encode_offsets
+from barnabas.storage.directory.identity import (
     MetaProperties,
     leave_clean_shutdown,
     read_topic_id,
     take_clean_shutdown,
     write_topic_id,
 )
-from barnabas.storage.indexes import OffsetIndex, TimeIndex
+from barnabas.storage.epochs import EpochEntry, LeaderEpochs
+from barnabas.storage.errors import CorruptFileError, CorruptIndexError, CorruptSnapshotError, LogDirError
 from barnabas.storage.names import marked_dir, offset_file, parse_offset_file, parse_partition_dir
-from barnabas.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from barnabas.storage.producer_state import KnownBatch, ProducerEntry
-from barnabas.storage.txn_index import TxnIndex
+from barnabas.storage.producers.snapshots import decode_snapshot, encode_snapshot
+from barnabas.storage.producers.state import KnownBatch, ProducerEntry
+from barnabas.storage.segments.indexes import OffsetIndex, TimeIndex
+from barnabas.storage.segments.txn_index import TxnIndex
 from barnabas.storage.values import AbortedTxn, TimestampOffset
 from tests.unit.storage.memory_disk import MemoryDisk
 

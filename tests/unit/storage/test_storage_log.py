@@ -141,7 +141,7 @@ class TestRead:
             logs.restart()
 
     def test_a_bounded_memory_of_the_tail(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("barnabas.storage.tail._BATCHES_MAX", 4)
+        monkeypatch.setattr("barnabas.storage.segments.tail._BATCHES_MAX", 4)
         logs = LogHarness(config=LogConfig(index_interval_bytes=2 * SIZE))
         for i in range(30):
             logs.append(batch(2))

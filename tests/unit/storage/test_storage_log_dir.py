@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.core.ids import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.errors import (
     DiskIoError,
     LogDirError,
@@ -18,7 +19,6 @@ from barnabas.storage.errors import (
     StorageError,
 )
 from barnabas.storage.fs import FileSystem, OsFileSystem
-from barnabas.storage.log_dir import LogDir
 from tests.unit.storage.logs import batch
 from tests.unit.storage.memory_disk import MemoryDisk
 

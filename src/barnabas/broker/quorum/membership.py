@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.broker.quorum.parts import LISTENER, listeners, parse_listeners
 from barnabas.core.errors import error_code
-from barnabas.metadata.small_images import KRAFT_VERSION
+from barnabas.metadata.image.small import KRAFT_VERSION
 from barnabas.raft.machine import messages as raft
 from barnabas.raft.machine.values import NO_NODE, Endpoint, ReplicaKey, Voter
 from barnabas.wire.messages import add_raft_voter as add

@@ -14,7 +14,7 @@ from barnabas.cli.consuming import Outcome, ReadPlan, consume
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_pairs
 from barnabas.cli.output import EXIT_INTERRUPTED, note
 from barnabas.cli.session import read_properties, run
-from barnabas.client.coordinator import RebalanceListener
+from barnabas.client.consumer.coordinator import RebalanceListener
 from barnabas.core.ids import TopicPartition
 
 _MEBIBYTE = 1024 * 1024

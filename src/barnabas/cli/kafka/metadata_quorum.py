@@ -67,8 +67,8 @@ def main() -> None:
 def add_controller(options: argparse.Namespace) -> None:
     """The file of `--command-config` is the new controller's own: it says who and where that is."""
     from barnabas.node.config import build_config, read_properties_file
+    from barnabas.storage.directory.identity import read_meta_properties
     from barnabas.storage.fs import OsFileSystem
-    from barnabas.storage.identity import read_meta_properties
 
     async def command(admin: AsyncAdmin) -> None:
         config = build_config(read_properties_file(options.command_config))

@@ -100,7 +100,7 @@ class Stats:
 
 
 async def _produce(settings: dict[str, object], options: argparse.Namespace, payloads: list[bytes] | None) -> None:
-    from barnabas.client.producer import AsyncProducer
+    from barnabas.client.producer.producer import AsyncProducer
 
     topic, count, warmup = options.topic, options.num_records, options.warmup_records
     failures: list[BaseException] = []

@@ -32,9 +32,9 @@ from barnabas.client.admin.transactions import (
     TransactionListing,
 )
 from barnabas.client.admin.upkeep import GroupFacts, PartitionFacts, UpkeepReport
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.metadata import TopicView
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
-from barnabas.client.metadata import TopicView
 from barnabas.client.options import ClusterOptions
 from barnabas.client.values import (
     ClusterDescription,

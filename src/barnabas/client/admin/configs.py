@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from barnabas.client.admin.requests import item_error
-from barnabas.client.cluster import Cluster
-from barnabas.client.metadata import BrokerAddress
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.metadata import BrokerAddress
 from barnabas.client.values import (
     ClusterDescription,
     ConfigChange,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.fanout import by_topic
-from barnabas.client.versions import Versioned
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.fanout import by_topic
+from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from barnabas.client.admin.requests import Item, ask_coordinators, item_error, value_or_raise
-from barnabas.client.cluster import Cluster
-from barnabas.client.coordinators import CoordinatorType
-from barnabas.client.fanout import by_topic
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.coordinators import CoordinatorType
+from barnabas.client.cluster.fanout import by_topic
+from barnabas.client.cluster.versions import Versioned
 from barnabas.client.membership.subscriptions import decode_assignment, decode_subscription
 from barnabas.client.offsets import commit_group_offsets, fetch_group_offsets, list_offsets
 from barnabas.client.values import (
@@ -21,7 +22,6 @@ from barnabas.client.values import (
     MemberDescription,
     OffsetAndMetadata,
 )
-from barnabas.client.versions import Versioned
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey

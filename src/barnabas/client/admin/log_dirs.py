@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from barnabas.client.admin.configs import describe_log_dirs
 from barnabas.client.admin.requests import item_error
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.values import ReplicaLogDirs, TopicPartitionReplica
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition

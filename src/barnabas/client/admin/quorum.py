@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from barnabas.client.admin.requests import item_error
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster.cluster import Cluster
 from barnabas.core.ids import METADATA_TOPIC
 from barnabas.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from barnabas.wire.messages.describe_quorum import (

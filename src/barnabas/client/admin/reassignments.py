@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.admin.requests import item_error
-from barnabas.client.cluster import Cluster
-from barnabas.client.fanout import by_topic
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.fanout import by_topic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.messages.alter_partition_reassignments import (

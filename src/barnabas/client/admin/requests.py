@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from barnabas.client.cluster import Cluster
-from barnabas.client.coordinators import CoordinatorType
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.coordinators import CoordinatorType
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 
 I = TypeVar("I", bound=Hashable)  # noqa: E741  # an item: a topic name, a resource, a group id

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.client.admin.requests import Item, ask_coordinators, item_error, value_or_raise
-from barnabas.client.cluster import Cluster
-from barnabas.client.fanout import by_topic
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.fanout import by_topic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.messages import alter_share_group_offsets as alter

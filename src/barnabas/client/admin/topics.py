@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from barnabas.client.admin.requests import Item, ask_controller
-from barnabas.client.cluster import Cluster
-from barnabas.client.fanout import Answer, ask_leaders, by_topic
-from barnabas.client.metadata import TopicView
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.fanout import Answer, ask_leaders, by_topic
+from barnabas.client.cluster.metadata import TopicView
+from barnabas.client.cluster.versions import Versioned
 from barnabas.client.values import CreatedTopic, NewTopic, TopicListing
-from barnabas.client.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.client.admin.requests import item_error
-from barnabas.client.cluster import Cluster
-from barnabas.client.coordinators import CoordinatorType
-from barnabas.client.fanout import ask_leaders, by_topic
-from barnabas.client.versions import Versioned
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.coordinators import CoordinatorType
+from barnabas.client.cluster.fanout import ask_leaders, by_topic
+from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey

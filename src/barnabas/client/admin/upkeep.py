@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from barnabas.client.admin.requests import Item, ask_coordinators
 from barnabas.client.admin.transactions import describe_transactions, list_transactions
-from barnabas.client.cluster import Cluster
-from barnabas.client.fanout import ask_leaders, by_topic
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.fanout import ask_leaders, by_topic
 from barnabas.core.errors import KafkaError, error_code
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.messages import explain_group, explain_partition, run_upkeep

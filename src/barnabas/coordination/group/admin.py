@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from barnabas.coordination.group import groups
-from barnabas.coordination.group.classic_group import DEAD, STABLE, ClassicGroup
+from barnabas.coordination.group.classic.group import DEAD, STABLE, ClassicGroup
 from barnabas.coordination.group.groups import GroupTable
 from barnabas.coordination.group.offsets import Offsets
 from barnabas.coordination.turn import Turn

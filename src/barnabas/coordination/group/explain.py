@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from barnabas.coordination.group import groups
-from barnabas.coordination.group.classic_group import COMPLETING, PREPARING, STABLE, ClassicGroup, ClassicMember
-from barnabas.coordination.group.consumer_group import ConsumerGroup, ConsumerState
-from barnabas.coordination.group.consumer_member import (
+from barnabas.coordination.group.classic.group import COMPLETING, PREPARING, STABLE, ClassicGroup, ClassicMember
+from barnabas.coordination.group.consumer.group import ConsumerGroup, ConsumerState
+from barnabas.coordination.group.consumer.member import (
     NO_PARTITIONS,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
@@ -25,7 +25,7 @@ from barnabas.coordination.group.consumer_member import (
 )
 from barnabas.coordination.group.groups import GroupTable
 from barnabas.coordination.group.offsets import Offsets
-from barnabas.coordination.group.share_group import ShareGroup
+from barnabas.coordination.group.share.group import ShareGroup
 from barnabas.coordination.ports import TopicCatalog
 from barnabas.coordination.turn import TimerKey
 from barnabas.core.ids import TopicId

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
-from barnabas.coordination.group.classic_group import COMPLETING, DEAD, EMPTY, STABLE, ClassicGroup
-from barnabas.coordination.group.consumer_group import ConsumerGroup
-from barnabas.coordination.group.share_group import ShareGroup
+from barnabas.coordination.group.classic.group import COMPLETING, DEAD, EMPTY, STABLE, ClassicGroup
+from barnabas.coordination.group.consumer.group import ConsumerGroup
+from barnabas.coordination.group.share.group import ShareGroup
 from barnabas.coordination.timeline import Timeline, TimelineMap
 from barnabas.coordination.turn import StateRecord
 from barnabas.core.errors import ErrorCode, KafkaError

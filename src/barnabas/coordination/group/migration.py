@@ -1,17 +1,18 @@
 """Machine: groups that change their protocol while they have members (KIP-848, "online migration").
 
 upgrade    the first consumer-protocol member joins a classic group of consumers: the group becomes a consumer
-           group, and its classic members live on in it, served by `classic_in_consumer`
+           group, and its classic members live on in it, served by `consumer.classic_members`
 downgrade  the last consumer-protocol member leaves: what remains becomes a classic group again
 """
 
 from __future__ import annotations
 
-from barnabas.coordination.group import classic_rebalance, consumer_protocol
-from barnabas.coordination.group.classic_group import STABLE, ClassicGroup, ClassicMember
-from barnabas.coordination.group.consumer_group import ConsumerGroup
-from barnabas.coordination.group.consumer_groups import ConsumerGroups
-from barnabas.coordination.group.consumer_member import ClassicPart, ConsumerMember, Partitions
+from barnabas.coordination.group.classic import consumer_protocol
+from barnabas.coordination.group.classic import rebalance as classic_rebalance
+from barnabas.coordination.group.classic.group import STABLE, ClassicGroup, ClassicMember
+from barnabas.coordination.group.consumer.group import ConsumerGroup
+from barnabas.coordination.group.consumer.groups import ConsumerGroups
+from barnabas.coordination.group.consumer.member import ClassicPart, ConsumerMember, Partitions
 from barnabas.coordination.ports import TopicCatalog
 from barnabas.coordination.turn import Turn
 from barnabas.core.errors import ErrorCode, KafkaError

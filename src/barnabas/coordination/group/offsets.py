@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.coordination.group import classic_rebalance, groups
-from barnabas.coordination.group.classic_group import PREPARING, STABLE, ClassicGroup
+from barnabas.coordination.group import groups
+from barnabas.coordination.group.classic import rebalance as classic_rebalance
+from barnabas.coordination.group.classic.group import PREPARING, STABLE, ClassicGroup
 from barnabas.coordination.group.config import GroupCoordinatorConfig
 from barnabas.coordination.group.groups import GroupTable
 from barnabas.coordination.group.offset_store import (

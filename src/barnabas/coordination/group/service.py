@@ -375,7 +375,7 @@ class GroupCoordinator:
                 )
         return ConsumerGroupDescribeResponse(groups=described)
 
-    # -- for share groups (share_service) ------------------------------------------------------------------------
+    # -- for share groups (share/service) ------------------------------------------------------------------------
 
     @property
     def topics(self) -> TopicCatalog:

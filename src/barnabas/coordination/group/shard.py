@@ -9,33 +9,29 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.coordination.errors import error_for_client
-from barnabas.coordination.group import (
-    admin,
-    classic_group,
-    classic_in_consumer,
-    classic_join,
-    classic_members,
-    classic_rebalance,
-    consumer_describe,
-    consumer_groups,
-    explain,
-    migration,
-    share_describe,
-    share_offsets,
-)
+from barnabas.coordination.group import admin, explain, migration
 from barnabas.coordination.group import records as rec
-from barnabas.coordination.group.classic_group import ClassicGroup
+from barnabas.coordination.group.classic import group as classic_group
+from barnabas.coordination.group.classic import join as classic_join
+from barnabas.coordination.group.classic import members as classic_members
+from barnabas.coordination.group.classic import rebalance as classic_rebalance
+from barnabas.coordination.group.classic.group import ClassicGroup
 from barnabas.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
-from barnabas.coordination.group.consumer_group import ConsumerGroup
-from barnabas.coordination.group.consumer_groups import ConsumerGroups
+from barnabas.coordination.group.consumer import classic_members as classic_in_consumer
+from barnabas.coordination.group.consumer import describe as consumer_describe
+from barnabas.coordination.group.consumer import groups as consumer_groups
+from barnabas.coordination.group.consumer.group import ConsumerGroup
+from barnabas.coordination.group.consumer.groups import ConsumerGroups
 from barnabas.coordination.group.explain import LeftMs
 from barnabas.coordination.group.groups import GroupTable
 from barnabas.coordination.group.offset_store import OffsetStore
 from barnabas.coordination.group.offsets import Offsets
-from barnabas.coordination.group.share_group import ShareGroup
-from barnabas.coordination.group.share_groups import ShareGroups
-from barnabas.coordination.group.share_ports import StateTopics
-from barnabas.coordination.group.share_records import (
+from barnabas.coordination.group.share import describe as share_describe
+from barnabas.coordination.group.share import offsets as share_offsets
+from barnabas.coordination.group.share.group import ShareGroup
+from barnabas.coordination.group.share.groups import ShareGroups
+from barnabas.coordination.group.share.ports import StateTopics
+from barnabas.coordination.group.share.records import (
     SHARE_KINDS,
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupMemberMetadataKey,

@@ -1,6 +1,6 @@
 """Shell: share state as others use it: by share partition, with refusals as errors, asked again while it moves.
 
-Fills the group coordinator's port (`group.share_ports.ShareStates`) and that of the partitions' leaders
+Fills the group coordinator's port (`group.share.ports.ShareStates`) and that of the partitions' leaders
 (`replication.share.ports.SharePersister`), over whatever channel leads to the coordinators. Kafka's counterpart is
 PersisterStateManager.
 """

@@ -263,7 +263,7 @@ class TransactionCoordinator:
     async def list_transactions(self, ctx: Asker, request: ListTransactionsRequest) -> ListTransactionsResponse:
         if self._runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        from barnabas.coordination.group.topic_regex import TopicRegex  # no start of a broker needs it
+        from barnabas.coordination.group.consumer.topic_regex import TopicRegex  # no start of a broker needs it
 
         pattern = request.transactional_id_pattern
         try:

@@ -25,10 +25,10 @@ from barnabas.metadata.controller.answers import RefusedError, duplicates, inval
 from barnabas.metadata.controller.eligible_leaders import check_min_isr, records_after_change
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_names import name_problem
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.other_records import ConfigRecord
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.small_images import ConfigResource, ResourceType
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.small import ConfigResource, ResourceType
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.other import ConfigRecord
 from barnabas.wire.messages import alter_configs as legacy
 from barnabas.wire.messages import incremental_alter_configs as incremental
 

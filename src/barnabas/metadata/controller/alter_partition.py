@@ -9,11 +9,11 @@ from barnabas.core.errors import ErrorCode
 from barnabas.metadata.controller.partition_change import Target, change_partition
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_rules import TopicRules
-from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.topics_delta import merge_partition
-from barnabas.metadata.topics_image import LeaderRecoveryState
-from barnabas.metadata.topics_records import PartitionChangeRecord
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.image.topics import LeaderRecoveryState
+from barnabas.metadata.image.topics_delta import merge_partition
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.topics import PartitionChangeRecord
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,

@@ -10,9 +10,9 @@ from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicId
 from barnabas.core.rng import Rng
 from barnabas.metadata.controller.answers import RefusedError
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.topics_image import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
-from barnabas.metadata.topics_records import PartitionRecord
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from barnabas.metadata.records.topics import PartitionRecord
 
 
 def check_manual_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:

@@ -16,16 +16,16 @@ from barnabas.metadata.controller.partitions import (
     records_without_broker,
 )
 from barnabas.metadata.controller.settings import DecideContext
-from barnabas.metadata.delta import replayed
-from barnabas.metadata.image import BrokerImage, ClusterImage
-from barnabas.metadata.nodes_records import (
+from barnabas.metadata.image.cluster import BrokerImage, ClusterImage
+from barnabas.metadata.image.delta import replayed
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.nodes import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from barnabas.metadata.record_base import MetadataRecord
 from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse

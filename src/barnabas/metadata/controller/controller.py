@@ -31,9 +31,9 @@ from barnabas.metadata.controller.reassignments import (
 )
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
 from barnabas.metadata.controller.update_features import decide_update_features
-from barnabas.metadata.delta import replayed
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import replayed
+from barnabas.metadata.records.base import MetadataRecord
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.wire.messages.alter_configs import AlterConfigsRequest
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest

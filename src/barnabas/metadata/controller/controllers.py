@@ -6,9 +6,9 @@ from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.features import CONTROLLER_REGISTRATION_LEVEL
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.nodes_records import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.nodes import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
 from barnabas.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 
 

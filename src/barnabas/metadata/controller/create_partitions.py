@@ -13,8 +13,8 @@ from barnabas.metadata.controller.assignments import (
     place,
 )
 from barnabas.metadata.controller.settings import MAX_PARTITIONS_PER_BATCH, DecideContext
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.records.base import MetadataRecord
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -31,11 +31,11 @@ from barnabas.metadata.controller.topic_names import (
     has_collision_characters,
     name_problem,
 )
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.other_records import ConfigRecord
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.small_images import ResourceType
-from barnabas.metadata.topics_records import TopicRecord
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.small import ResourceType
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.other import ConfigRecord
+from barnabas.metadata.records.topics import TopicRecord
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

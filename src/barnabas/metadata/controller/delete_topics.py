@@ -9,9 +9,9 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_TOPIC_ID
 from barnabas.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
 from barnabas.metadata.controller.settings import DecideContext
-from barnabas.metadata.image import ClusterImage, TopicImage
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.topics_records import RemoveTopicRecord
+from barnabas.metadata.image.cluster import ClusterImage, TopicImage
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.topics import RemoveTopicRecord
 from barnabas.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

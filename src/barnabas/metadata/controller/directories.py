@@ -15,12 +15,12 @@ from barnabas.core.errors import ErrorCode
 from barnabas.metadata.controller.partition_change import Target, change_partition
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_rules import TopicRules
-from barnabas.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from barnabas.metadata.nodes_records import BrokerRegistrationChangeRecord
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.topics_delta import merge_partition
-from barnabas.metadata.topics_image import UNASSIGNED_DIRECTORY
-from barnabas.metadata.topics_records import PartitionChangeRecord
+from barnabas.metadata.image.cluster import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.image.topics import UNASSIGNED_DIRECTORY
+from barnabas.metadata.image.topics_delta import merge_partition
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.nodes import BrokerRegistrationChangeRecord
+from barnabas.metadata.records.topics import PartitionChangeRecord
 from barnabas.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,

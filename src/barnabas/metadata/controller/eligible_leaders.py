@@ -14,11 +14,11 @@ from barnabas.core.errors import ErrorCode
 from barnabas.metadata.config_view import ConfigView
 from barnabas.metadata.controller.answers import RefusedError
 from barnabas.metadata.features import ELR_VERSION
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.other_records import ConfigRecord
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.small_images import ConfigResource, ResourceType
-from barnabas.metadata.topics_records import ClearElrRecord
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.small import ConfigResource, ResourceType
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.other import ConfigRecord
+from barnabas.metadata.records.topics import ClearElrRecord
 
 MIN_ISR: Final = "min.insync.replicas"
 _CLUSTER: Final = ConfigResource(ResourceType.BROKER, "")

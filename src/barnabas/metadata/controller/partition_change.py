@@ -18,9 +18,9 @@ from uuid import UUID
 
 from barnabas.core.ids import NO_LEADER, TopicId
 from barnabas.core.namedtuple import NamedTuple
-from barnabas.metadata.topics_delta import NO_LEADER_CHANGE
-from barnabas.metadata.topics_image import UNASSIGNED_DIRECTORY, LeaderRecoveryState, PartitionImage
-from barnabas.metadata.topics_records import PartitionChangeRecord
+from barnabas.metadata.image.topics import UNASSIGNED_DIRECTORY, LeaderRecoveryState, PartitionImage
+from barnabas.metadata.image.topics_delta import NO_LEADER_CHANGE
+from barnabas.metadata.records.topics import PartitionChangeRecord
 
 
 class Election(Enum):

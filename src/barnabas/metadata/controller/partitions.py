@@ -16,8 +16,8 @@ from barnabas.metadata.controller.answers import RefusedError, message_of
 from barnabas.metadata.controller.partition_change import Election, Target, change_partition, elect
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_rules import TopicRules
-from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.records.base import MetadataRecord
 from barnabas.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -7,9 +7,9 @@ from typing import Final
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
 from barnabas.metadata.controller.settings import DecideContext
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.other_records import ProducerIdsRecord
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.other import ProducerIdsRecord
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 BLOCK_SIZE: Final = 1000

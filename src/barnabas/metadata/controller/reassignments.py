@@ -17,8 +17,8 @@ from barnabas.metadata.controller.assignments import check_manual_replicas
 from barnabas.metadata.controller.partition_change import Election, Rules, Target, change_partition
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.controller.topic_rules import TopicRules
-from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.records.base import MetadataRecord
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

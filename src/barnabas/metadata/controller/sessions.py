@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.core.dataclass import dataclass
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 
 
 @dataclass(slots=True)

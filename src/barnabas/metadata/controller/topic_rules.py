@@ -9,7 +9,7 @@ from barnabas.metadata.controller.assignments import default_directory
 from barnabas.metadata.controller.partition_change import Election, Rules
 from barnabas.metadata.controller.settings import DecideContext
 from barnabas.metadata.features import ELR_VERSION
-from barnabas.metadata.image import ClusterImage, PartitionImage, TopicImage
+from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
 
 
 class TopicRules:

@@ -17,10 +17,10 @@ from barnabas.metadata.features import (
     METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
 )
-from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.other_records import FeatureLevelRecord
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.small_images import KRAFT_VERSION, METADATA_VERSION
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.small import KRAFT_VERSION, METADATA_VERSION
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.other import FeatureLevelRecord
 from barnabas.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -22,8 +22,8 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
 from barnabas.core.tasks import enter_task
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
+from barnabas.metadata.image.delta import ClusterDelta
 from barnabas.metadata.publish import Publisher
 from barnabas.net.outgoing import Outgoing, UnansweredError
 from barnabas.wire.apis import API_KEYS, APIS, ApiKey, request_header_version, response_header_version

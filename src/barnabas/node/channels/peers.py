@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.net.outgoing import Outgoing
 from barnabas.wire.schema import Request, Response
 

@@ -12,10 +12,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from barnabas.metadata.image.small import METADATA_VERSION
 from barnabas.metadata.ports import CommittedBatch, MetadataListener
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.records import LATEST_METADATA_VERSION, FeatureLevelRecord, decode_record
-from barnabas.metadata.small_images import METADATA_VERSION
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.codec import LATEST_METADATA_VERSION, FeatureLevelRecord, decode_record
 from barnabas.node.quorum.raft_log import RaftLog
 from barnabas.node.quorum.snapshot_store import SnapshotStore
 from barnabas.raft.machine.events import LeaderAndEpoch

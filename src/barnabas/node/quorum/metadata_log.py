@@ -22,8 +22,8 @@ from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.metadata.ports import CommittedBatch, MetadataListener
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.records import encode_record
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.codec import encode_record
 from barnabas.node.quorum.finding import quorum_exists
 from barnabas.node.quorum.handover import Handover, version_after
 from barnabas.node.quorum.network import QuorumNetwork, Sender

@@ -18,7 +18,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.dataclass import dataclass
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import LoadedSnapshot
-from barnabas.metadata.records import MetadataRecord, decode_record, encode_record
+from barnabas.metadata.records.codec import MetadataRecord, decode_record, encode_record
 from barnabas.raft.machine.values import KRaftVersion, OffsetAndEpoch, Voters
 from barnabas.records.batch import check_crc, iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch

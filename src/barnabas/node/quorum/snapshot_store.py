@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from barnabas.core.buffers import Buffer
 from barnabas.metadata.ports import LoadedSnapshot
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.records.base import MetadataRecord
 from barnabas.node.quorum.snapshot_files import (
     SnapshotContents,
     SnapshotDamagedError,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.node.config import NodeConfig
 from barnabas.node.setup.identity import Identity
+from barnabas.storage.directory.log_dir import LogDir
 from barnabas.storage.errors import LogDirError, StorageError
 from barnabas.storage.fs import FileSystem
-from barnabas.storage.log_dir import LogDir
 from barnabas.telemetry import get_logger
 
 log = get_logger("barnabas.node")

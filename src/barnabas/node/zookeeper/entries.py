@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from barnabas.metadata.errors import MetadataError
+from barnabas.metadata.image.small import METADATA_VERSION
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
-from barnabas.metadata.records import FeatureLevelRecord, MetadataRecord, decode_record, encode_record
-from barnabas.metadata.small_images import METADATA_VERSION
+from barnabas.metadata.records.codec import FeatureLevelRecord, MetadataRecord, decode_record, encode_record
 from barnabas.node.zookeeper.layout import SnapshotInfo
 from barnabas.records.batch import check_crc, iter_batches, iter_records
 from barnabas.records.build import SimpleRecord, build_batch

@@ -16,7 +16,7 @@ from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import LoadedSnapshot, MetadataListener
-from barnabas.metadata.record_base import MetadataRecord
+from barnabas.metadata.records.base import MetadataRecord
 from barnabas.net.endpoint import Endpoint
 from barnabas.node.zookeeper.entries import encode_snapshot
 from barnabas.node.zookeeper.errors import ZooKeeperError

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import fastavro
 
-from barnabas.client.column_bytes import ByteColumn, np, pa
+from barnabas.client.columns.byte_column import ByteColumn, np, pa
 from barnabas.client.errors import SerializationError
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.columns.avro_kernels import GOOD, PROBLEMS, run_program

@@ -11,7 +11,18 @@ from typing import Any, Final
 
 import numba
 
-from barnabas.client.column_bytes import BYTES, I32, I64, MUTABLE_BYTES, OUT_I64, ByteColumn, copy_bytes, kernel, np, pa
+from barnabas.client.columns.byte_column import (
+    BYTES,
+    I32,
+    I64,
+    MUTABLE_BYTES,
+    OUT_I64,
+    ByteColumn,
+    copy_bytes,
+    kernel,
+    np,
+    pa,
+)
 from barnabas.registry.columns.avro_program import ITEMS_DEPTH_MAX, Constant, Items, Leaf, Node, Program, Step, Struct
 from barnabas.registry.serde.wire_format import HEADER
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-from barnabas.client.column_bytes import np, pa
+from barnabas.client.columns.byte_column import np, pa
 from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, nullable, type_name
 
 

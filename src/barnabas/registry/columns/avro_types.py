@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import fastavro
 
-from barnabas.client.column_bytes import pa
+from barnabas.client.columns.byte_column import pa
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.values import Schema
 

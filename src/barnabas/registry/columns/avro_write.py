@@ -12,7 +12,7 @@ from typing import Any, Final
 import numba
 import pyarrow.compute
 
-from barnabas.client.column_bytes import BYTES, MUTABLE_BYTES, OUT_I64, copy_bytes, from_arrow, kernel, np, pa
+from barnabas.client.columns.byte_column import BYTES, MUTABLE_BYTES, OUT_I64, copy_bytes, from_arrow, kernel, np, pa
 from barnabas.registry.columns.avro_kernels import STEPS
 from barnabas.registry.columns.avro_program import Constant, Items, Leaf, Node, NoProgramError, Program, Step, Struct
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from barnabas.client.column_bytes import ByteColumn, from_arrow, np, pa
-from barnabas.client.column_formats import DecodedColumn
+from barnabas.client.columns.byte_column import ByteColumn, from_arrow, np, pa
+from barnabas.client.columns.formats import DecodedColumn
 from barnabas.client.errors import SerializationError
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import Code, RegistryError

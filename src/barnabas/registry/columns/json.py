@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow.json
 
-from barnabas.client.column_bytes import ByteColumn, np, pa
+from barnabas.client.columns.byte_column import ByteColumn, np, pa
 from barnabas.client.errors import SerializationError
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.columns.base import OnError, RegistryColumns, RowErrors, assemble, payloads

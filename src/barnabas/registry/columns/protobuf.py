@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from barnabas.client.column_bytes import ByteColumn, pa
+from barnabas.client.columns.byte_column import ByteColumn, pa
 from barnabas.client.errors import SerializationError
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.columns.base import (

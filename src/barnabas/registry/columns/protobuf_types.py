@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from barnabas.client.column_bytes import pa
+from barnabas.client.columns.byte_column import pa
 
 Getter = Callable[[Any], Any]
 

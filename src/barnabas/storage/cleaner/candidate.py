@@ -7,7 +7,7 @@ from enum import Enum
 from barnabas.core.namedtuple import NamedTuple
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.log import Log
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.segment import Segment
 
 
 class Verdict(Enum):

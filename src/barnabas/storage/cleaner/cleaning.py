@@ -43,8 +43,8 @@ from barnabas.storage.cleaner.task import MAP_ENTRY_BYTES, CleaningStats, Cleani
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.errors import FileMissingError, StorageError
 from barnabas.storage.fs import Access, FileSystem
-from barnabas.storage.markers import read_marker
-from barnabas.storage.segment import Segment
+from barnabas.storage.producers.markers import read_marker
+from barnabas.storage.segments.segment import Segment
 
 _INT32_MAX: Final = (1 << 31) - 1
 _SLOTS_MIN: Final = 4096

@@ -22,7 +22,7 @@ from barnabas.storage.cleaner.task import CleanerLimits, CleaningTask, GroupClea
 from barnabas.storage.errors import StorageError
 from barnabas.storage.log import Log
 from barnabas.storage.reshaping import adopt_segments
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.segment import Segment
 from barnabas.storage.values import AbortedTxn
 
 

@@ -13,7 +13,7 @@ from barnabas.storage.cleaner.keys import Placed
 from barnabas.storage.cleaner.task import CleaningTask
 from barnabas.storage.errors import FileMissingError
 from barnabas.storage.fs import Access, FileSystem
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.segment import Segment
 from barnabas.storage.values import AbortedTxn
 
 _CHUNK_MIN: Final = 65_536

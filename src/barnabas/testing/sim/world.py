@@ -24,12 +24,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from barnabas.client.admin import AsyncAdmin
-from barnabas.client.cluster import Cluster
+from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import ADMIN_CONFIGS, CONSUMER_CONFIGS, PRODUCER_CONFIGS, resolve_config
-from barnabas.client.consumer import AsyncConsumer
+from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.client.options import ClusterOptions
-from barnabas.client.producer import AsyncProducer
-from barnabas.client.share_consumer import AsyncShareConsumer
+from barnabas.client.producer.producer import AsyncProducer
+from barnabas.client.share.consumer import AsyncShareConsumer
 from barnabas.core.config import ConfigDef
 from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.clock import SimClock

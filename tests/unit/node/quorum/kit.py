@@ -26,8 +26,8 @@ from barnabas.broker.handlers.quorum import (
 )
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
-from barnabas.metadata.record_base import MetadataRecord
-from barnabas.metadata.records import TopicRecord
+from barnabas.metadata.records.base import MetadataRecord
+from barnabas.metadata.records.codec import TopicRecord
 from barnabas.node.quorum.metadata_log import QuorumOptions, RaftMetadataLog
 from barnabas.raft.machine.values import Endpoint, RaftConfig, ReplicaKey
 from barnabas.testing.sim.disk import MemoryDisk

@@ -12,7 +12,7 @@ from barnabas.core.config import ConfigError
 from barnabas.metadata.configs.tables import BROKER_CONFIGS
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
-from barnabas.metadata.records import FeatureLevelRecord, NoOpRecord, TopicRecord
+from barnabas.metadata.records.codec import FeatureLevelRecord, NoOpRecord, TopicRecord
 from barnabas.net.endpoint import Endpoint
 from barnabas.node.zookeeper.entries import (
     ZNODE_COST_BYTES,

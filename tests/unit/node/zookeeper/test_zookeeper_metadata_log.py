@@ -14,7 +14,7 @@ from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
-from barnabas.metadata.records import TopicRecord
+from barnabas.metadata.records.codec import TopicRecord
 from barnabas.net.endpoint import Endpoint
 from barnabas.node.zookeeper.errors import ZooKeeperError
 from barnabas.node.zookeeper.layout import TAIL, entry_path, read_tail

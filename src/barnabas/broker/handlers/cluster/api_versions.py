@@ -20,7 +20,7 @@ from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.metadata.features import SUPPORTED_FEATURES
-from barnabas.metadata.small_images import KRAFT_VERSION
+from barnabas.metadata.image.small import KRAFT_VERSION
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages.api_versions import (
     ApiVersion,

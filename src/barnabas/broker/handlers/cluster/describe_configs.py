@@ -23,7 +23,7 @@ from barnabas.metadata.describe_configs import (
     describe_group,
     describe_topic,
 )
-from barnabas.metadata.image import ResourceType
+from barnabas.metadata.image.cluster import ResourceType
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

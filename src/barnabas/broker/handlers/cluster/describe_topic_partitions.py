@@ -14,7 +14,7 @@ from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import INTERNAL_TOPICS
 from barnabas.metadata.controller.topic_names import name_problem
-from barnabas.metadata.image import PartitionImage
+from barnabas.metadata.image.cluster import PartitionImage
 from barnabas.security.operations import TOPIC_OPERATIONS
 from barnabas.wire.messages.describe_topic_partitions import (
     Cursor,

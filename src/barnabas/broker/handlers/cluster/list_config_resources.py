@@ -10,7 +10,7 @@ from __future__ import annotations
 from barnabas.broker.request_context import RequestContext
 from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata.image import ClusterImage, ResourceType
+from barnabas.metadata.image.cluster import ClusterImage, ResourceType
 from barnabas.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

@@ -18,7 +18,7 @@ from barnabas.broker.services import Services
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
 from barnabas.metadata.controller.topic_names import name_problem
-from barnabas.metadata.image import PartitionImage, TopicImage
+from barnabas.metadata.image.cluster import PartitionImage, TopicImage
 from barnabas.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from barnabas.wire.messages.metadata import (
     MetadataRequest,

@@ -24,7 +24,7 @@ from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.replication.parking import ReadWaiter, ReadWatch
 from barnabas.replication.rules.share_values import Wish
-from barnabas.replication.share_partition import ShareRead
+from barnabas.replication.shares.partition import ShareRead
 from barnabas.wire.messages.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,

@@ -7,7 +7,7 @@ tail itself, and takes note of it here.
 from __future__ import annotations
 
 from barnabas.metadata.errors import MetadataError
-from barnabas.metadata.records import LATEST_METADATA_VERSION
+from barnabas.metadata.records.codec import LATEST_METADATA_VERSION
 from barnabas.node.zookeeper.entries import metadata_version_after
 from barnabas.node.zookeeper.layout import TAIL, Tail, read_tail, skeleton
 from barnabas.node.zookeeper.machine.effects import Commit, Effect, Joined, LoadSnapshot

@@ -26,7 +26,7 @@ from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import LoadedSnapshot
-from barnabas.metadata.records import MetadataRecord
+from barnabas.metadata.records.codec import MetadataRecord
 from barnabas.node.zookeeper.layout import (
     CONTROLLER,
     CONTROLLER_EPOCH,

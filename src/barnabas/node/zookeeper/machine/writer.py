@@ -14,7 +14,7 @@ from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import CommittedBatch
-from barnabas.metadata.records import LATEST_METADATA_VERSION, MetadataRecord
+from barnabas.metadata.records.codec import LATEST_METADATA_VERSION, MetadataRecord
 from barnabas.node.zookeeper.entries import ZNODE_COST_BYTES, encode_batch, metadata_version_after, split
 from barnabas.node.zookeeper.layout import CONTROLLER_EPOCH, TAIL, Tail, entry_path, part_path, write_parts, write_tail
 from barnabas.node.zookeeper.machine.appends import PROPOSALS_MAX, Appends, Proposal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from barnabas.storage.batches import walk_headers
+from barnabas.storage.segments.batches import walk_headers
 from barnabas.testing.sim.errors import CorrectnessError
 
 if TYPE_CHECKING:

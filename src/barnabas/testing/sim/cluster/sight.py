@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.testing.sim.cluster.view import consumer_groups_of, coordinators_of, partitions_of, services_of
 
 if TYPE_CHECKING:
-    from barnabas.coordination.group.consumer_group import ConsumerGroup
-    from barnabas.metadata.topics_image import PartitionImage
+    from barnabas.coordination.group.consumer.group import ConsumerGroup
+    from barnabas.metadata.image.topics import PartitionImage
     from barnabas.replication.partition import Partition
     from barnabas.storage.log import Log
     from barnabas.testing.sim.cluster.cluster import SimCluster

@@ -13,8 +13,8 @@ from barnabas.testing.sim.workload.producing import try_abort
 from barnabas.testing.sim.workload.supervisor import COPIED, PATIENCE, PLAIN, encode, polls_of
 
 if TYPE_CHECKING:
-    from barnabas.client.consumer import AsyncConsumer
-    from barnabas.client.producer import AsyncProducer
+    from barnabas.client.consumer.consumer import AsyncConsumer
+    from barnabas.client.producer.producer import AsyncProducer
     from barnabas.testing.sim.workload.supervisor import Workload
 
 COPIERS: Final = "copiers"

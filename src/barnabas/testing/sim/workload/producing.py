@@ -11,7 +11,7 @@ from barnabas.testing.histories import Kind, Send
 from barnabas.testing.sim.workload.supervisor import ATOMIC, PATIENCE, PLAIN, encode
 
 if TYPE_CHECKING:
-    from barnabas.client.producer import AsyncProducer
+    from barnabas.client.producer.producer import AsyncProducer
     from barnabas.testing.sim.workload.supervisor import Workload
 
 

@@ -10,7 +10,7 @@ from barnabas.testing.histories import Kind
 from barnabas.testing.sim.workload.supervisor import ATOMIC, GROUP, PATIENCE, PLAIN, polls_of
 
 if TYPE_CHECKING:
-    from barnabas.client.consumer import AsyncConsumer
+    from barnabas.client.consumer.consumer import AsyncConsumer
     from barnabas.testing.sim.workload.supervisor import Workload
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from barnabas.client.share_session import AcknowledgeType
+from barnabas.client.share.session import AcknowledgeType
 from barnabas.client.values import ConfigChange, ConfigResource, ConfigResourceType
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition

@@ -1,0 +1,1 @@
+"""How a request finds its broker."""

@@ -1,0 +1,357 @@
+"""Shell: a Kafka cluster as a client sees it: connections by broker, who leads what, who coordinates whom.
+
+Nothing runs in the background. Connections are opened, and metadata is asked for, when somebody needs them; callers
+who need the same thing at the same time share one attempt. All deadlines are seconds of the running loop's clock.
+
+    cluster = Cluster(ClusterOptions.of(bootstrap_servers="localhost:9092"))
+    async with cluster:
+        view = await cluster.topic("orders")
+        response = await cluster.send(view.partitions[0].leader, request)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from barnabas.client.cluster.connection import Connection, ConnectionOpener, open_connection
+from barnabas.client.cluster.connector import Connector, Node
+from barnabas.client.cluster.coordinators import Coordinators, CoordinatorType
+from barnabas.client.cluster.metadata import BrokerAddress, MetadataCache, PartitionView, TopicView
+from barnabas.client.cluster.versions import Versioned
+from barnabas.client.errors import (
+    BootstrapError,
+    BrokerUnreachableError,
+    ClientClosedError,
+    RequestTimeoutError,
+)
+from barnabas.client.options import ClusterOptions
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.core.rng import Rng, system_rng
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.wire.schema import schema_of
+
+T = TypeVar("T")
+
+TOPICS_PER_REQUEST_MAX = 10_000
+
+
+class Cluster:
+    """Connections and metadata of one cluster, shared by everything in one client. Use it on one event loop only."""
+
+    def __init__(
+        self, options: ClusterOptions, *, rng: Rng | None = None, opener: ConnectionOpener = open_connection
+    ) -> None:
+        self.options = options
+        self.rng = rng or system_rng()
+        self.metadata = MetadataCache()
+        self.coordinators = Coordinators(self)
+        self._connector = Connector(options, self.rng, opener)
+        self._metadata_lock = asyncio.Lock()
+        self._metadata_at = float("-inf")
+        self._closed = False
+
+    def __repr__(self) -> str:
+        servers = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
+        known = f", {len(self.metadata.brokers)} brokers" if self.metadata.brokers else ", not connected yet"
+        return f"<cluster at {servers}{known}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection. Requests under way fail."""
+        self._closed = True
+        await self._connector.close()
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def deadline(self, timeout_ms: float | None = None) -> float:
+        """The loop time in `timeout_ms` (request.timeout.ms when None)."""
+        return self.now() + (self.options.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000.0
+
+    async def backoff(self, attempt: int, deadline: float | None = None) -> None:
+        """Sleep before retry number `attempt`, not beyond the deadline."""
+        delay = self.options.retry_backoff.delay_ms(attempt, self.rng) / 1000.0
+        if deadline is not None:
+            delay = min(delay, max(deadline - self.now(), 0.0))
+        await asyncio.sleep(delay)
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    async def reach(self) -> None:
+        """For who wants to know at once: make sure that the cluster answers, within
+        `socket.connection.setup.timeout.ms`. Raises BootstrapError, or what else keeps it from answering.
+
+        Without this a call tries for as long as it has: a cluster may be about to start.
+        """
+        if not self.metadata.brokers:
+            await self.refresh(deadline=self.deadline(self.options.connect_timeout_ms))
+
+    async def connection(self, broker_id: int, deadline: float | None = None, *, channel: str = "") -> Connection:
+        """An open, negotiated connection to a broker. Raises BrokerUnreachableError."""
+        if self._closed:
+            raise ClientClosedError("This client")
+        broker = self.metadata.brokers.get(broker_id)
+        if broker is None:
+            await self.refresh(deadline=deadline)
+            broker = self.metadata.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerUnreachableError(
+                f"Broker {broker_id} is not in the cluster's metadata; it is down, or has been removed."
+            )
+        return await self._connector.connection(_node(broker, channel), deadline)
+
+    async def send(
+        self,
+        broker_id: int,
+        request: Any,
+        *,
+        deadline: float | None = None,
+        max_version: int | None = None,
+        channel: str = "",
+    ) -> Any:
+        """Send one request to one broker and give its decoded response. One attempt; no error code is looked at.
+
+        `request` is a message, or a `Versioned` for content that depends on the version. `channel` names a connection
+        of its own (coordinators use one, so that a long poll does not hold up heartbeats).
+        Raises BrokerUnreachableError, RequestTimeoutError, UnsupportedApiError.
+        """
+        if self._closed:
+            raise ClientClosedError("This client")
+        if deadline is None:
+            deadline = self.deadline()
+        broker = self.metadata.brokers.get(broker_id)
+        if broker is None:
+            await self.connection(broker_id, deadline)
+            broker = self.metadata.brokers[broker_id]
+        connection = await self._connector.connection(_node(broker, channel), deadline)
+        return await self._send_on(connection, request, deadline, max_version)
+
+    async def send_any(self, request: Any, *, deadline: float | None = None, max_version: int | None = None) -> Any:
+        """Send to whichever broker answers: the least busy open connection, else any known or bootstrap server."""
+        if deadline is None:
+            deadline = self.deadline()
+        connection = await self._any_connection(deadline)
+        return await self._send_on(connection, request, deadline, max_version)
+
+    async def send_controller(self, request: Any, *, deadline: float | None = None) -> Any:
+        """Send to the broker that the metadata names as controller (in KRaft any broker forwards)."""
+        if self.metadata.controller_id not in self.metadata.brokers:
+            await self.refresh(deadline=deadline)
+        if self.metadata.controller_id not in self.metadata.brokers:
+            return await self.send_any(request, deadline=deadline)
+        return await self.send(self.metadata.controller_id, request, deadline=deadline)
+
+    async def send_coordinator(
+        self, kind: CoordinatorType, key: str, request: Any, *, deadline: float | None = None, channel: str = ""
+    ) -> Any:
+        """Send to the coordinator of a group, transactional id or share group; finds it first when unknown."""
+        broker_id = await self.coordinators.find(kind, key, deadline=deadline)
+        return await self.send(broker_id, request, deadline=deadline, channel=channel)
+
+    async def _send_on(self, connection: Connection, request: Any, deadline: float, max_version: int | None) -> Any:
+        if isinstance(request, Versioned):
+            version = connection.versions.choose(
+                request.api_key, peer=connection.peer, max_version=max_version, unstable=request.unstable
+            )
+            request = request.build(version)
+        else:
+            version = connection.versions.choose(
+                ApiKey(schema_of(request).key), peer=connection.peer, max_version=max_version
+            )
+        return await connection.send(request, version, min(deadline, self.deadline()))
+
+    async def _any_connection(self, deadline: float) -> Connection:
+        if self._closed:
+            raise ClientClosedError("This client")
+        best = self._connector.least_busy()
+        if best is not None:
+            return best
+        failures: list[str] = []
+        candidates = self._candidates()
+        for place, node in enumerate(candidates):
+            left = max(deadline - self.now(), 0.0)
+            try:  # each gets its share of the time: one that swallows packets must not keep us from the next
+                return await self._connector.connection(node, self.now() + left / (len(candidates) - place))
+            except BrokerUnreachableError as error:
+                failures.append(str(error))
+            if self.now() >= deadline:
+                break
+        servers = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
+        raise BootstrapError(
+            f"Cannot reach the cluster: none of bootstrap.servers {servers} answers, because: "
+            + " ".join(dict.fromkeys(failures))
+            + " Check that a broker runs there, and that the address is one this machine can reach."
+        )
+
+    def _candidates(self) -> list[Node]:
+        known = [_node(broker) for broker in self.metadata.brokers.values()]
+        self.rng.shuffle(known)
+        if known and not self.options.rebootstrap:
+            return known
+        seeds = [Node(None, host, port) for host, port in self.options.bootstrap_servers]
+        return known + seeds
+
+    # -- metadata --------------------------------------------------------------------------------------------------
+
+    async def refresh(
+        self,
+        topics: Iterable[str] | None = (),
+        *,
+        deadline: float | None = None,
+        allow_auto_create: bool = False,
+    ) -> None:
+        """Ask the brokers for metadata now: of `topics`, of all topics (None), or of the brokers alone (empty)."""
+        names = None if topics is None else list(topics)
+        if deadline is None:
+            deadline = self.deadline()
+        asked_at = self.now()
+        async with self._metadata_lock:
+            if names == [] and self._metadata_at > asked_at:
+                return  # somebody else's refresh, begun after we asked, has brought the brokers
+            began = self.now()
+            request = MetadataRequest(
+                topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+                allow_auto_topic_creation=allow_auto_create,
+            )
+            attempt = 0
+            while True:
+                try:
+                    response: MetadataResponse = await self.send_any(request, deadline=deadline)
+                    break
+                except KafkaError as error:
+                    if not error.retriable or self.now() >= deadline:
+                        raise
+                    await self.backoff(attempt, deadline)
+                    if self.now() >= deadline:
+                        raise
+                    attempt += 1
+            self.metadata.apply(response, now=self.now(), all_topics=names is None)
+            self._metadata_at = began
+
+    async def topics(
+        self, names: Iterable[str], *, deadline: float | None = None, allow_auto_create: bool = False
+    ) -> dict[str, TopicView]:
+        """Views of several topics, from the cache while it is fresh. A topic's own error is in its view."""
+        wanted = sorted(set(names))  # a set of names comes in any order; requests should not
+        oldest = self.now() - self.options.metadata_max_age_ms / 1000.0
+        missing = [name for name in wanted if not self._is_fresh(name, oldest)]
+        for start in range(0, len(missing), TOPICS_PER_REQUEST_MAX):
+            part = missing[start : start + TOPICS_PER_REQUEST_MAX]
+            await self.refresh(part, deadline=deadline, allow_auto_create=allow_auto_create)
+        nothing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return {name: self.metadata.topics.get(name) or TopicView(name, error=nothing) for name in wanted}
+
+    async def topic(self, name: str, *, deadline: float | None = None, allow_auto_create: bool = False) -> TopicView:
+        """The view of one topic; waits through retriable errors (an election, a creation) until the deadline.
+
+        Raises KafkaError with the topic's error code when that does not go away.
+        """
+        if deadline is None:
+            deadline = self.deadline()
+        attempt = 0
+        while True:
+            views = await self.topics([name], deadline=deadline, allow_auto_create=allow_auto_create)
+            view = views[name]
+            if view.error is ErrorCode.NONE and view.partitions:
+                return view
+            self.metadata.mark_stale([name])
+            gone = view.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not allow_auto_create and attempt >= 3
+            if gone or not (view.error.retriable or view.error is ErrorCode.NONE) or self.now() >= deadline:
+                raise KafkaError(view.error, _topic_problem(name, view.error))
+            await self.backoff(attempt, deadline)
+            attempt += 1
+
+    async def all_topics(self, *, deadline: float | None = None) -> dict[str, TopicView]:
+        """Every topic of the cluster that we may see."""
+        await self.refresh(None, deadline=deadline)
+        return dict(self.metadata.topics)
+
+    async def topic_by_id(self, topic_id: UUID, *, deadline: float | None = None) -> TopicView:
+        """The topic of an id; asks for all topics when the id was never seen. Raises UNKNOWN_TOPIC_ID."""
+        name = self.metadata.topic_name(topic_id)
+        if name is None:
+            await self.all_topics(deadline=deadline)
+            name = self.metadata.topic_name(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {topic_id}; it may have been deleted.")
+        return self.metadata.topics[name]
+
+    async def leader(self, partition: TopicPartition, *, deadline: float | None = None) -> PartitionView:
+        """The partition with a leader that can be reached; waits through an election until the deadline."""
+        if deadline is None:
+            deadline = self.deadline()
+        attempt = 0
+        while True:
+            view = await self.topic(partition.topic, deadline=deadline)
+            if not 0 <= partition.partition < len(view.partitions):
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"There is no partition {partition}: the topic has {len(view.partitions)} partitions.",
+                )
+            found = view.partitions[partition.partition]
+            if found.leader in self.metadata.brokers:
+                return found
+            if self.now() >= deadline:
+                raise KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                    f"{partition} has no leader: of its replicas {list(found.replicas)} none that may lead is up."
+                    " Start those brokers, or elect a leader.",
+                )
+            self.metadata.mark_stale([partition.topic])
+            await self.backoff(attempt, deadline)
+            attempt += 1
+
+    def note_error(self, partition: TopicPartition, code: ErrorCode) -> None:
+        """A broker's answer for a partition was an error: what the error says about our metadata is believed."""
+        if code.refresh_metadata:
+            self.metadata.mark_stale([partition.topic])
+
+    def _is_fresh(self, name: str, oldest: float) -> bool:
+        view = self.metadata.topics.get(name)
+        return view is not None and view.updated_at >= oldest and not view.error.retriable
+
+    # -- retries ---------------------------------------------------------------------------------------------------
+
+    async def retrying(self, what: str, attempt: Callable[[], Any], *, deadline: float) -> Any:
+        """`await attempt()` until it succeeds, fails for good, or the deadline passes (RequestTimeoutError)."""
+        tries = 0
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await self.backoff(tries, deadline)
+                tries += 1
+                if self.now() >= deadline:
+                    raise RequestTimeoutError(
+                        f"{what} did not succeed in time; after {tries} attempts the last error was: {error}"
+                    ) from error
+
+
+def _node(broker: BrokerAddress, channel: str = "") -> Node:
+    return Node(broker.broker_id, broker.host, broker.port, channel)
+
+
+def _topic_problem(name: str, code: ErrorCode) -> str:
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"There is no topic {name!r}. Create it, or check the spelling."
+    if code is ErrorCode.NONE:
+        return f"Topic {name!r} has no partitions yet; it is still being created."
+    return f"Topic {name!r}: {code.message}"

@@ -1,0 +1,1 @@
+"""Whole columns instead of records."""

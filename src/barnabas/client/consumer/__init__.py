@@ -1,0 +1,1 @@
+"""How records are consumed, alone or in a group."""

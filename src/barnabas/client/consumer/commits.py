@@ -1,0 +1,95 @@
+"""Shell: a consumer's commits: on demand, every `auto.commit.interval.ms`, and before partitions go to others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.consumer.coordinator import ConsumerCoordinator
+from barnabas.client.consumer.subscription import SubscriptionState
+from barnabas.client.offsets import commit_group_offsets
+from barnabas.client.values import OffsetAndMetadata
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicPartition
+
+log = logging.getLogger("barnabas.client")
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+
+class Commits:
+    """Commits as a member of the group, or without membership when partitions were assigned by hand."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        group_id: str | None,
+        *,
+        interval_ms: int | None,
+        timeout_ms: int,
+        coordinator: Callable[[], ConsumerCoordinator | None],
+    ) -> None:
+        self.next_at: float | None = None
+        """When the next automatic commit is due; None before the first look."""
+        self._cluster = cluster
+        self._subscription = subscription
+        self._group_id = group_id
+        self._interval_s = None if interval_ms is None or group_id is None else interval_ms / 1000.0
+        self._timeout_ms = timeout_ms
+        self._coordinator = coordinator
+
+    @property
+    def automatic(self) -> bool:
+        return self._interval_s is not None
+
+    def is_due(self) -> bool:
+        """True once per interval."""
+        if self._interval_s is None:
+            return False
+        now = self._cluster.now()
+        due = self.next_at is not None and now >= self.next_at
+        if due or self.next_at is None:
+            self.next_at = now + self._interval_s
+        return due
+
+    def require_group(self) -> str:
+        if self._group_id is None:
+            raise ConfigError("Committed offsets belong to a group: set group.id.")
+        return self._group_id
+
+    def exact(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """These offsets, or the positions."""
+        given: Offsets = self._subscription.all_consumed() if offsets is None else offsets
+        return {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None = None) -> None:
+        """Raises CommitFailedError after a rebalance, and the first partition's refusal."""
+        if not offsets:
+            return
+        limit = self._cluster.deadline(self._timeout_ms) if deadline is None else deadline
+        coordinator = self._coordinator()
+        if coordinator is not None and self._subscription.uses_group:
+            results = await coordinator.commit(dict(offsets), deadline=limit)
+        else:
+            results = await commit_group_offsets(self._cluster, self.require_group(), offsets, deadline=limit)
+        for error in results.values():
+            if error is not None:
+                raise error
+
+    async def commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
+        """A failure is logged; the next commit makes up for it."""
+        try:
+            await self.commit(offsets, self._cluster.deadline(timeout_ms))
+        except KafkaError as error:
+            log.warning("committing offsets of group %s failed: %s", self._group_id, error)
+
+    async def before_revoke(self) -> None:
+        """The last chance to commit what others will go on from."""
+        if self.automatic:
+            await self.commit_quietly(self._subscription.all_consumed(), REVOKE_TIMEOUT_MS)
+
+
+REVOKE_TIMEOUT_MS = 5_000

@@ -1,0 +1,337 @@
+"""Shell: keeps fetches under way to every leader that has partitions to read, and hands out what they bring.
+
+One fetch per broker at a time, within a fetch session (KIP-227): after the first only changes are sent, and only
+partitions with news come back. While one buffer of a partition is being given out, the next may arrive; more are not
+asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.metadata import TopicView
+from barnabas.client.consumer.subscription import PartitionState, ResetPolicy, SubscriptionState
+from barnabas.client.errors import OffsetOutOfRangeError, TruncationError
+from barnabas.client.fetching import (
+    NO_TOPIC_IDS_VERSION,
+    FetchLimits,
+    FetchTarget,
+    build_fetch,
+    fetched,
+    note_leader_hints,
+    partitions_of,
+)
+from barnabas.client.values import FetchedBatches
+from barnabas.core.clock import Clock
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
+from barnabas.core.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.fetch import FetchResponse, PartitionData
+
+SESSION_EPOCH_MAX: Final = 0x7FFFFFFF
+SESSIONS_VERSION: Final = 7
+LAST_EPOCH_VERSION: Final = 12
+BUFFERS_PER_PARTITION_MAX: Final = 2
+
+
+@dataclass(slots=True)
+class _Session:
+    """The fetch session with one broker (FetchSessionHandler)."""
+
+    session_id: int = 0
+    epoch: int = 0
+    known: dict[TopicPartition, FetchTarget] = field(default_factory=dict)
+
+    def reset(self) -> None:
+        self.session_id = 0
+        self.epoch = 0
+        self.known.clear()
+
+    def on_success(self, session_id: int) -> None:
+        if session_id == 0:
+            self.reset()
+            return
+        self.session_id = session_id
+        self.epoch = 1 if self.epoch >= SESSION_EPOCH_MAX else self.epoch + 1
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """One request on its way."""
+
+    positions: dict[TopicPartition, int]
+    names: dict[UUID, str]
+    session: _Session
+
+
+class Fetcher:
+    """Buffers of fetched batches for one consumer. All methods belong to the consumer's loop."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        limits: FetchLimits,
+        reset_policy: ResetPolicy,
+        clock: Clock,
+    ) -> None:
+        self.ready: deque[FetchedBatches] = deque()
+        self.error: BarnabasError | None = None
+        self.arrived = asyncio.Event()
+        """Set when there are new buffers or an error."""
+        self._cluster = cluster
+        self._subscription = subscription
+        self.limits = limits
+        self._reset_policy = reset_policy
+        self._clock = clock
+        self._sessions: dict[int, _Session] = {}
+        self._in_flight: dict[int, asyncio.Future[FetchResponse]] = {}
+        self._asked: set[TopicPartition] = set()
+        self._retry_at: dict[int, float] = {}
+        self._buffered: dict[TopicPartition, int] = {}
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def wanting(self) -> list[PartitionState]:
+        """Partitions that could be fetched now, as far as they are concerned."""
+        now = self._cluster.now()
+        buffered = self._buffered
+        return [
+            state
+            for partition, state in self._subscription.partitions.items()
+            if state.fetchable
+            and state.retry_at <= now
+            and buffered.get(partition, 0) < BUFFERS_PER_PARTITION_MAX
+            and partition not in self._asked
+            and not self._must_wait(state, now)
+        ]
+
+    def _must_wait(self, state: PartitionState, now: float) -> bool:
+        """Its leader, as far as we know it, has a fetch on its way or is left alone for a while: `send_fetches` would
+        do nothing for it, end at once, and be started again without end.
+        """
+        view = self._cluster.metadata.topics.get(state.partition.topic)
+        if view is None or state.partition.partition >= len(view.partitions):
+            return False
+        leader = self._leader(state, view, now)
+        return leader in self._in_flight or self._retry_at.get(leader, 0.0) > now
+
+    @staticmethod
+    def _leader(state: PartitionState, view: TopicView, now: float) -> int:
+        if state.preferred_replica >= 0 and now < state.preferred_until:
+            return state.preferred_replica
+        return view.partitions[state.partition.partition].leader
+
+    async def send_fetches(self) -> None:
+        """A fetch to every broker that leads partitions we could read and has none on its way."""
+        now = self._cluster.now()
+        wanted: dict[int, list[tuple[PartitionState, FetchTarget]]] = {}
+        states = self.wanting()
+        if not states:
+            return
+        views = await self._cluster.topics({state.partition.topic for state in states})
+        for state in states:
+            view = views[state.partition.topic]
+            index = state.partition.partition
+            if view.error is not ErrorCode.NONE or index >= len(view.partitions):
+                self._on_partition_error(state, view.error if view.error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            leader = self._leader(state, view, now)
+            if leader not in self._cluster.metadata.brokers:
+                self._on_partition_error(state, ErrorCode.LEADER_NOT_AVAILABLE)
+                continue
+            epoch = view.partitions[index].leader_epoch
+            target = FetchTarget(state.partition, state.next_fetch, view.topic_id, epoch, state.last_fetched_epoch)
+            wanted.setdefault(leader, []).append((state, target))
+        for leader, pairs in wanted.items():
+            if leader not in self._in_flight and self._retry_at.get(leader, 0.0) <= now:
+                await self._send(leader, pairs)
+
+    async def _send(self, leader: int, pairs: list[tuple[PartitionState, FetchTarget]]) -> None:
+        cluster = self._cluster
+        deadline = cluster.deadline(cluster.options.request_timeout_ms + self.limits.max_wait_ms)
+        try:
+            connection = await cluster.connection(leader, deadline)
+        except KafkaError as error:
+            self._on_broker_error(leader, error, {state.partition: 0 for state, _ in pairs})
+            return
+        session = self._sessions.setdefault(leader, _Session())
+        targets = {target.partition: target for _, target in pairs}
+        by_name = any(target.topic_id == NO_TOPIC_ID for target in targets.values())
+        version = connection.versions.choose(
+            ApiKey.FETCH, peer=connection.peer, max_version=NO_TOPIC_IDS_VERSION if by_name else None
+        )
+        if version < LAST_EPOCH_VERSION:
+            targets = {p: replace(t, last_fetched_epoch=NO_LEADER_EPOCH) for p, t in targets.items()}
+        changed = [t for p, t in targets.items() if session.epoch == 0 or session.known.get(p) != t]
+        gone = {p: t.topic_id for p, t in session.known.items() if p not in targets} if session.epoch else {}
+        identity = (session.session_id, session.epoch) if version >= SESSIONS_VERSION else (0, -1)
+        request, _ = build_fetch(changed, self.limits, session=identity, forgotten=gone)
+        session.known = targets
+        fetch = _Fetch(
+            {partition: target.position for partition, target in targets.items()},
+            {target.topic_id: partition.topic for partition, target in targets.items()},
+            session,
+        )
+        future = connection.send(request, version, deadline)
+        self._in_flight[leader] = future
+        self._asked.update(targets)
+        future.add_done_callback(lambda done: self._on_response(leader, fetch, done))
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _on_response(self, leader: int, fetch: _Fetch, future: asyncio.Future[FetchResponse]) -> None:
+        self._in_flight.pop(leader, None)
+        self._asked.difference_update(fetch.positions)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            response = future.result()
+            code = error_code(response.error_code)
+            if code is ErrorCode.NONE:
+                fetch.session.on_success(response.session_id)
+                for partition, data in partitions_of(response, fetch.names):
+                    self._on_partition(fetch, response, partition, data)
+                if response.throttle_time_ms:
+                    self._retry_at[leader] = self._cluster.now() + response.throttle_time_ms / 1000.0
+                self.arrived.set()
+                return
+            error = KafkaError(code)
+        self._on_broker_error(leader, error, fetch.positions)
+
+    def _on_broker_error(self, leader: int, error: BaseException, partitions: dict[TopicPartition, int]) -> None:
+        session = self._sessions.get(leader)
+        if session is not None:
+            session.reset()
+        if not isinstance(error, KafkaError) or not error.retriable:
+            self.error = error if isinstance(error, BarnabasError) else KafkaError(-1, repr(error))
+        elif error.code not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
+            delay = self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng)
+            self._retry_at[leader] = self._cluster.now() + delay / 1000.0
+            self._cluster.metadata.mark_stale({partition.topic for partition in partitions})
+            for partition in partitions:
+                state = self._subscription.partitions.get(partition)
+                if state is not None and state.preferred_replica == leader:
+                    state.preferred_replica = -1
+        self.arrived.set()
+
+    def _on_partition(
+        self, fetch: _Fetch, response: FetchResponse, partition: TopicPartition, data: PartitionData
+    ) -> None:
+        state = self._subscription.partitions.get(partition)
+        if state is None or state.position is None or fetch.positions.get(partition) != state.next_fetch:
+            return  # the assignment or the position has changed while the fetch was on its way
+        code = error_code(data.error_code)
+        if code is not ErrorCode.NONE:
+            if self._buffered.get(partition):
+                state.retry_at = self._cluster.now() + 0.05  # first give out what there is
+            elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._on_out_of_range(state, data)
+            elif not note_leader_hints(self._cluster, response, partition, data.current_leader):
+                self._on_partition_error(state, code)
+            return
+        position = state.next_fetch
+        if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
+            self._on_diverging(state, data.diverging_epoch.end_offset)
+            return
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        if data.log_start_offset >= 0:
+            state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            state.preferred_replica = data.preferred_read_replica
+            state.preferred_until = self._cluster.now() + self._cluster.options.metadata_max_age_ms / 1000.0
+            return
+        batches = fetched(partition, position, data)
+        if batches is None:
+            return
+        last_epoch = state.last_fetched_epoch
+        state.fetch_position = batches.end
+        state.fetch_epoch = batches.end_epoch if batches.end_epoch >= 0 else last_epoch
+        if state.fetch_position == position:
+            self.error = KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The batch at offset {position} of {partition} does not fit a fetch; raise max.partition.fetch.bytes.",
+            )
+            return
+        self._buffered[partition] = self._buffered.get(partition, 0) + 1
+        self.ready.append(batches)
+
+    def _on_out_of_range(self, state: PartitionState, data: PartitionData) -> None:
+        if state.preferred_replica >= 0:
+            state.preferred_replica = -1  # a follower may lag behind: ask the leader before believing it
+            return
+        assert state.position is not None
+        if self._reset_policy.is_none:
+            self.error = OffsetOutOfRangeError(state.partition, state.position, data.log_start_offset, -1)
+        else:
+            state.reset(self._reset_policy.timestamp_at(self._clock.now_ms()))
+
+    def _on_diverging(self, state: PartitionState, end_offset: int) -> None:
+        """The log was truncated below our position (KIP-320, in band since Fetch v12)."""
+        assert state.position is not None
+        if self._reset_policy.is_none:
+            self.error = TruncationError(state.partition, state.position, end_offset)
+        else:
+            state.seek(min(end_offset, state.position))
+
+    def _on_partition_error(self, state: PartitionState, code: ErrorCode) -> None:
+        if not code.retriable:
+            self.error = KafkaError(code, f"Fetching {state.partition}: {code.message}")
+            return
+        state.preferred_replica = -1
+        self._cluster.note_error(state.partition, code)
+        delay = self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng)
+        state.retry_at = self._cluster.now() + delay / 1000.0
+
+    # -- giving out ------------------------------------------------------------------------------------------------
+
+    def take(self) -> FetchedBatches | None:
+        """The next buffer that is still wanted. Raises the error that stopped fetching, once."""
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        held: list[FetchedBatches] = []
+        found: FetchedBatches | None = None
+        while self.ready and found is None:
+            batches = self.ready.popleft()
+            state = self._subscription.partitions.get(batches.partition)
+            if state is None or state.position != batches.position:
+                self.release(batches.partition)
+            elif not state.fetchable:
+                held.append(batches)  # paused: keep it for later
+            else:
+                found = batches
+        self.ready.extendleft(reversed(held))
+        return found
+
+    def put_back(self, batches: FetchedBatches, position: int) -> None:
+        """The rest of a buffer, from `position` on, for later."""
+        self.ready.appendleft(replace(batches, position=position))
+
+    def release(self, partition: TopicPartition) -> None:
+        """A buffer has been used up: its partition may be fetched again."""
+        count = self._buffered.get(partition, 0)
+        if count > 1:
+            self._buffered[partition] = count - 1
+        else:
+            self._buffered.pop(partition, None)
+
+    def next_retry(self) -> float | None:
+        """The loop time at which something that failed may be tried again."""
+        now = self._cluster.now()
+        times = [at for at in self._retry_at.values() if at > now]
+        times += [state.retry_at for state in self._subscription.partitions.values() if state.retry_at > now]
+        return min(times, default=None)
+
+    def close(self) -> None:
+        in_flight: list[Any] = list(self._in_flight.values())
+        self._in_flight.clear()
+        for future in in_flight:
+            future.cancel()

@@ -1,0 +1,91 @@
+"""Shell: finds the positions of partitions that have none: the group's commit, else the reset policy."""
+
+from __future__ import annotations
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.consumer.subscription import ResetPolicy, SubscriptionState
+from barnabas.client.errors import NoOffsetError
+from barnabas.client.offsets import fetch_group_offsets, list_offsets
+from barnabas.client.values import LATEST, IsolationLevel, OffsetAndTimestamp
+from barnabas.core.clock import Clock
+from barnabas.core.errors import KafkaError
+
+
+class Positions:
+    """What `poll` runs in the background while partitions lack a position."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: SubscriptionState,
+        group_id: str | None,
+        reset_policy: ResetPolicy,
+        isolation: IsolationLevel,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._group_id = group_id
+        self._reset_policy = reset_policy
+        self._isolation = isolation
+        self._clock = clock
+
+    def has_work(self) -> bool:
+        return bool(self._subscription.without_position()) or bool(self._subscription.to_reset(self._cluster.now()))
+
+    def next_retry(self) -> float | None:
+        now = self._cluster.now()
+        return min(
+            (s.retry_at for s in self._subscription.partitions.values() if s.reset_to is not None and s.retry_at > now),
+            default=None,
+        )
+
+    async def update(self) -> None:
+        """Find what is missing. Raises NoOffsetError, and KafkaError for what cannot be retried."""
+        await self._from_commits()
+        await self._from_timestamps()
+
+    async def _from_commits(self) -> None:
+        version = self._subscription.version
+        missing = [state.partition for state in self._subscription.without_position()]
+        if not missing:
+            return
+        found = {}
+        if self._group_id is not None:
+            found = await fetch_group_offsets(self._cluster, self._group_id, missing, require_stable=True)
+            if version != self._subscription.version:
+                return  # the assignment has changed meanwhile; the next poll asks anew
+        orphans = []
+        for state in self._subscription.without_position():
+            commit = found.get(state.partition)
+            if isinstance(commit, KafkaError):
+                raise commit
+            if commit is not None:
+                state.seek(commit.offset, commit.leader_epoch)
+            elif self._reset_policy.is_none:
+                orphans.append(state.partition)
+            else:
+                state.reset(self._reset_policy.timestamp_at(self._clock.now_ms()))
+        if orphans:
+            raise NoOffsetError(orphans)
+
+    async def _from_timestamps(self) -> None:
+        now = self._cluster.now()
+        wanted = {s.partition: s.reset_to for s in self._subscription.to_reset(now) if s.reset_to is not None}
+        if not wanted:
+            return
+        found = await list_offsets(self._cluster, wanted, isolation=self._isolation)
+        beyond = [p for p, a in found.items() if isinstance(a, OffsetAndTimestamp) and a.offset < 0]
+        if beyond:  # no record is that young: the end it is
+            found.update(await list_offsets(self._cluster, dict.fromkeys(beyond, LATEST), isolation=self._isolation))
+        for partition, answer in found.items():
+            state = self._subscription.partitions.get(partition)
+            if state is None or state.reset_to != wanted[partition]:
+                continue
+            if not isinstance(answer, KafkaError):
+                state.seek(answer.offset, answer.leader_epoch)
+            elif answer.retriable:
+                delay = self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng)
+                state.retry_at = self._cluster.now() + delay / 1000.0
+            else:
+                raise answer

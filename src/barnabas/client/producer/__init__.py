@@ -1,0 +1,1 @@
+"""How records are produced, in transactions or not."""

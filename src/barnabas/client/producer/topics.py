@@ -1,0 +1,97 @@
+"""Shell: the topics that a producer writes to: the queues of their partitions, and where records without keys go."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Collection
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.producer.accumulator import Accumulator, PartitionQueue
+from barnabas.client.producer.partitioner import StickyPartitioner
+
+
+class TopicQueues:
+    """The queues of one topic's partitions, as its metadata of `version` has them."""
+
+    __slots__ = ("columns_turn", "count", "queues", "sticky", "used_at", "version")
+
+    def __init__(self, queues: list[PartitionQueue], sticky: StickyPartitioner, version: int) -> None:
+        self.queues = queues
+        self.count = len(queues)
+        self.sticky = sticky
+        self.version = version
+        self.used_at = math.inf
+        """Loop time of the last record."""
+        self.columns_turn = asyncio.Lock()
+        """One table after the other, in the order of the calls."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is queued or unanswered."""
+        return not any(queue.queue or queue.in_flight for queue in self.queues)
+
+
+class ProducerTopics:
+    """`states` has those that records have been sent to; one whose version is not the metadata's wants `refresh`.
+
+    `unavailable` gives the brokers that take nothing for too long; `adaptive` is
+    partitioner.adaptive.partitioning.enable."""
+
+    def __init__(
+        self, cluster: Cluster, accumulator: Accumulator, unavailable: Callable[[], Collection[int]], *, adaptive: bool
+    ) -> None:
+        self.states: dict[str, TopicQueues] = {}
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._unavailable = unavailable
+        self._adaptive = adaptive
+
+    def knows(self, topic: str) -> bool:
+        view = self._cluster.metadata.topics.get(topic)
+        return view is not None and bool(view.partitions)
+
+    async def learn(self, topic: str, deadline: float) -> None:
+        """Raises KafkaError when the metadata cannot be had until then."""
+        await self._cluster.topic(topic, deadline=deadline, allow_auto_create=True)
+
+    def refresh(self, topic: str) -> TopicQueues | None:
+        """The topic as the metadata has it now; None when they do not know it."""
+        metadata = self._cluster.metadata
+        view = metadata.topics.get(topic)
+        if view is None or not view.partitions:
+            return None
+        state = self.states.get(topic)
+        if state is None or state.count != len(view.partitions):
+            queues = [self._accumulator.queue(p.topic_partition) for p in view.partitions]
+            sticky = state.sticky if state else StickyPartitioner(self._accumulator.batch_size, self._cluster.rng)
+            state = self.states[topic] = TopicQueues(queues, sticky, metadata.version)
+        state.version = metadata.version
+        self._update_load(state)
+        return state
+
+    def on_availability(self) -> None:
+        """Other brokers are unavailable than before."""
+        for topic, state in self.states.items():
+            if self.knows(topic):
+                self._update_load(state)
+
+    def on_progress(self) -> None:
+        """Batches have been settled."""
+        if self._adaptive:
+            for state in self.states.values():
+                if state.count > 1 and state.sticky.produced_bytes and self.knows(state.queues[0].partition.topic):
+                    self._update_load(state)
+
+    def _update_load(self, state: TopicQueues) -> None:
+        """KIP-794: partitions whose brokers lag have longer queues, and get fewer keyless records."""
+        view = self._cluster.metadata.topics[state.queues[0].partition.topic]
+        brokers = self._cluster.metadata.brokers
+        avoided = self._unavailable() if self._adaptive else ()
+        state.sticky.update_load(
+            {
+                p.partition: len(state.queues[p.partition].queue) if self._adaptive else 0
+                for p in view.partitions
+                if p.leader in brokers and p.leader not in avoided
+            }
+        )

@@ -1,0 +1,122 @@
+"""Shell: the transactional calls of the producer, in the order in which they are made."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Self
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.errors import TransactionAbortedError, TransactionStateError
+from barnabas.client.producer.sender import Sender
+from barnabas.client.producer.transactions import State, Transactions
+from barnabas.client.values import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+from barnabas.core.config import ConfigError
+from barnabas.core.ids import TopicPartition
+
+
+class TransactionCalls(ABC):
+    """The part of `AsyncProducer` that is about transactions."""
+
+    cluster: Cluster
+    _sender: Sender
+    _max_block_ms: int
+    _transactions: Transactions | None = None
+
+    @abstractmethod
+    async def flush(self, timeout_ms: float | None = None) -> None: ...
+
+    @abstractmethod
+    def _ensure_running(self) -> asyncio.AbstractEventLoop: ...
+
+    async def init_transactions(self, *, keep_prepared: bool = False) -> None:
+        """Once, before the first transaction: fences older producers of this id, and ends what they left open.
+
+        With `keep_prepared` (two-phase commit) an open transaction stays open; see `prepared_transaction`.
+        """
+        await self._transactional().init(self.cluster.deadline(self._max_block_ms), keep_prepared=keep_prepared)
+
+    def begin_transaction(self) -> None:
+        """What is sent from now on becomes visible together, or not at all."""
+        self._transactional().begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
+    ) -> None:
+        """Commit a consumer's positions with the transaction; pass `consumer.group_metadata()` (KIP-447)."""
+        exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in offsets.items()}
+        who = GroupMetadata(group) if isinstance(group, str) else group
+        await self._transactional().send_offsets(exact, who, self.cluster.deadline(self._max_block_ms))
+
+    async def commit_transaction(self) -> None:
+        """Flush, and commit. Raises TransactionAbortedError when a part failed; then abort."""
+        await self._transactional().end(
+            commit=True, settle=self.flush, deadline=self.cluster.deadline(self._max_block_ms)
+        )
+
+    async def abort_transaction(self) -> None:
+        """Drop what is queued, and abort; read_committed consumers will see none of it."""
+
+        async def settle() -> None:
+            self._sender.drop_queued(TransactionAbortedError("The record's transaction was aborted."))
+            await self.flush()
+
+        await self._transactional().end(commit=False, settle=settle, deadline=self.cluster.deadline(self._max_block_ms))
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Flush; then the transaction survives this producer, and can only be committed or aborted (KIP-939).
+
+        Keep what this gives with the other parts of the two-phase commit. After a crash, a producer of the same
+        transactional.id calls `init_transactions(keep_prepared=True)` and `complete_transaction(kept)`.
+        """
+        transactions = self._transactional()
+        transactions.check_can_prepare()
+        await self.flush()
+        return transactions.prepare()
+
+    async def complete_transaction(self, decided: PreparedTransaction | str) -> bool:
+        """Commit the prepared transaction if it is the one that was decided on, else abort it. True: committed."""
+        kept = PreparedTransaction.parse(decided) if isinstance(decided, str) else decided
+        if self.prepared_transaction is None:
+            raise TransactionStateError("No transaction is prepared: it was completed already, or never prepared.")
+        if self.prepared_transaction == kept:
+            await self.commit_transaction()
+            return True
+        await self.abort_transaction()
+        return False
+
+    @property
+    def prepared_transaction(self) -> PreparedTransaction | None:
+        """The transaction that waits to be committed or aborted, prepared by us or by a producer before us."""
+        return self._transactional().prepared
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """`async with producer.transaction(): ...` commits at the end, and aborts when the block raises."""
+        self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            if self.in_transaction:
+                await self.abort_transaction()
+            raise
+
+    @property
+    def in_transaction(self) -> bool:
+        """A transaction is open, or has failed and must be aborted. (One that is prepared waits to be completed.)"""
+        return self._transactional().state in (State.IN_TRANSACTION, State.ABORTABLE)
+
+    @property
+    def can_go_on(self) -> bool:
+        """False once nothing helps but a new producer: fenced by a newer one, or not authorized."""
+        doomed = self._transactions is not None and self._transactions.state is State.FATAL
+        return self._sender.fatal is None and not doomed
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigError("Transactions need transactional.id: a name that stays the same over restarts.")
+        self._ensure_running()
+        return self._transactions

@@ -1,0 +1,428 @@
+"""Shell: a producer's transactions (KIP-98, KIP-360, KIP-447, KIP-890): the coordinator's side of the conversation.
+
+    UNINITIALIZED ──init──▶ READY ──begin──▶ IN_TRANSACTION ──commit, abort──▶ ENDING ──▶ READY
+                                                  │ a batch or a commit of offsets failed
+                                                  ▼
+                                              ABORTABLE ──abort──▶ ENDING ──▶ READY
+    IN_TRANSACTION ──prepare──▶ PREPARED ──commit, abort──▶ ENDING ──▶ READY        (two-phase commit, KIP-939)
+    UNINITIALIZED ──init, keeping what was prepared──▶ PREPARED
+    FATAL: fenced by a newer producer, or not authorized; nothing helps but a new producer
+
+With transaction.version 2 (KIP-890) partitions and offsets join the transaction by being written, and every EndTxn
+gives the next epoch. With older brokers each partition is added first, and the epoch changes only after trouble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.coordinators import CoordinatorType
+from barnabas.client.cluster.fanout import by_topic
+from barnabas.client.cluster.versions import Versioned
+from barnabas.client.errors import TransactionAbortedError, TransactionStateError, UnsupportedApiError
+from barnabas.client.producer.accumulator import NOBODY, ProducerIdentity
+from barnabas.client.values import GroupMetadata, OffsetAndMetadata, PreparedTransaction
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
+from barnabas.core.ids import TopicPartition
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from barnabas.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+FEATURE: Final = "transaction.version"
+IMPLICIT_FROM: Final = 2
+"""The transaction version from which nothing needs to be added beforehand."""
+TWO_PHASE_VERSION: Final = 6
+ADD_PARTITIONS_VERSION_MAX: Final = 3
+"""Later versions are for brokers among themselves."""
+_BEFORE_890: Final = {"produce": 11, "end": 4, "offsets": 4}
+
+_FATAL: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
+_COORDINATOR_TRIES_AGAIN: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+
+
+class State(Enum):
+    UNINITIALIZED = "not initialized"
+    READY = "ready"
+    IN_TRANSACTION = "in a transaction"
+    PREPARED = "holding a prepared transaction"
+    ENDING = "ending a transaction"
+    ABORTABLE = "in a transaction that must be aborted"
+    FATAL = "unusable"
+
+
+class Transactions:
+    """The transactional side of one producer; the sender asks it about partitions, and tells it of failures."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        timeout_ms: int,
+        wake: Callable[[], None],
+        *,
+        two_phase: bool = False,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.state = State.UNINITIALIZED
+        self.identity = NOBODY
+        self.error: BarnabasError | None = None
+        self.implicit = False
+        self.prepared: PreparedTransaction | None = None
+        self.two_phase = two_phase
+        self._cluster = cluster
+        self._timeout_ms = timeout_ms
+        self._wake = wake
+        self._added: set[TopicPartition] = set()
+        self._to_add: set[TopicPartition] = set()
+        self._started = False
+        """Something was written or committed under this transaction, so it must be ended at the coordinator."""
+        self._doubtful = False
+        """The sequence of some partition is in doubt: the epoch must change before the next transaction."""
+
+    @property
+    def produce_version_max(self) -> int | None:
+        return None if self.implicit else _BEFORE_890["produce"]
+
+    # -- asked by producer and sender ------------------------------------------------------------------------------
+
+    def check_can_send(self) -> None:
+        """Raises TransactionStateError outside of a transaction, and what makes the transaction unusable."""
+        if self.state is State.IN_TRANSACTION:
+            return
+        if self.error is not None:
+            raise self.error
+        raise TransactionStateError(
+            f"A record of a transactional producer belongs to a transaction, and this one is {self.state.value};"
+            " call init_transactions() once and begin_transaction() before sending."
+        )
+
+    def may_send(self, partition: TopicPartition) -> bool:
+        """May a batch for this partition go out now? If not, it will be added, and the sender woken."""
+        if self.state not in (State.IN_TRANSACTION, State.ENDING):
+            return False
+        if self.implicit:
+            self._started = True
+            return True
+        if partition in self._added:
+            return True
+        self._to_add.add(partition)
+        return False
+
+    @property
+    def doomed(self) -> BarnabasError | None:
+        """Why nothing more of this transaction should be sent: a part of it has failed."""
+        return self.error if self.state in (State.ABORTABLE, State.FATAL) else None
+
+    @property
+    def has_partitions_to_add(self) -> bool:
+        return bool(self._to_add)
+
+    async def add_partitions(self) -> None:
+        """AddPartitionsToTxn for what `may_send` has asked for (before KIP-890)."""
+        wanted = sorted(self._to_add)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.identity.producer_id,
+            v3_and_below_producer_epoch=self.identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in by_topic(wanted).items()
+            ],
+        )
+
+        def codes(response: AddPartitionsToTxnResponse) -> Iterable[int]:
+            return [
+                p.partition_error_code for t in response.results_by_topic_v3_and_below for p in t.results_by_partition
+            ]
+
+        try:
+            await self._ask(request, codes, "Adding partitions", max_version=ADD_PARTITIONS_VERSION_MAX)
+        except KafkaError as error:
+            self.on_failure(error)
+            return
+        finally:
+            self._to_add.difference_update(wanted)
+        self._added.update(wanted)
+        self._started = True
+        self._wake()
+
+    def on_failure(self, error: BarnabasError, *, in_doubt: bool = False) -> None:
+        """A batch or a request of the transaction failed for good."""
+        self._doubtful |= in_doubt
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code in _FATAL:
+            self.state = State.FATAL
+            self.error = error
+        elif self.state in (State.IN_TRANSACTION, State.ENDING):
+            self.state = State.ABORTABLE
+            self.error = error
+
+    # -- asked by the user, through the producer -------------------------------------------------------------------
+
+    async def init(self, deadline: float, *, keep_prepared: bool = False) -> None:
+        """Get a producer id and the next epoch: fences older producers, and ends what they left open.
+
+        With `keep_prepared` an open transaction stays, to be committed or aborted by whoever knows (KIP-939).
+        """
+        self._require(State.UNINITIALIZED)
+        if keep_prepared:
+            self._require_two_phase()
+        await self._init(NOBODY, deadline, keep_prepared=keep_prepared)
+        self.state = State.READY if self.prepared is None else State.PREPARED
+
+    async def _init(self, current: ProducerIdentity, deadline: float, *, keep_prepared: bool = False) -> None:
+        def build(version: int) -> InitProducerIdRequest:
+            if self.two_phase and version < TWO_PHASE_VERSION:
+                raise UnsupportedApiError(
+                    "transaction.two.phase.commit.enable needs brokers that serve InitProducerId version 6 (KIP-939)."
+                )
+            return InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=current.producer_id,
+                producer_epoch=current.epoch,
+                enable_2pc=self.two_phase,
+                keep_prepared_txn=keep_prepared,
+            )
+
+        request = Versioned(ApiKey.INIT_PRODUCER_ID, build, unstable=self.two_phase)
+        response: InitProducerIdResponse = await self._ask(
+            request, _code, "Initializing transactions", deadline=deadline
+        )
+        if response.ongoing_txn_producer_id >= 0:
+            self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+            self._started = True
+        self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+        self._doubtful = False
+        coordinator = await self._cluster.coordinators.find(CoordinatorType.TRANSACTION, self.transactional_id)
+        connection = await self._cluster.connection(coordinator, deadline)
+        self.implicit = connection.versions.features.get(FEATURE, 0) >= IMPLICIT_FROM
+
+    def begin(self) -> None:
+        self._require(State.READY)
+        self.state = State.IN_TRANSACTION
+        self._started = False
+        self._added.clear()
+        self._to_add.clear()
+
+    def check_can_prepare(self) -> None:
+        """Raises what stands in the way of preparing."""
+        self._require_two_phase()
+        if self.state is State.ABORTABLE:
+            raise self._cannot_commit()
+        self._require(State.IN_TRANSACTION)
+
+    def prepare(self) -> PreparedTransaction:
+        """Everything is written and acknowledged: from now on this transaction can only be committed or aborted."""
+        self.check_can_prepare()
+        self.state = State.PREPARED
+        self.prepared = PreparedTransaction(self.identity.producer_id, self.identity.epoch)
+        return self.prepared
+
+    def _require_two_phase(self) -> None:
+        if not self.two_phase:
+            raise ConfigError("Prepared transactions need transaction.two.phase.commit.enable=true.")
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline: float
+    ) -> None:
+        """Make a consumer's positions part of the transaction (KIP-447: fenced by the consumer's generation)."""
+        self._require(State.IN_TRANSACTION)
+        if not offsets:
+            return
+        identity = self.identity
+        try:
+            if not self.implicit:
+                request = AddOffsetsToTxnRequest(
+                    transactional_id=self.transactional_id,
+                    producer_id=identity.producer_id,
+                    producer_epoch=identity.epoch,
+                    group_id=group.group_id,
+                )
+                await self._ask(request, _code_of_offsets, "Adding offsets", deadline=deadline)
+            self._started = True
+            await self._ask(
+                self._offset_commit(offsets, group),
+                lambda response: [p.error_code for t in response.topics for p in t.partitions],
+                "Committing offsets",
+                deadline=deadline,
+                max_version=None if self.implicit else _BEFORE_890["offsets"],
+                coordinator=(CoordinatorType.GROUP, group.group_id),
+            )
+        except KafkaError as error:
+            self.on_failure(error)
+            raise
+
+    def _offset_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> TxnOffsetCommitRequest:
+        return TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=index,
+                            committed_offset=offsets[TopicPartition(topic, index)].offset,
+                            committed_leader_epoch=offsets[TopicPartition(topic, index)].leader_epoch,
+                            committed_metadata=offsets[TopicPartition(topic, index)].metadata,
+                        )
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(offsets).items()
+            ],
+        )
+
+    async def end(self, *, commit: bool, settle: Callable[[], Awaitable[None]], deadline: float) -> None:
+        """Commit or abort. `settle` sends (or drops) what is still queued and waits for what is under way.
+
+        Raises TransactionAbortedError when a commit is not possible any more, and the error of a fenced producer.
+        """
+        if commit:
+            if self.state is State.ABORTABLE:
+                raise self._cannot_commit()
+            self._require(State.IN_TRANSACTION, State.PREPARED)
+            await settle()
+            if self.state not in (State.IN_TRANSACTION, State.PREPARED):
+                raise self._cannot_commit()
+            self.state = State.ENDING
+        else:
+            self._require(State.IN_TRANSACTION, State.ABORTABLE, State.PREPARED)
+            self.state = State.ENDING
+            await settle()
+            if self.error is not None and isinstance(self.error, KafkaError) and self.error.code in _FATAL:
+                raise self.error
+        await self._end(commit, deadline)
+        self.error = None
+        self.prepared = None
+        self.state = State.READY
+
+    async def _end(self, commit: bool, deadline: float) -> None:
+        try:
+            if self._started:
+                request = EndTxnRequest(
+                    transactional_id=self.transactional_id,
+                    producer_id=self.identity.producer_id,
+                    producer_epoch=self.identity.epoch,
+                    committed=commit,
+                )
+                response: EndTxnResponse = await self._ask(
+                    request,
+                    _code,
+                    "Committing the transaction" if commit else "Aborting the transaction",
+                    deadline=deadline,
+                    max_version=None if self.implicit else _BEFORE_890["end"],
+                )
+                if response.producer_epoch >= 0:
+                    self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+                    self._doubtful = False
+            if self._doubtful:
+                await self._init(self.identity, deadline)
+        except KafkaError as error:
+            if error.code is ErrorCode.TRANSACTION_ABORTABLE and commit:
+                self.state = State.ABORTABLE
+            elif not error.retriable:
+                self.state = State.FATAL
+            else:
+                self._may_try_again(commit)
+            self.error = error
+            raise
+
+    def _may_try_again(self, commit: bool) -> None:
+        """The coordinator could not be asked in time: the same call may be made again."""
+        if self.prepared is not None:
+            self.state = State.PREPARED
+        else:
+            self.state = State.IN_TRANSACTION if commit else State.ABORTABLE
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        request: Any,
+        codes: Callable[[Any], Iterable[int]],
+        what: str,
+        *,
+        deadline: float | None = None,
+        max_version: int | None = None,
+        coordinator: tuple[CoordinatorType, str] | None = None,
+    ) -> Any:
+        """The coordinator's answer without an error in it; retried until the deadline."""
+        kind, key = coordinator or (CoordinatorType.TRANSACTION, self.transactional_id)
+        cluster = self._cluster
+        limit = cluster.deadline() if deadline is None else deadline
+
+        async def attempt() -> Any:
+            broker_id = await cluster.coordinators.find(kind, key, deadline=limit)
+            try:
+                response = await cluster.send(broker_id, request, deadline=limit, max_version=max_version)
+            except KafkaError as error:
+                cluster.coordinators.note_error(kind, key, error.code)
+                raise
+            for number in codes(response):
+                code = error_code(number)
+                cluster.coordinators.note_error(kind, key, code)
+                if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                    code = ErrorCode.PRODUCER_FENCED  # from a coordinator the two mean the same
+                if code is not ErrorCode.NONE:
+                    raise KafkaError(code, f"{what} of {self.transactional_id!r}: {code.message}")
+            return response
+
+        return await cluster.retrying(f"{what} of {self.transactional_id!r}", attempt, deadline=limit)
+
+    def _require(self, *states: State) -> None:
+        if self.state in states:
+            return
+        if self.state is State.FATAL and self.error is not None:
+            raise self.error
+        raise TransactionStateError(
+            f"This producer is {self.state.value}; the call needs it to be {' or '.join(s.value for s in states)}."
+        )
+
+    def _cannot_commit(self) -> BarnabasError:
+        if self.state is State.FATAL and self.error is not None:
+            return self.error
+        return TransactionAbortedError(
+            f"The transaction cannot be committed, because a part of it failed: {self.error} Abort it, and do its work"
+            " again in a new one."
+        )
+
+
+def _code(response: EndTxnResponse | InitProducerIdResponse) -> list[int]:
+    return [response.error_code]
+
+
+def _code_of_offsets(response: AddOffsetsToTxnResponse | TxnOffsetCommitResponse) -> list[int]:
+    return [response.error_code] if isinstance(response, AddOffsetsToTxnResponse) else []

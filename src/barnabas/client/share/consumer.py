@@ -1,0 +1,229 @@
+"""Shell: the share consumer (KIP-932): many consumers share the records of a topic, one by one, like a queue.
+
+    async with AsyncShareConsumer(bootstrap_servers="localhost:9092", group_id="workers") as consumer:
+        consumer.subscribe(["jobs"])
+        while True:
+            for record in await consumer.poll(1_000):
+                ...                                       # the next poll says that all went well
+
+With `share.acknowledgement.mode=explicit` every record is acknowledged by name before the next poll:
+`consumer.acknowledge(record)`, or with RELEASE (again, please), REJECT (never again) or RENEW (I need longer).
+
+A record that is not acknowledged before the broker's lock on it ends (`acquisition_lock_timeout_ms`) comes again, to
+this or another consumer; `record.delivery_count` says how often it has. Use one consumer from one task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.config import CONSUMER_CONFIGS, resolve_config
+from barnabas.client.errors import AcknowledgementError, ClientClosedError
+from barnabas.client.membership.share_protocol import ShareMember
+from barnabas.client.options import ClusterOptions, Settings
+from barnabas.client.serialization import AnyDeserializer, as_decode
+from barnabas.client.share.fetcher import Outcome, ShareFetcher, ShareLimits
+from barnabas.client.share.heartbeats import ShareHeartbeats
+from barnabas.client.share.session import AcknowledgeType
+from barnabas.client.values import ConsumerRecord
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import KafkaError
+from barnabas.core.ids import TopicIdPartition, TopicPartition, uuid_to_text
+from barnabas.core.rng import random_uuid
+
+Record = ConsumerRecord[Any, Any]
+ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
+
+
+class AsyncShareConsumer:
+    """Settings are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping or as keywords.
+
+    `on_acknowledged` is called with each partition, the offsets that were acknowledged, and None or what was refused.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        key_deserializer: AnyDeserializer | None = None,
+        value_deserializer: AnyDeserializer | None = None,
+        on_acknowledged: Callable[[TopicPartition, frozenset[int], KafkaError | None], None] | None = None,
+        cluster: Cluster | None = None,
+        **settings: object,
+    ) -> None:
+        if cluster is not None:
+            settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
+        resolved: Settings = resolve_config(CONSUMER_CONFIGS, config, settings)
+        if not resolved["group.id"]:
+            raise ConfigError("A share consumer needs group.id: the share group whose work it takes part in.")
+        self._owns_cluster = cluster is None
+        self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
+        self._explicit = resolved["share.acknowledgement.mode"] == "explicit"
+        self._timeout_ms: int = resolved["default.api.timeout.ms"]
+        self._on_acknowledged = on_acknowledged
+        self._arrived = asyncio.Event()
+        member_id = uuid_to_text(random_uuid(self.cluster.rng))
+        self._member = ShareMember(resolved["group.id"], member_id, resolved["client.rack"] or None)
+        self._heartbeats = ShareHeartbeats(self.cluster, self._member, self._arrived.set)
+        self._fetcher = ShareFetcher(
+            self.cluster,
+            self._member,
+            ShareLimits(
+                max_records=resolved["max.poll.records"],
+                min_bytes=resolved["fetch.min.bytes"],
+                max_bytes=resolved["fetch.max.bytes"],
+                max_wait_ms=resolved["fetch.max.wait.ms"],
+                acquire_mode=ACQUIRE_MODES[resolved["share.acquire.mode"].lower()],
+                check_crcs=resolved["check.crcs"],
+            ),
+            key=as_decode(key_deserializer, "key"),
+            value=as_decode(value_deserializer, "value"),
+            wake=self._arrived.set,
+            note=self._note,
+        )
+        self._outcomes: dict[TopicPartition, KafkaError | None] = {}
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        mode = "explicit" if self._explicit else "implicit"
+        return f"<AsyncShareConsumer of group {self._member.group_id!r}, {mode}, topics {list(self._member.topics)}>"
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Iterable[str] | str) -> None:
+        """Take part in the work on these topics. (Patterns are not part of the protocol yet.)"""
+        self._check_open()
+        self._member.subscribe(tuple([topics] if isinstance(topics, str) else topics))
+
+    def subscription(self) -> frozenset[str]:
+        return frozenset(self._member.topics)
+
+    async def unsubscribe(self) -> None:
+        """Acknowledge as `close` does, and leave the group."""
+        await self._let_go()
+
+    async def poll(self, timeout_ms: float = 0) -> list[Record]:
+        """Records that are ours to process until their lock ends; none when `timeout_ms` passes first.
+
+        Acknowledges what the last poll gave (implicit mode). In explicit mode raises AcknowledgementError when a record
+        of the last poll was not acknowledged. Renewed records are given again.
+        """
+        self._check_open()
+        unacknowledged = self._fetcher.unacknowledged()
+        if unacknowledged and self._explicit:
+            raise AcknowledgementError(
+                f"{unacknowledged} records of the last poll were not acknowledged; in explicit mode every record needs"
+                " acknowledge(record, ACCEPT | RELEASE | REJECT | RENEW) before the next poll."
+            )
+        self._fetcher.collect(implicit=not self._explicit)
+        deadline = self.cluster.now() + timeout_ms / 1000.0
+        while True:
+            self._heartbeats.check()
+            self._heartbeats.keep_going()
+            records = self._fetcher.take()
+            if records:
+                return records
+            await self._fetcher.send_fetches()
+            if not await self._wait(deadline):
+                return []
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self.records()
+
+    async def records(self) -> AsyncIterator[Record]:
+        """Records for ever, each acknowledged when the poll after it is made (implicit mode only)."""
+        if self._explicit:
+            raise AcknowledgementError(
+                "Iterating acknowledges implicitly; with share.acknowledgement.mode=explicit poll."
+            )
+        while not self._closed:
+            for record in await self.poll(1_000):
+                yield record
+
+    async def _wait(self, deadline: float) -> bool:
+        now = self.cluster.now()
+        if now >= deadline:
+            await asyncio.sleep(0)
+            if not self._arrived.is_set():
+                return False
+        at = min([deadline, *(retry for retry in (self._fetcher.next_retry(),) if retry is not None)])
+        timer = asyncio.get_running_loop().call_at(at, self._arrived.set)
+        try:
+            await self._arrived.wait()
+        finally:
+            timer.cancel()
+            self._arrived.clear()
+        return True
+
+    # -- acknowledging ---------------------------------------------------------------------------------------------
+
+    def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Say what became of a record of the last poll. It is sent with the next poll or commit.
+
+        Raises AcknowledgementError for a record that is not in our hands (any more), and in implicit mode.
+        """
+        if not self._explicit:
+            raise AcknowledgementError(
+                "This consumer acknowledges implicitly; set share.acknowledgement.mode=explicit to do it by record."
+            )
+        self._fetcher.acknowledge(record, kind)
+
+    async def commit(self, *, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Send what was acknowledged (implicit mode: everything given) and wait. Per partition None, or the refusal.
+
+        A refusal means that the lock had ended: the records come again.
+        """
+        self._check_open()
+        self._fetcher.collect(implicit=not self._explicit)
+        self._outcomes = {}
+        await self._fetcher.acknowledge_all(
+            self.cluster.deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
+        )
+        return self._outcomes
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long the broker keeps a record for us; None before the first fetch."""
+        return self._fetcher.lock_timeout_ms
+
+    async def close(self) -> None:
+        """Send what was acknowledged; the rest is free for others at once. Leave the group, close the connections."""
+        if self._closed:
+            return
+        try:
+            await self._let_go()
+        finally:
+            self._closed = True
+            if self._owns_cluster:
+                await self.cluster.close()
+
+    async def _let_go(self) -> None:
+        self._fetcher.collect(implicit=not self._explicit)
+        await self._fetcher.close(self.cluster.deadline())
+        await self._heartbeats.close()
+
+    def _note(self, outcome: Outcome) -> None:
+        error = outcome.error
+        self._outcomes[outcome.partition] = self._outcomes.get(outcome.partition) or error
+        if self._on_acknowledged is not None:
+            self._on_acknowledged(outcome.partition, outcome.offsets, error)
+
+    def assignment(self) -> frozenset[TopicIdPartition]:
+        """The partitions whose records we may be given; other members may have them too."""
+        return self._member.assigned
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("This share consumer")

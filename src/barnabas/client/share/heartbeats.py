@@ -1,0 +1,140 @@
+"""Shell: keeps a share consumer in its group: heartbeats in a task, as `membership/share_protocol.py` decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from barnabas.client.cluster.cluster import Cluster
+from barnabas.client.cluster.coordinators import CoordinatorType
+from barnabas.client.errors import UnsupportedApiError
+from barnabas.client.membership.classic import Failed
+from barnabas.client.membership.consumer_protocol import Wait
+from barnabas.client.membership.share_protocol import ShareMember
+from barnabas.core.errors import BarnabasError, KafkaError
+
+log = logging.getLogger("barnabas.client")
+
+CHANNEL: Final = "group"
+LEAVE_TIMEOUT_MS: Final = 3_000
+
+
+class ShareHeartbeats:
+    """`assigned` of the member is kept true; `failure` is what `poll` must raise."""
+
+    def __init__(self, cluster: Cluster, member: ShareMember, wake: Callable[[], None]) -> None:
+        self.failure: BarnabasError | None = None
+        self._cluster = cluster
+        self._member = member
+        self._wake = wake
+        self._kick = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def keep_going(self) -> None:
+        """Start, and say what has changed."""
+        if self._task is None and self._member.heartbeats:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="barnabas-share-heartbeats")
+        if self._member.is_urgent:
+            self._kick.set()
+
+    def check(self) -> None:
+        """Raise what went wrong; again and again when it will not go away."""
+        if self.failure is not None:
+            failure = self.failure
+            if not self._member.failed:
+                self.failure = None
+            raise failure
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        request = self._member.leave()
+        if request is not None:
+            try:
+                await self._ask(request, LEAVE_TIMEOUT_MS)
+            except KafkaError as error:
+                log.info("leaving share group %s was refused: %s", self._member.group_id, error)
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            sent_at = self._cluster.now()
+            try:
+                failures = 0 if await self._once() else failures + 1
+            except KafkaError as error:
+                self._fail(error)
+                return
+            await self._until_due(sent_at, failures)
+
+    async def _once(self) -> bool:
+        """False: again after a back-off."""
+        member = self._member
+        response = await self._ask(member.heartbeat())
+        if response is None:
+            member.on_unanswered()
+            return False
+        before = member.assigned
+        step = member.on_heartbeat(response)
+        if isinstance(step, Failed):
+            if member.failed:
+                raise step.error
+            self.failure = step.error
+            self._wake()
+            return False
+        if isinstance(step, Wait):
+            if step.find_coordinator:
+                self._cluster.coordinators.forget(CoordinatorType.GROUP, member.group_id)
+            return False
+        await self._learn_names()
+        if member.assigned != before:
+            self._wake()
+        return True
+
+    async def _learn_names(self) -> None:
+        """Assigned topics come as ids; metadata knows their names."""
+        metadata = self._cluster.metadata
+        if any(metadata.topic_name(partition.topic_id) is None for partition in self._member.assigned):
+            try:
+                await self._cluster.refresh(sorted(self._member.topics))
+            except KafkaError as error:
+                log.info("the names of assigned topics cannot be had now, and will be asked for again: %s", error)
+
+    async def _until_due(self, sent_at: float, failures: int) -> None:
+        loop = asyncio.get_running_loop()
+        options = self._cluster.options
+        pause_s = self._member.heartbeat_interval_ms / 1000.0
+        if failures:
+            pause_s = options.retry_backoff.delay_ms(failures - 1, self._cluster.rng) / 1000.0
+        while self._cluster.now() < sent_at + pause_s and (failures or not self._member.is_urgent):
+            self._kick.clear()
+            timer = loop.call_at(sent_at + pause_s, self._kick.set)
+            try:
+                await self._kick.wait()
+            finally:
+                timer.cancel()
+
+    async def _ask(self, request: Any, timeout_ms: float | None = None) -> Any:
+        """The coordinator's answer, or None when it cannot be reached. (Share groups have the group's coordinator.)"""
+        group_id = self._member.group_id
+        try:
+            return await self._cluster.send_coordinator(
+                CoordinatorType.GROUP, group_id, request, deadline=self._cluster.deadline(timeout_ms), channel=CHANNEL
+            )
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            self._cluster.coordinators.forget(CoordinatorType.GROUP, group_id)
+            return None
+
+    def _fail(self, error: BarnabasError) -> None:
+        self._member.failed = True
+        self.failure = error
+        if isinstance(error, UnsupportedApiError):
+            self.failure = UnsupportedApiError(
+                f"{error} Share groups need Kafka 4.1, or a broker with share.version=1."
+            )
+        self._wake()

@@ -1,0 +1,1 @@
+"""The records of the metadata log."""

@@ -1,0 +1,1 @@
+"""Compaction: what is due, and the process that does it."""

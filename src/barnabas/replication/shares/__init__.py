@@ -1,0 +1,1 @@
+"""Queues (KIP-932): share partitions, read and written."""

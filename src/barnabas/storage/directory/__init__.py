@@ -1,0 +1,1 @@
+"""A data directory: lock, identity, checkpoints, and logs that move to another."""
