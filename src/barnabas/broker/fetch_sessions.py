@@ -194,6 +194,14 @@ def _must_send(session: _Session, key: PartitionKey, outcome: Outcome) -> bool:
     return changed
 
 
+def _goes_on(before: Wanted, now: Wanted) -> bool:
+    """Whether the client took in what it was last told. A follower that cut its log, or that follows in another epoch
+    by now, did not: left to a cut log, a watermark that is not told again would stand still until the next record."""
+    return now.current_leader_epoch == before.current_leader_epoch and (
+        (now.last_fetched_epoch, now.fetch_offset) >= (before.last_fetched_epoch, before.fetch_offset)
+    )
+
+
 class FetchSessions:
     """The cache of sessions, `max.incremental.fetch.session.cache.slots` large."""
 
@@ -243,7 +251,8 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         for key, want in wanted:
             entry = session.partitions.get(key)
-            session.partitions[key] = (want, entry[1] if entry is not None else Told())
+            told = entry[1] if entry is not None and _goes_on(entry[0], want) else Told()
+            session.partitions[key] = (want, told)
             session.changed[key] = None
         for key in forgotten:
             if session.watch is not None:

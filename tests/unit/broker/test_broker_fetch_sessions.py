@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from barnabas.broker.fetch_sessions import (
     EVICTION_MS,
     FetchContext,
@@ -79,6 +81,27 @@ def test_an_error_is_told_and_so_is_its_end() -> None:
     assert ask(cache, session, 2, broken) == [True]
     assert ask(cache, session, 3, (A, good())) == [True]
     assert ask(cache, session, 4, (A, good())) == [False]
+
+
+@pytest.mark.parametrize(
+    ("now", "again"),
+    [
+        (Wanted(7, 1000, current_leader_epoch=3, last_fetched_epoch=2), False),  # it has nothing new to say
+        (Wanted(9, 1000, current_leader_epoch=3, last_fetched_epoch=3), False),  # it has got records
+        (Wanted(6, 1000, current_leader_epoch=3, last_fetched_epoch=2), True),  # it was told that its log diverges
+        (Wanted(7, 1000, current_leader_epoch=3, last_fetched_epoch=1), True),  # the same: only an epoch was cut
+        (Wanted(7, 1000, current_leader_epoch=4, last_fetched_epoch=2), True),  # the answer came in another epoch
+    ],
+)
+def test_who_goes_back_is_told_again(now: Wanted, again: bool) -> None:
+    cache = sessions()
+    before = Wanted(7, 1000, current_leader_epoch=3, last_fetched_epoch=2)
+    context = cache.open(0, 0, [(A, before)], (), 0, uses_topic_ids=False)
+    assert isinstance(context, FetchContext)
+    session, _ = context.finish([(A, good())], 0)
+    context = cache.open(session, 1, [(A, now)], (), 0, uses_topic_ids=False)
+    assert isinstance(context, FetchContext)
+    assert context.finish([(A, good())], 0) == (session, [again])
 
 
 def test_partitions_come_and_go() -> None:
