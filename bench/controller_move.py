@@ -1,4 +1,4 @@
-"""How long the active controller is missed: `python -m bench.controller_move [--peer kafka]`.
+"""Shell: how long the active controller is missed: `python -m bench.controller_move [--peer kafka]`.
 
 Three controllers and a broker, each a process. In each round the active controller is killed (`kill -9`), or stopped in
 order (SIGTERM). From there on topics are created one after the other through the broker, until one was begun after the

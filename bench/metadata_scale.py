@@ -1,4 +1,4 @@
-"""A big cluster's metadata in one process: `python -m bench.metadata_scale [topics] [partitions per topic]`.
+"""Shell: a big cluster's metadata in one process: `python -m bench.metadata_scale [topics] [partitions per topic]`.
 
 Times are for 10,000 topics of 100 partitions unless told otherwise. Budget, on one core: an image from a snapshot
 within a minute, 1 KB of memory a partition, a change of one partition within a millisecond, a broker fenced within a

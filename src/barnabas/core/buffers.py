@@ -1,4 +1,4 @@
-"""Type: any contiguous run of bytes. Big ones are passed on as they are, never joined or copied."""
+"""Value: any contiguous run of bytes. Big ones are passed on as they are, never joined or copied."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Value: what a machine answers when it is asked to change replicated state.
 
 `decide` reads and returns a Decision; the driver applies the records, appends them to the log and releases the response
-once they are committed. See the "decide, apply, drive" section of docs/ARCHITECTURE.md.
+once they are committed. See the second of the four ideas in docs/ARCHITECTURE.md.
 """
 
 from __future__ import annotations

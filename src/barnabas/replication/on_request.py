@@ -1,7 +1,7 @@
 """Shell: upkeep when somebody asks for it, and what is known of a partition when somebody asks why.
 
-The same passes as the node makes by itself (`compaction`, `upkeep`), one partition at a time, with an account of what
-was done. Asking never changes anything.
+The same passes as the node makes by itself (`cleaning/compaction.py`, `upkeep.py`), one partition at a time, with an
+account of what was done. Asking never changes anything.
 """
 
 from __future__ import annotations

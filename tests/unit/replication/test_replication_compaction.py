@@ -241,7 +241,7 @@ def test_the_process_does_not_outlive_its_broker(tmp_path: Path) -> None:
     assert done.stdout.strip().isdigit(), done.stderr
     for _ in range(1000):
         try:
-            alive = b"cleaner_worker" in worker.read_bytes()
+            alive = b"replication.cleaning.worker" in worker.read_bytes()
         except OSError:
             alive = False
         if not alive:

@@ -1,7 +1,7 @@
 """Machine: the table of groups in one partition, and the rules that hold for groups of any kind.
 
-A group is a tagged union. Each kind has a state of its own, and its own machine beside this file (`classic_*`,
-`consumer_*`, `share_*`); what offsets, DescribeGroups, ListGroups and DeleteGroups need of it is asked here.
+A group is a tagged union. Each kind has a state of its own, and its own machine, in a folder beside this file
+(`classic`, `consumer`, `share`); what offsets, DescribeGroups, ListGroups and DeleteGroups need of it is asked here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Machine: the share partitions of one partition of `__share_group_state`.
 
-Fills the runtime's `Shard`. Each write becomes an update record; after `updates_per_snapshot` of them a snapshot, so
-that no state needs more than so many records. Two epochs fence: the leader's, against a leader that has lost the
-partition, and the state's, against a leader that has not noticed that an administrator moved the group.
+Fills the runtime's `Shard`. Each write becomes an update record; after `snapshot_update_records_per_snapshot` of them a
+snapshot, so that no state needs more than so many records. Two epochs fence: the leader's, against a leader that has
+lost the partition, and the state's, against a leader that has not noticed that an administrator moved the group.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Machine: what brokers coming and going does to partitions, and elections on request and now and then.
 
 How one partition changes is in `partition_change.py`; here are the occasions. Each broker change looks through all
-partitions once, which is a twentieth of the work where the broker has a share of them: an index would save no more.
+partitions once, which is a tenth of the work where the broker has a share of them: an index would save no more.
 """
 
 from __future__ import annotations

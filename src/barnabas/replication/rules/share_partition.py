@@ -15,7 +15,7 @@ Acquiring is remembered nowhere but here: a new leader offers acquired records a
 when it has been written (`take_write`, `settle`); until then the record stays acquired, and no one else can touch it.
 So a record that was acknowledged is never offered again, whoever leads.
 
-Kafka's counterpart is SharePartition; this has no locks and no timers, the driver (`replication.share`) has them.
+Kafka's counterpart is SharePartition; this has no locks and no timers, the driver (`replication.shares`) has them.
 """
 
 from __future__ import annotations
