@@ -8,9 +8,10 @@ next step is what came out: the response, the records, and what the image says.
       TopicRecord(...)
 
 Steps: `broker N [rack] [dirs]` registers and unfences one, with so many log directories; `crashed N` registers it as a
-new process after an unclean end, `beat N` unfences that; `<Api> <version> <json>` is any request of the controller, in
-which `$id:t` is topic t's id and `$dir:N.2` broker N's second directory; `fence N`; `image` shows topics, brokers and
-configs; `lose <Api> ...` decides, applies and then fails to commit.
+new process after an unclean end, `restarted N EPOCH` after an orderly one in that epoch, `beat N` unfences that;
+`<Api> <version> <json>` is any request of the controller, in which `$id:t` is topic t's id and `$dir:N.2` broker N's
+second directory; `fence N`; `image` shows topics, brokers and configs; `lose <Api> ...` decides, applies and then fails
+to commit.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Conversation:
         self.controller = Controller(self.settings, ClusterImage(cluster_id="c"))
         self.rng = random.Random(0)
         self.names: dict[UUID, str] = {}
-        self.crashes = 0
+        self.processes = 0
         # Eligible leader replicas have a script of their own, which switches them on.
         levels = {name: level for name, level in DEFAULT_LEVELS.items() if name != ELR_VERSION}
         self.controller.apply(self.controller.image, bootstrap_records(levels))
@@ -61,7 +62,10 @@ class Conversation:
         if word == "broker":
             yield from self.broker(*rest.split())
         elif word == "crashed":
-            yield from self.crashed(int(rest))
+            yield from self.new_process(int(rest))
+        elif word == "restarted":
+            number, epoch = rest.split()
+            yield from self.new_process(int(number), int(epoch))
         elif word == "beat":
             yield from self.beat(int(rest))
         elif word == "fence":
@@ -100,15 +104,15 @@ class Conversation:
         self.controller.apply(self.controller.image, registered.records)
         yield from self.beat(number)
 
-    def crashed(self, number: int) -> Iterator[str]:
-        """A new process of a broker, which does not know under which epoch the last one shut down."""
-        self.crashes += 1
-        registered = self.register(number, UUID(int=1000 * self.crashes + number), None)
+    def new_process(self, number: int, previous_epoch: int = -1) -> Iterator[str]:
+        """`previous_epoch`: under which the last one shut down; after a crash, nobody knows."""
+        self.processes += 1
+        registered = self.register(number, UUID(int=1000 * self.processes + number), None, previous=previous_epoch)
         yield repr(registered.response)
         yield from self.take(registered)
 
     def register(
-        self, number: int, incarnation_id: UUID, rack: str | None, dirs: int = 1
+        self, number: int, incarnation_id: UUID, rack: str | None, dirs: int = 1, previous: int = -1
     ) -> Decision[MetadataRecord, Any]:
         registration = BrokerRegistrationRequest(
             broker_id=number,
@@ -121,6 +125,7 @@ class Conversation:
             ],
             rack=rack,
             log_dirs=[directory(number, index + 1) for index in range(dirs)],
+            previous_broker_epoch=previous,
         )
         return self.controller.decide(self.controller.image, registration, self.context(4))
 

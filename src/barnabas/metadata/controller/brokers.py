@@ -45,10 +45,11 @@ def decide_register_broker(
     records: list[MetadataRecord] = []
     same = present is not None and present.incarnation_id == request.incarnation_id
     epoch = present.epoch if present is not None and same else _new_epoch(image)
-    if present is not None and not same:
+    if not same:
         # A new process: whatever the old one led needs a leader that is there. Only the epoch of the old one, which
-        # a log directory remembers after an orderly shutdown, proves that nothing was lost (KIP-966).
-        unclean = request.previous_broker_epoch != present.epoch
+        # a log directory remembers after an orderly shutdown, proves that nothing was lost (KIP-966). If the broker
+        # was unregistered, that epoch is forgotten: nothing can be proved.
+        unclean = present is None or request.previous_broker_epoch != present.epoch
         records += records_without_broker(image, request.broker_id, ctx, unclean=unclean)
     records.append(
         RegisterBrokerRecord(
