@@ -18,7 +18,7 @@ from barnabas.metadata.image.cluster import ClusterImage
 from barnabas.metadata.image.small import ConfigResource, ResourceType
 from barnabas.metadata.records.base import MetadataRecord
 from barnabas.metadata.records.other import ConfigRecord
-from barnabas.metadata.records.topics import ClearElrRecord
+from barnabas.metadata.records.topics import ClearElrRecord, PartitionChangeRecord
 
 MIN_ISR: Final = "min.insync.replicas"
 _CLUSTER: Final = ConfigResource(ResourceType.BROKER, "")
@@ -29,7 +29,8 @@ def elr_enabled(image: ClusterImage) -> bool:
 
 
 def records_to_enable(image: ClusterImage, static_config: Mapping[str, str]) -> list[MetadataRecord]:
-    """Written when the feature is switched on: one value for the cluster, none for single brokers."""
+    """Written when the feature is switched on: one value for the cluster, none for single brokers. Lists left from a time
+    when it was on before are kept only where nobody is in sync; elsewhere the value may have been smaller meanwhile."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.configs.of(_CLUSTER):
         value = ConfigView(image.configs, node_id=-1, static=static_config).broker_value(MIN_ISR).value
@@ -38,6 +39,12 @@ def records_to_enable(image: ClusterImage, static_config: Mapping[str, str]) -> 
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=MIN_ISR, value=None)
         for resource, configs in sorted(image.configs.by_resource.items(), key=lambda item: item[0].name)
         if resource.type == ResourceType.BROKER and resource.name and MIN_ISR in configs
+    ]
+    records += [
+        PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, eligible_leader_replicas=[])
+        for topic in image.topics
+        for index, partition in enumerate(topic.partitions)
+        if partition.elr and partition.isr
     ]
     return records
 
