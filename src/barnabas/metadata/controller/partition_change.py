@@ -94,7 +94,7 @@ def change_partition(
         record.isr = list(target.isr)
     if target.elr != partition.elr:
         record.eligible_leader_replicas = list(target.elr)
-    last_known = _last_known_leader(partition, record, rules)
+    last_known = _last_known_leader(partition, record)
     if last_known != partition.last_known_elr:
         record.last_known_elr = list(last_known)
     _set_assignment(record, partition, target, rules)
@@ -147,7 +147,7 @@ def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Ru
         target = target._replace(isr=(leader,), elr=(), recovery_state=LeaderRecoveryState.RECOVERING)
     elif leader in target.elr:
         target = target._replace(isr=(leader,), elr=tuple(broker for broker in target.elr if broker != leader))
-        if len(target.isr) >= rules.min_insync_replicas:
+        if not rules.elr_enabled or len(target.isr) >= rules.min_insync_replicas:
             target = target._replace(elr=())
     return target, leader
 
@@ -156,7 +156,10 @@ def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Ru
 
 
 def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> Target:
-    if not rules.elr_enabled or len(target.isr) >= rules.min_insync_replicas:
+    """While the feature is off nobody becomes eligible. Who was when the last one in sync left still has every committed
+    record: nothing was committed since. So those stay until one of them leads."""
+    waiting = not partition.isr and not target.isr
+    if not (rules.elr_enabled or waiting) or len(target.isr) >= rules.min_insync_replicas:
         return target._replace(elr=()) if target.elr else target
     candidates = dict.fromkeys((*target.elr, *partition.isr))
     elr = tuple(
@@ -167,10 +170,10 @@ def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> 
     return target._replace(elr=elr)
 
 
-def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord, rules: Rules) -> tuple[int, ...]:
+def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord) -> tuple[int, ...]:
     """Remembered when the ISR becomes empty, forgotten when there is a leader again."""
     leader = partition.leader if record.leader == NO_LEADER_CHANGE else record.leader
-    if not rules.elr_enabled or leader != NO_LEADER:
+    if leader != NO_LEADER:
         return ()
     if record.isr == [] and partition.leader != NO_LEADER:
         return (partition.leader,)
