@@ -29,8 +29,8 @@ def elr_enabled(image: ClusterImage) -> bool:
 
 
 def records_to_enable(image: ClusterImage, static_config: Mapping[str, str]) -> list[MetadataRecord]:
-    """Written when the feature is switched on: one value for the cluster, none for single brokers. Lists left from a time
-    when it was on before are kept only where nobody is in sync; elsewhere the value may have been smaller meanwhile."""
+    """Written when the feature is switched on: one value for the cluster, none for single brokers. Lists left from when
+    it was on before are kept only where nobody is in sync; elsewhere the value may have been smaller meanwhile."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.configs.of(_CLUSTER):
         value = ConfigView(image.configs, node_id=-1, static=static_config).broker_value(MIN_ISR).value

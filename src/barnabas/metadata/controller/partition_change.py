@@ -156,8 +156,8 @@ def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Ru
 
 
 def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> Target:
-    """While the feature is off nobody becomes eligible. Who was when the last one in sync left still has every committed
-    record: nothing was committed since. So those stay until one of them leads."""
+    """While the feature is off nobody becomes eligible. Who was when the last one in sync left still has every
+    committed record: nothing was committed since. So those stay until one of them leads."""
     waiting = not partition.isr and not target.isr
     if not (rules.elr_enabled or waiting) or len(target.isr) >= rules.min_insync_replicas:
         return target._replace(elr=()) if target.elr else target
