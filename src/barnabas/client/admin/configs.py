@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from barnabas.client.admin.requests import item_error
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.metadata import BrokerAddress
+from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.values import (
     ClusterDescription,
     ConfigChange,
@@ -95,7 +96,9 @@ async def incremental_alter_configs(
             ],
             validate_only=validate_only,
         )
-        response: incremental.IncrementalAlterConfigsResponse = await _send(cluster, broker_id, request, deadline)
+        response: incremental.IncrementalAlterConfigsResponse = await _send(
+            cluster, broker_id, request, deadline, or_any=True
+        )
         return _alter_results(response.responses)
 
     return await _by_broker(cluster, changes, ask)
@@ -174,11 +177,22 @@ async def describe_log_dirs(
     return dict(zip(ids, await asyncio.gather(*(ask(broker_id) for broker_id in ids)), strict=True))
 
 
-async def _send(cluster: Cluster, broker_id: int | None, request: Any, deadline: float) -> Any:
+async def _send(cluster: Cluster, broker_id: int | None, request: Any, deadline: float, *, or_any: bool = False) -> Any:
+    """With `or_any` a broker that is down is asked for nothing: another takes the request to the controller (Kafka's
+    brokers refuse that)."""
+
     async def attempt() -> Any:
         if broker_id is None:
             return await cluster.send_any(request, deadline=deadline)
-        return await cluster.send(broker_id, request, deadline=deadline)
+        try:
+            return await cluster.send(broker_id, request, deadline=deadline)
+        except BrokerUnreachableError:
+            if not or_any:
+                raise
+            await cluster.refresh(deadline=deadline)
+            if broker_id in cluster.metadata.brokers:
+                raise
+            return await cluster.send_any(request, deadline=deadline)
 
     return await cluster.retrying(type(request).__name__, attempt, deadline=deadline)
 
