@@ -76,12 +76,15 @@ class House:
             self.epochs[broker_id] = response.broker_epoch
         return response.error_code
 
-    async def beat(self, broker_id: int, *, offset: int | None = None, stop: bool = False) -> BrokerHeartbeatResponse:
+    async def beat(
+        self, broker_id: int, *, offset: int | None = None, stop: bool = False, disk: bool = True
+    ) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=self.epochs[broker_id],
             current_metadata_offset=self.image.offset if offset is None else offset,
             want_shut_down=stop,
+            offline_log_dirs=[] if disk else [UUID(int=1000 + broker_id)],
         )
         response = await self.service.call(request, 2)
         assert isinstance(response, BrokerHeartbeatResponse)

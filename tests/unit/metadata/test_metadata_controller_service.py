@@ -22,6 +22,8 @@ from barnabas.metadata.records.other import (
     NoOpRecord,
 )
 from barnabas.metadata.records.topics import PartitionChangeRecord, TopicRecord
+from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -181,6 +183,32 @@ def test_a_term_lost_while_becoming_active_is_refused_and_the_next_one_works() -
         house.log.held = False
         house.log.elect(1)
         assert await house.register(5) == ErrorCode.NONE
+
+    play(scenario)
+
+
+def test_a_broker_without_a_disk_is_fenced_leads_nothing_and_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(house: House) -> None:
+        house.log.elect(1)
+        await house.brokers(1, 2)
+        await house.create("t", [[1], [2]])
+        assert (await house.beat(1, disk=False)) == BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True)
+        assert (house.fenced(), house.leaders("t")) == ([1], [-1, 2])
+
+        def search(*_: object, **__: object) -> None:
+            raise AssertionError("what that means for partitions is known")
+
+        monkeypatch.setattr(brokers, "records_without_broker", search)
+        monkeypatch.setattr(brokers, "records_without_directories", search)
+        written = len(house.log.batches)
+        house.service.on_leader(2, 2)
+        house.service.on_leader(1, 3)  # who takes over looks for partitions without a leader
+        for _ in range(3):
+            assert (await house.beat(1, disk=False)) == BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True)
+        assert house.log.batches[written:] == [(NoOpRecord(),)]
+        topic = CreatableTopic(name="u", num_partitions=6, replication_factor=1)
+        await house.service.call(CreateTopicsRequest(topics=[topic]), 7)
+        assert (house.fenced(), house.leaders("t"), house.leaders("u")) == ([1], [-1, 2], [2] * 6)
 
     play(scenario)
 

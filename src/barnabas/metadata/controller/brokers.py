@@ -81,7 +81,8 @@ def decide_heartbeat(
     image: ClusterImage, request: BrokerHeartbeatRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, BrokerHeartbeatResponse]:
     """What a beat changes: unfence a broker that caught up, fence one that wants it, let one shut down in order; first
-    of all give new leaders to what lay in a log directory that is offline now.
+    of all give new leaders to what lay in a log directory that is offline now. A broker that has no directory left can
+    do nothing: it is fenced, and stays so as long as this process of it runs.
 
     Of very many partitions, a part changes: the next beat goes on with a shutdown, `decide_leaderless` with an unfence.
     """
@@ -89,6 +90,11 @@ def decide_heartbeat(
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     caught_up = request.current_metadata_offset >= broker.epoch
+    if broker.log_dirs and set(broker.log_dirs) <= set(request.offline_log_dirs):
+        response = BrokerHeartbeatResponse(
+            is_caught_up=caught_up, is_fenced=True, should_shut_down=request.want_shut_down
+        )
+        return Decision(response, decide_fence_broker(image, broker.broker_id, ctx).records)
     offline = records_without_directories(image, broker, request.offline_log_dirs, ctx)
     if offline:
         image = replayed(image, offline)
@@ -110,7 +116,7 @@ def decide_heartbeat(
 
 
 def decide_fence_broker(image: ClusterImage, broker_id: int, ctx: DecideContext) -> Decision[MetadataRecord, None]:
-    """A broker's heartbeats have stopped (`broker.session.timeout.ms`)."""
+    """A broker's heartbeats have stopped (`broker.session.timeout.ms`), or it has no disk."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Decision(None)

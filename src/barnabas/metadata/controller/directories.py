@@ -64,7 +64,9 @@ def decide_assign_replicas_to_dirs(
 def records_without_directories(
     image: ClusterImage, broker: BrokerImage, offline: Collection[UUID], ctx: DecideContext
 ) -> list[MetadataRecord]:
-    """What a broker has in directories that have just gone offline leaves the ISR, and new leaders are found."""
+    """What a broker has in directories that have just gone offline leaves the ISR, and new leaders are found.
+
+    Others are left: a broker that has none is fenced (`decide_heartbeat`)."""
     lost = frozenset(directory for directory in broker.log_dirs if directory in offline)
     if not lost:
         return []
@@ -75,10 +77,8 @@ def records_without_directories(
             if broker.broker_id in partition.replicas and partition.directory_of(broker.broker_id) in lost:
                 records += _without_replica(image, topic, index, partition, broker.broker_id, topic_rules)
     left = [directory for directory in broker.log_dirs if directory not in lost]
-    if left:  # none left: the broker stops, and is fenced when its session ends
-        records.append(
-            BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
-        )
+    assert left, "a broker without directories is fenced"
+    records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records
 
 
