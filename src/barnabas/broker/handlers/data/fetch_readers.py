@@ -46,6 +46,10 @@ class Reader(Protocol):
         """Raises KafkaError."""
         ...
 
+    def took(self, size: int) -> None:
+        """So many bytes of what was read last are in the answer, be they from memory or from the disk."""
+        ...
+
     def watch(self, partition: Partition) -> ReadWatch:
         """What wakes this reader when there is more."""
         ...
@@ -116,6 +120,9 @@ class ConsumerReader:
             return found._replace(data=_NO_DATA, preferred_read_replica=preferred)
         return found
 
+    def took(self, size: int) -> None:
+        """Nothing is counted."""
+
     def watch(self, partition: Partition) -> ReadWatch:
         return partition.readers
 
@@ -144,7 +151,10 @@ class FollowerReader:
         self._replica_id = replica_id
         self._broker_epoch = broker_epoch
         self._passes = 0
+        self._throttled = False
+        """What was read last counts."""
         self._throttled_bytes = 0
+        """In the latest pass, which is the one that is sent."""
         self.looks_at_all = is_stale_fetch(broker_epoch, host.active.get(replica_id))  # each is refused by itself
 
     @property
@@ -157,10 +167,10 @@ class FollowerReader:
 
     def read(self, partition: Partition, want: Wanted, max_bytes: int, *, min_one_batch: bool) -> PartitionRead:
         name, throttle, leader = partition.name, self._host.leader_throttle, partition.leader
-        throttled = (
+        self._throttled = (
             throttle.covers(name.topic, name.partition) and leader is not None and self._replica_id not in leader.isr
         )
-        if throttled and throttle.is_used_up(self._host.now_ms()):
+        if self._throttled and throttle.is_used_up(self._host.now_ms()):
             max_bytes, min_one_batch = 0, False
         fetch = FollowerFetch(
             self._replica_id,
@@ -171,10 +181,11 @@ class FollowerReader:
             want.last_fetched_epoch,
             want.follower_log_start_offset,
         )
-        found = partition.read_by_follower(fetch, min_one_batch=min_one_batch, first=self._passes == 1)
-        if throttled:
-            self._throttled_bytes += len(found.data)
-        return found
+        return partition.read_by_follower(fetch, min_one_batch=min_one_batch, first=self._passes == 1)
+
+    def took(self, size: int) -> None:
+        if self._throttled:
+            self._throttled_bytes += size
 
     def watch(self, partition: Partition) -> ReadWatch:
         return partition.copiers

@@ -95,7 +95,10 @@ class Reading:
             result = await partition.read_from_disk(result, self._services.disk)
         if result.diverging is not None or result.preferred_read_replica >= 0:
             self.ready = True
-        self.size += len(result.data)
+        size = len(result.data)
+        if size:
+            reader.took(size)
+            self.size += size
         return _answer(key[1], result)
 
 
