@@ -29,8 +29,8 @@ def plan_moves(
     """The new replicas of every partition whose replicas change.
 
     `racks` names the brokers that may hold replicas, and their racks. `current` are all partitions, which say how much
-    each broker holds; `only` restricts what may change. With `balance`, replicas also leave brokers that hold more
-    than their share. Raises MoveError.
+    each broker holds, those that are being moved with the replicas they are to have in the end; `only` restricts what
+    may change. With `balance`, replicas also leave brokers that hold more than their share. Raises MoveError.
     """
     if replication_factor is not None and not 0 < replication_factor <= len(racks):
         raise MoveError(f"{replication_factor} replicas need as many brokers; there are {len(racks)}.")

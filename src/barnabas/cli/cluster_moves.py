@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from barnabas.assign.moves import MoveError, plan_moves
+from barnabas.cli.moves_placement import Placement, read_moving_placement
 from barnabas.cli.moves_throttle import clear_throttle, set_throttle
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
@@ -47,22 +48,23 @@ def reassign(
 ) -> None:
     """Spread replicas evenly over brokers, change how many there are, or carry out a plan.
 
-    Without --to, all brokers are meant: that is how a new broker gets its share. Moves keep what may stay.
+    Without --to, all brokers are meant: that is how a new broker gets its share. Moves keep what may stay. Those under
+    way are taken for done when the others are planned; they go on, with the new --throttle if there is one.
 
     Example: `barnabas cluster reassign --topic orders --replication-factor 3 --dry-run`
     """
 
-    async def command(admin: AsyncAdmin) -> Moves:
-        current, racks = await read_placement(admin)
+    def plan(placement: Placement) -> Moves:
         if file is not None:
-            return _read_plan(file, current)
-        chosen = _brokers(to, racks)
-        only = None if topic is None else [tp for tp in current if tp.topic in topic]
-        if topic is not None and (missing := sorted(set(topic) - {tp.topic for tp in current})):
+            return _read_plan(file, placement)
+        chosen = _brokers(to, placement.racks)
+        only = [tp for tp in placement.replicas if topic is None or tp.topic in topic]
+        if topic is not None and (missing := sorted(set(topic) - {tp.topic for tp in only})):
             raise ValueError(f"There is no topic {', '.join(missing)}.")
-        return plan_moves(current, chosen, only=only, replication_factor=replication_factor, balance=True)
+        planned = plan_moves(placement.targets, chosen, only=only, replication_factor=replication_factor, balance=True)
+        return _with_moves_under_way(planned, placement, only)
 
-    _carry_out(bootstrap_server, command_config, command, throttle=throttle, wait=wait, dry_run=dry_run, json=json)
+    _carry_out(bootstrap_server, command_config, plan, throttle=throttle, wait=wait, dry_run=dry_run, json=json)
 
 
 def drain(
@@ -76,16 +78,19 @@ def drain(
 ) -> None:
     """Move everything off a broker, so that it can be stopped for good.
 
+    Moves under way go on: again after Ctrl-C or --no-wait, it waits for the rest.
+
     Example: `barnabas cluster drain 3 --throttle 50000000`
     """
 
-    async def command(admin: AsyncAdmin) -> Moves:
-        current, racks = await read_placement(admin)
-        left = {other: rack for other, rack in racks.items() if other != broker}
-        held = [tp for tp, replicas in current.items() if broker in replicas]
-        return plan_moves(current, left, only=held)
+    def plan(placement: Placement) -> Moves:
+        left = {other: rack for other, rack in placement.racks.items() if other != broker}
+        targets = placement.targets
+        planned = plan_moves(targets, left, only=[tp for tp, replicas in targets.items() if broker in replicas])
+        held = [tp for tp, replicas in placement.replicas.items() if broker in replicas]
+        return _with_moves_under_way(planned, placement, held)
 
-    _carry_out(bootstrap_server, command_config, command, throttle=throttle, wait=wait, dry_run=dry_run, json=json)
+    _carry_out(bootstrap_server, command_config, plan, throttle=throttle, wait=wait, dry_run=dry_run, json=json)
 
 
 def moves(
@@ -156,25 +161,10 @@ def elect(
         raise typer.Exit(EXIT_FAILED)
 
 
-async def read_placement(admin: AsyncAdmin) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]]:
-    """(partition -> replicas, broker -> rack) of the whole cluster."""
-    from barnabas.core.errors import KafkaError
-
-    cluster = await admin.describe_cluster()
-    names = [listing.name for listing in await admin.list_topics(include_internal=True)]
-    current: dict[TopicPartition, tuple[int, ...]] = {}
-    for view in (await admin.describe_topics(names)).values():
-        if isinstance(view, KafkaError):
-            raise view
-        for index, partition in enumerate(view.partitions):
-            current[TopicPartition(view.name, index)] = tuple(partition.replicas)
-    return dict(sorted(current.items())), {b.broker_id: b.rack for b in cluster.brokers}
-
-
 def _carry_out(
     bootstrap_server: str,
     command_config: str | None,
-    plan: Any,
+    plan: Callable[[Placement], Moves],
     *,
     throttle: int | None,
     wait: bool,
@@ -184,8 +174,8 @@ def _carry_out(
     """Plan, show, and unless it is a dry run, begin and wait."""
 
     async def command(admin: AsyncAdmin) -> tuple[Moves, Mapping[TopicPartition, tuple[int, ...]]]:
-        current, _ = await read_placement(admin)
-        planned: Moves = await plan(admin)
+        placement = await read_moving_placement(admin)
+        current, planned = placement.replicas, plan(placement)
         if planned and not dry_run:
             if throttle is not None:
                 await set_throttle(admin, current, planned, throttle)
@@ -227,7 +217,13 @@ def as_plan(planned: Moves) -> dict[str, Any]:
     }
 
 
-def _read_plan(file: Path, current: Mapping[TopicPartition, tuple[int, ...]]) -> Moves:
+def _with_moves_under_way(planned: Moves, placement: Placement, among: Iterable[TopicPartition]) -> Moves:
+    """These, and those of the moves under way that stay as they are: asked for again they go on, and are waited for."""
+    under_way, targets = placement.under_way, placement.targets
+    return {tp: targets[tp] for tp in among if tp in under_way} | dict(planned)
+
+
+def _read_plan(file: Path, placement: Placement) -> Moves:
     try:
         rows = jsonlib.loads(file.read_text(encoding="utf-8"))["partitions"]
         planned = {TopicPartition(r["topic"], int(r["partition"])): tuple(map(int, r["replicas"])) for r in rows}
@@ -236,7 +232,7 @@ def _read_plan(file: Path, current: Mapping[TopicPartition, tuple[int, ...]]) ->
             f"{file} is no plan ({error}). Write it as kafka-reassign-partitions does: "
             '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
         ) from error
-    return {tp: to for tp, to in planned.items() if current.get(tp) != to}
+    return {tp: to for tp, to in planned.items() if tp in placement.under_way or placement.replicas.get(tp) != to}
 
 
 def _brokers(to: str | None, racks: Mapping[int, str | None]) -> dict[int, str | None]:

@@ -79,7 +79,7 @@ def _partition(text: str) -> tuple[str, int]:
 
 async def _replicas(admin: AsyncAdmin, names: Iterable[tuple[str, int]]) -> list[tuple[int, tuple[str, int]]]:
     """(broker, partition) of every replica of these."""
-    from barnabas.cli.cluster_moves import read_placement
+    from barnabas.cli.moves_placement import read_placement
 
     placement, _ = await read_placement(admin)
     wanted = set(names)

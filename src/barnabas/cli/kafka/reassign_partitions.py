@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.cluster_moves import as_plan, read_placement
+from barnabas.cli.cluster_moves import as_plan
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
 from barnabas.cli.log_moves import set_move_rate, start_moves
+from barnabas.cli.moves_placement import read_moving_placement, read_placement
 from barnabas.cli.moves_throttle import clear_throttle, set_throttle
 from barnabas.cli.session import run_admin
 from barnabas.core.errors import KafkaError
@@ -73,17 +74,18 @@ async def _generate(admin: AsyncAdmin, options: argparse.Namespace) -> None:
     from barnabas.assign.placement import UsableBroker, place_replicas
     from barnabas.core.rng import system_rng
 
-    current, racks = await read_placement(admin)
+    placement = await read_moving_placement(admin)
     topics = [row["topic"] for row in _read(options.topics_to_move_json_file)["topics"]]
     brokers = [int(broker) for broker in options.broker_list.split(",")]
-    usable = [UsableBroker(b, None if options.disable_rack_aware else racks.get(b)) for b in brokers]
-    before = {tp: replicas for tp, replicas in current.items() if tp.topic in topics}
+    usable = [UsableBroker(b, None if options.disable_rack_aware else placement.racks.get(b)) for b in brokers]
+    before = {tp: replicas for tp, replicas in placement.originals.items() if tp.topic in topics}
+    targets = placement.targets
     proposed: Plan = {}
     for topic in topics:
         mine = [tp for tp in before if tp.topic == topic]
         if not mine:
             raise ValueError(f"Topic {topic} not found.")
-        placed = place_replicas(usable, len(mine), len(before[mine[0]]), system_rng())
+        placed = place_replicas(usable, len(mine), len(targets[mine[0]]), system_rng())
         proposed.update(zip(mine, placed, strict=True))
     emit(f"Current partition replica assignment\n{_text(before)}\n")
     emit(f"Proposed partition reassignment configuration\n{_text(proposed)}")
@@ -95,7 +97,7 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         raise ValueError(
             "Cannot execute because there is an existing partition assignment.  Use --additional to override"
         )
-    current, _ = await read_placement(admin)
+    current = (await read_moving_placement(admin)).originals
     if unknown := [str(tp) for tp in plan if tp not in current]:
         raise ValueError(f"Partitions that do not exist: {', '.join(unknown)}")
     if options.disallow_replication_factor_change:

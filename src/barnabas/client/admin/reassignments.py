@@ -39,6 +39,11 @@ class Reassignment:
         """The replicas when it is done."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
+    @property
+    def original(self) -> tuple[int, ...]:
+        """The replicas if it is called off."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
 
 async def alter_reassignments(
     cluster: Cluster, targets: Mapping[TopicPartition, Replicas | None], *, deadline: float
