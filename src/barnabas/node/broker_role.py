@@ -78,7 +78,9 @@ class BrokerRole:
         self._parts = parts
         self._ports = ports
         config = parts.config
-        self.partitions = Partitions(parts.node_id, parts.dirs, parts.topic_config, parts.clock, parts.rng)
+        self.partitions = Partitions(
+            parts.node_id, parts.dirs, parts.topic_config, parts.clock, parts.rng, parts.missing_dirs
+        )
         self._flusher = Flusher(parts.disk)
         self.partitions.host.flush = self._flusher.request_all
         self._upkeep = Upkeep(self.partitions, self._flusher, parts.disk, parts.clock, upkeep_intervals(config))

@@ -40,6 +40,8 @@ class Parts:
     """Where fsync and reads that miss the page cache go."""
     cleaners: Executor
     dirs: list[LogDir]
+    missing_dirs: list[str]
+    """Paths of log.dirs that could not be opened."""
     outgoing: Outgoing
     metadata: RaftMetadataLog | ZooKeeperMetadataLog
     publisher: Publisher

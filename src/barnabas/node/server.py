@@ -87,6 +87,8 @@ class Node:
         self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
         self.identity = find_identity(self._fs, config, self._rng, cluster_id)
         self._dirs: list[LogDir] = []
+        self._missing_dirs: list[str] = []
+        self._no_disk = asyncio.Event()
         self._zookeeper: ZooKeeperMetadataLog | None = None
 
     @property
@@ -97,6 +99,7 @@ class Node:
     def trouble(self) -> list[str]:
         """What keeps this node from serving all that it should, in sentences; empty when it is well."""
         found = [] if self.endpoints else ["The node is starting."]
+        found += [f"{path} could not be opened when the node started." for path in self._missing_dirs]
         return found + [f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None]
 
     def stop(self) -> None:
@@ -135,11 +138,13 @@ class Node:
         outgoing = Outgoing(f"node-{self.identity.node_id}")
         door = ControllerDoor(self.config, controllers, self.metrics)
         pages = () if self.pages is None else (self.pages.run,)
-        async with running(outgoing.run, door.run, *pages):
+        async with running(outgoing.run, door.run, self._until_no_disk, *pages):
             zookeeper = await self._join_zookeeper(clients, controllers)
             if zookeeper is None:
                 await self._learn_cluster_id(outgoing)
-            self._dirs = open_log_dirs(self._fs, self.config, self.identity, self._rng, self._on_directory_failed)
+            self._dirs, self._missing_dirs = open_log_dirs(
+                self._fs, self.config, self.identity, self._rng, self._on_directory_failed
+            )
             parts = self.parts = self._build_parts(outgoing, zookeeper or self._open_raft(outgoing, controllers))
             loader = Loader(parts.publisher)
             metadata = parts.metadata
@@ -252,6 +257,7 @@ class Node:
             disk=self._disk,
             cleaners=self._cleaners,
             dirs=self._dirs,
+            missing_dirs=self._missing_dirs,
             outgoing=outgoing,
             metadata=metadata,
             publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),
@@ -285,6 +291,14 @@ class Node:
     def _on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
         if self.broker is not None:
             self.broker.on_directory_failed(directory, error)
+        if all(home.failure is not None for home in self._dirs):
+            self._no_disk.set()
+
+    async def _until_no_disk(self) -> None:
+        """Raises StorageError when no directory is left: a broker that can keep nothing is not to be counted on."""
+        await self._no_disk.wait()
+        told = "; ".join(f"{home.path}: {home.failure}" for home in self._dirs)
+        raise StorageError(f"No data directory can be used any more. {told}")
 
     def _close(self, *, clean: bool) -> None:
         """Leave the disk so that the next start need not look at every log."""

@@ -1,7 +1,7 @@
 """Shell: every partition this node hosts, and the log directories they lie in.
 
 Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on
-disk at start waits, unopened roles and all, until the first image tells whose it is (`directories/found_logs.py`).
+disk at start waits, unopened roles and all, until the first image tells whose it is (`directories/homes.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage
 from barnabas.metadata.image.delta import ClusterDelta
-from barnabas.replication.directories.found_logs import FoundLogs
+from barnabas.replication.directories.homes import Homes
 from barnabas.replication.host import Host
 from barnabas.replication.partition import Partition
 from barnabas.storage.config import LogConfig
@@ -108,21 +108,26 @@ class Partitions:
     """Lookup, lifecycle, and what concerns all partitions of the node."""
 
     def __init__(
-        self, node_id: int, log_dirs: Sequence[LogDir], topic_config: TopicConfig, clock: Clock, rng: Rng
+        self,
+        node_id: int,
+        log_dirs: Sequence[LogDir],
+        topic_config: TopicConfig,
+        clock: Clock,
+        rng: Rng,
+        missing_dirs: Sequence[str] = (),
     ) -> None:
+        """`missing_dirs`: paths of log.dirs that could not be opened."""
         self._node_id = node_id
         self.host = Host(node_id, now_ms=lambda: int(clock.monotonic() * 1000))
         """What the partitions share; `Replication` and the flusher plug themselves in."""
-        self._dirs = list(log_dirs)
+        self.homes = Homes(log_dirs, missing_dirs, clock, rng)
+        self._dirs = self.homes.directories
         self._topic_config = topic_config
         self._clock = clock
         self._rng = rng
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._names: dict[TopicId, str] = {}
         self._dir_of: dict[tuple[str, int], LogDir] = {}
-        self._found = FoundLogs(lambda: random_uuid(rng))
-        self._preferred: dict[tuple[str, int], LogDir] = {}
-        """Where replicas that are not here yet are to be created: asked for by AlterReplicaLogDirs."""
         self.promised: dict[tuple[str, int], LogDir] = {}
         """Where replicas will be in a moment: the controller has to know first."""
         self.mover: Mover = _NoMover()
@@ -184,13 +189,14 @@ class Partitions:
             lag = original.log_end_offset - copy.log_end_offset
             view = ReplicaView(partition.name, copy.size_bytes, lag, future=True)
             members.setdefault(directory.path, []).append(view)
-        return [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
+        views = [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
+        return views + [DirectoryView(path, online=False) for path in self.homes.missing]
 
     # ---- start
 
     def discover(self) -> None:
         """Look at what lies in the log directories. Call once, before the first image."""
-        self._found.discover(self._dirs)
+        self.homes.discover()
 
     # ---- images
 
@@ -204,8 +210,9 @@ class Partitions:
         for topic_id in delta.topics.changed:
             topic = image.topics.get_by_id(topic_id)
             if topic is not None:
+                known = topic_id in self._names
                 self._names[topic_id] = topic.name
-                self._apply_topic(image, topic)
+                self._apply_topic(image, topic, known=known)
         for resource in delta.configs.changed:
             if resource.type == ResourceType.TOPIC:
                 self._reconfigure(image, resource.name)
@@ -213,9 +220,10 @@ class Partitions:
                 self._reconfigure_all(image)
         if self._first_image:
             self._first_image = False
-            self._found.set_rest_aside()
+            self.homes.set_rest_aside()
 
-    def _apply_topic(self, image: ClusterImage, topic: TopicImage) -> None:
+    def _apply_topic(self, image: ClusterImage, topic: TopicImage, *, known: bool) -> None:
+        """`known`: an earlier image had the topic, so replicas that come now were not here before."""
         config: LogConfig | None = None
         for index, state in enumerate(topic.partitions):
             key = (topic.name, index)
@@ -230,7 +238,8 @@ class Partitions:
             if partition is None:
                 config = config or LogConfig.from_config(self._topic_config(image, topic.name))
                 name = TopicPartition(topic.name, index)
-                partition = self._host(name, topic.topic_id, config, state.directory_of(self._node_id))
+                is_new = known or state.partition_epoch == 0
+                partition = self._host(name, topic.topic_id, config, state.directory_of(self._node_id), is_new=is_new)
             self._set_role(partition, state)
 
     def _set_role(self, partition: Partition, state: PartitionImage) -> None:
@@ -242,47 +251,20 @@ class Partitions:
             for listener in self._listeners:
                 listener.on_resigned(partition.name, partition.leader_epoch)
 
-    def _host(self, name: TopicPartition, topic_id: TopicId, config: LogConfig, home: UUID) -> Partition:
+    def _host(
+        self, name: TopicPartition, topic_id: TopicId, config: LogConfig, wanted: UUID, *, is_new: bool
+    ) -> Partition:
         key = (name.topic, name.partition)
-        preferred = self._preferred.pop(key, None)
-        found = self._found.take(name, topic_id, config, home, self._clock.now_ms())
-        if found is None:
-            directory = self._choose(preferred, home)
-            opened = None if directory is None else self._create(directory, name, topic_id, config)
-        else:
-            directory, opened = found
-        watermark = 0 if found is None or directory is None else directory.high_watermarks.get(name, 0)
-        partition = self._by_name[key] = Partition(name, topic_id, opened, self.host, watermark)
+        home = self.homes.open(name, topic_id, config, wanted, is_new=is_new)
+        directory = home.directory
+        watermark = directory.high_watermarks.get(name, 0) if home.was_found and directory is not None else 0
+        partition = self._by_name[key] = Partition(name, topic_id, home.log, self.host, watermark)
         if directory is not None:
             self._dir_of[key] = directory
-        if found is not None and opened is not None:
-            for target in self._found.unfinished_copies(name):
+        if home.was_found and home.log is not None:
+            for target in self.homes.unfinished_copies(name):
                 self.mover.resume(partition, target)
         return partition
-
-    def _create(self, directory: LogDir, name: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log | None:
-        try:
-            return directory.create_log(name, topic_id, config, now_ms=self._clock.now_ms())
-        except StorageError as error:
-            log.error("partition is offline", partition=str(name), reason=str(error))
-            return None
-
-    def prefer(self, name: TopicPartition, directory: LogDir) -> None:
-        """A replica that will come is to be created there, whatever the controller thinks."""
-        self._preferred[name.topic, name.partition] = directory
-
-    def _choose(self, preferred: LogDir | None, home: UUID) -> LogDir | None:
-        """Where a new log goes: where an administrator wants it, else the directory that the controller has for it
-        (KIP-858), else the one that works and holds the fewest logs (`LogManager.nextLogDirs`)."""
-        if preferred is not None and preferred.failure is None:
-            return preferred
-        working = [directory for directory in self._dirs if directory.failure is None]
-        for directory in working:
-            if directory.directory_id == home:
-                return directory
-        if not working:
-            log.error("every log directory is offline")
-        return min(working, key=lambda directory: len(directory.logs), default=None)
 
     def move_to(self, partition: Partition, moved: Log, directory: LogDir) -> None:
         """The partition goes on in a log that is a copy of its own, in another directory."""
@@ -313,8 +295,7 @@ class Partitions:
         for key in [key for key, partition in self._by_name.items() if key[0] == name]:
             if self._by_name[key].topic_id == topic_id:
                 self._drop(key)
-        for key in [key for key in self._preferred if key[0] == name]:
-            del self._preferred[key]
+        self.homes.forget_topic(name)
 
     def _drop(self, key: tuple[str, int]) -> None:
         partition = self._by_name.pop(key)

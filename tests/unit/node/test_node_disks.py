@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.node.config import build_config
 from barnabas.node.server import Node
 from barnabas.records.build import SimpleRecord, build_batch
@@ -153,6 +155,37 @@ def test_a_failing_directory_takes_only_its_own_partitions_offline(tmp_path: Pat
         assert [await produce(call, "t", i) for i in range(6)] == [ErrorCode.NONE] * 6
 
     asyncio.run(with_node([good, bad], after_restart))
+
+
+def test_a_node_ends_when_its_last_directory_fails(tmp_path: Path) -> None:
+    """It can keep nothing; were it to stay, the controller would give it partitions."""
+
+    async def make_topic(node: Node, call: Call) -> None:
+        await create(call, "t")
+
+    async def main() -> list[str]:
+        disk = BreakableDisk()
+        node = Node(build_config({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}), fs=disk)
+        ready = asyncio.Event()
+        running = asyncio.ensure_future(node.run(lambda _: ready.set()))
+        await ready.wait()
+        disk.broken = f"{tmp_path}/t-0"
+        with pytest.raises(KafkaError):
+            partitions_of(node).require("t", 0).append(build_batch([SimpleRecord(None, b"value", 0)]), -1, 0)
+        assert len(node.trouble()) == 1
+        await asyncio.wait((running,))
+        return _sentences(running.exception())
+
+    asyncio.run(with_node([tmp_path], make_topic))
+    told = f"No data directory can be used any more. {tmp_path}: the test broke this disk"
+    assert asyncio.run(main()) == [told]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def _sentences(error: BaseException | None) -> list[str]:
+    if isinstance(error, BaseExceptionGroup):
+        return [sentence for inner in error.exceptions for sentence in _sentences(inner)]
+    return [str(error)]
 
 
 def test_flush_messages_means_fsync_before_the_answer(tmp_path: Path) -> None:

@@ -196,11 +196,15 @@ class Broker:
         self.paths = ["/data", *(f"/data{n}" for n in range(1, dirs))]
         for path in self.paths:
             self.disk.mount().mkdir(path)
+        self.missing: set[str] = set()
+        """Paths that cannot be opened at the next start."""
+        self.replaced: dict[str, int] = {}
+        """How often the disk under a path was replaced by an empty one."""
         self.life = 0
         self.fetches: list[Any] = []
         """Requests this broker has served."""
 
-    def start(self) -> None:
+    def start(self, *, stopped_in_order: bool = False) -> None:
         cluster, loop = self.cluster, self.cluster.loop
         self.life += 1
         delays = random.Random(self.number * 1_000 + self.life)
@@ -215,16 +219,18 @@ class Broker:
                 path,
                 cluster_id="c",
                 node_id=self.number,
-                new_directory_id=UUID(int=9_000 + 10 * self.number + index),
+                new_directory_id=UUID(int=9_000 + 10 * self.number + index + 1_000 * self.replaced.get(path, 0)),
                 on_failure=lambda home, error: self.partitions.on_directory_failed(home, error),
             )
             for index, path in enumerate(self.paths)
+            if path not in self.missing
         ]
         rng = random.Random(self.number)
-        self.partitions = Partitions(self.number, homes, self._topic_config, self.clock, rng)
+        self.partitions = Partitions(self.number, homes, self._topic_config, self.clock, rng, sorted(self.missing))
         self.flusher = Flusher(executor)
         self.partitions.host.flush = self.flusher.request_all
-        self.epoch = self._register([home.directory_id for home in homes])
+        previous = self.epoch if stopped_in_order else -1
+        self.epoch = self._register([home.directory_id for home in homes], previous)
         channel = ReplicationChannel(self.number, _Way(self), _Way(self), lambda: self.epoch)
         self.replication = Replication(self.partitions, channel, lambda: cluster.settings, self.clock, rng)
         self.mover = DirMover(
@@ -267,7 +273,7 @@ class Broker:
             tasks.create_task(self.replication.run())
             tasks.create_task(self.mover.run())
 
-    def _register(self, directory_ids: list[UUID]) -> int:
+    def _register(self, directory_ids: list[UUID], previous_epoch: int) -> int:
         registration = BrokerRegistrationRequest(
             broker_id=self.number,
             cluster_id="c",
@@ -279,6 +285,7 @@ class Broker:
             ],
             rack=self.rack,
             log_dirs=directory_ids,
+            previous_broker_epoch=previous_epoch,
         )
         answer = cast("Any", self.cluster.ask(registration, 4))
         assert answer.error_code == 0
@@ -304,6 +311,13 @@ class Broker:
         """kill -9; the page cache survives."""
         self.process.life = Life.DEAD
         self.disk.crash()
+
+    def replace_disk(self, path: str) -> None:
+        """An empty one takes its place; for a broker that is down."""
+        mounted = self.disk.mount()
+        mounted.rmtree(path)
+        mounted.mkdir(path)
+        self.replaced[path] = self.replaced.get(path, 0) + 1
 
     def lose_power(self) -> None:
         """Whatever was not synced is gone."""

@@ -102,6 +102,9 @@ def _problem(
         broker = image.brokers.get(broker_id)
         if broker is None or not broker.is_active or epoch not in (-1, broker.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
+        joins = broker_id not in partition.isr
+        if joins and not image.brokers.has_online_dir(broker_id, partition.directory_of(broker_id)):
+            return ErrorCode.INELIGIBLE_REPLICA  # its disk was replaced: it says first where it lies now
     return ErrorCode.NONE
 
 

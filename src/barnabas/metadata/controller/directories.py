@@ -2,6 +2,8 @@
 
 A broker with several directories says where it put each replica (AssignReplicasToDirs), and its heartbeats say which
 directories are offline. A replica in one that is offline cannot lead and is not in sync, though its broker lives.
+
+One that was in a directory that is lost, and is in another now, was begun anew: it does not have what it stood for.
 """
 
 from __future__ import annotations
@@ -99,7 +101,8 @@ def _assign(
     directory: UUID,
     topic_rules: TopicRules,
 ) -> Sequence[MetadataRecord]:
-    if partition.directory_of(broker.broker_id) == directory:
+    known = partition.directory_of(broker.broker_id)
+    if known == directory:
         return ()
     present = dict(zip(partition.replicas, partition.directories, strict=False))
     present[broker.broker_id] = directory
@@ -108,7 +111,15 @@ def _assign(
         partition_id=index,
         directories=[present.get(replica, UNASSIGNED_DIRECTORY) for replica in partition.replicas],
     )
+    begun_anew = directory in broker.log_dirs and not image.brokers.has_online_dir(broker.broker_id, known)
+    if begun_anew and broker.broker_id in partition.elr:
+        record.eligible_leader_replicas = [replica for replica in partition.elr if replica != broker.broker_id]
+    if begun_anew and broker.broker_id in partition.last_known_elr:
+        record.last_known_elr = []
     moved = merge_partition(partition, record)
+    if begun_anew:
+        lost = (broker.broker_id,)
+        return (record, *_without_replica(image, topic, index, moved, broker.broker_id, topic_rules, lost))
     if directory in broker.log_dirs and moved.has_leader:
         return (record,)
     if directory in broker.log_dirs:  # it may lead now
@@ -119,13 +130,19 @@ def _assign(
 
 
 def _without_replica(
-    image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage, broker_id: int, rules: TopicRules
+    image: ClusterImage,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionImage,
+    broker_id: int,
+    topic_rules: TopicRules,
+    lost: Collection[int] = (),
 ) -> Sequence[MetadataRecord]:
+    """`lost`: who may not be eligible either."""
     target = Target.of(partition)._replace(isr=tuple(replica for replica in partition.isr if replica != broker_id))
     usable = _all_but(broker_id, image.brokers.is_active)
-    record = change_partition(
-        topic.topic_id, index, partition, target, rules.rules(topic, partition, usable), rules.election(topic)
-    )
+    rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)
+    record = change_partition(topic.topic_id, index, partition, target, rules, topic_rules.election(topic))
     return () if record is None else (record,)
 
 

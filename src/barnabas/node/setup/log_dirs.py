@@ -19,11 +19,11 @@ OnFailure = Callable[[LogDir, BaseException], None]
 
 def open_log_dirs(
     fs: FileSystem, config: NodeConfig, identity: Identity, rng: Rng, on_failure: OnFailure
-) -> list[LogDir]:
-    """Lock and read every one. One whose disk fails is offline from the start; raises StorageError when all are, and
-    LogDirError for one that belongs to another node or is in use."""
+) -> tuple[list[LogDir], list[str]]:
+    """Lock and read every one. Also the paths of those whose disk failed: they are offline from the start. Raises
+    StorageError when all are, and LogDirError for one that belongs to another node or is in use."""
     opened: list[LogDir] = []
-    failures: list[str] = []
+    failures: dict[str, StorageError] = {}
     try:
         for path in config.log_dirs:
             try:
@@ -39,13 +39,14 @@ def open_log_dirs(
                 raise
             except StorageError as error:
                 log.error("log directory is offline from the start", path=path, reason=str(error))
-                failures.append(f"{path}: {error}")
+                failures[path] = error
         if not opened:
-            raise StorageError("No data directory can be used. " + "; ".join(failures))
+            told = "; ".join(f"{path}: {error}" for path, error in failures.items())
+            raise StorageError(f"No data directory can be used. {told}")
     except BaseException:
         close_log_dirs(opened, clean=False, broker_epoch=-1)
         raise
-    return opened
+    return opened, list(failures)
 
 
 def metadata_dir(config: NodeConfig, dirs: list[LogDir]) -> LogDir:

@@ -65,6 +65,11 @@ class FoundLogs:
                 self._part_with(other, best, now_ms)
         return best
 
+    def leave(self, name: TopicPartition) -> None:
+        """What was found of this partition stays as it is, unopened: a later log of it may be on a disk that is out."""
+        self._whole.pop(name, None)
+        self._copies.pop(name, None)
+
     def unfinished_copies(self, name: TopicPartition) -> list[LogDir]:
         """The directories that this partition, which has been taken, was moving to. What was copied goes."""
         directories = []

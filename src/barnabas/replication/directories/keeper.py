@@ -1,9 +1,10 @@
 """Shell: tells the controller in which directory each replica of this broker lies (KIP-858, `AssignmentsManager`).
 
-Where a broker has several directories, the controller must know what a failed one takes with it. Whatever the image has
-otherwise is told, many replicas in one AssignReplicasToDirs, and again until the image says so. Of a replica that moves
-(`mover.py`) the controller knows before it has moved: were it to hear of it later, and the new directory were lost
-in between, it would go on trusting a replica whose log is gone.
+The controller must know what a failed directory takes with it, and that a replica lies in another one now: its disk was
+replaced. Whatever the image has otherwise is told, many replicas in one AssignReplicasToDirs, and again until the image
+says so; of a replica that has no log here, that it is lost. Of one that moves (`mover.py`) the controller knows before
+it has moved: were it to hear of it later, and the new directory were lost in between, it would go on trusting a replica
+whose log is gone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.core.rng import Rng
 from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
 from barnabas.metadata.image.delta import ClusterDelta
+from barnabas.metadata.image.topics import LOST_DIRECTORY
 from barnabas.replication.partition import Partition
 from barnabas.replication.partitions import Partitions
 from barnabas.replication.ports import PartitionKey, PeerChannel
@@ -49,7 +51,7 @@ class DirKeeper:
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Look at what has changed."""
         self._image = image
-        if len(self._partitions.log_dirs) < 2:
+        if image.features.metadata_version < _DIRECTORIES_LEVEL:
             return
         for topic_id in delta.topics.deleted:
             for key in [key for key in self._wrong if key[0] == topic_id]:
@@ -76,16 +78,28 @@ class DirKeeper:
         return (topic.topic_id, index) not in self._wrong
 
     def _compare(self, topic: TopicImage, index: int, state: PartitionImage) -> None:
-        partitions, key = self._partitions, (topic.topic_id, index)
-        node_id = partitions.host.node_id
-        found = partitions.get(topic.name, index)
-        home = None if found is None or found.log is None else partitions.log_dir_of(found)
-        if home is not None:
-            home = partitions.promised.get((topic.name, index), home)
-        if home is None or node_id not in state.replicas or state.directory_of(node_id) == home.directory_id:
+        node_id, key = self._partitions.host.node_id, (topic.topic_id, index)
+        if node_id not in state.replicas:
+            self._wrong.pop(key, None)
+            return
+        told, home = state.directory_of(node_id), self._home_of(topic.name, index)
+        if home == LOST_DIRECTORY and not self._image.brokers.has_online_dir(node_id, told):
+            home = told  # the controller knows: nothing is said of where it may have been
+        if home is None or home == told:
             self._wrong.pop(key, None)
         else:
-            self._wrong[key] = home.directory_id
+            self._wrong[key] = home
+
+    def _home_of(self, topic: str, index: int) -> UUID | None:
+        """Where the replica lies, or lay until its disk failed; None before it is here."""
+        partitions = self._partitions
+        found = partitions.get(topic, index)
+        if found is None:
+            return None
+        home = partitions.log_dir_of(found)
+        if found.log is not None:
+            home = partitions.promised.get((topic, index), home)
+        return LOST_DIRECTORY if home is None else home.directory_id
 
     async def run(self) -> None:
         failures = 0

@@ -56,6 +56,8 @@ def _alter(services: Services, name: TopicPartition, path: str) -> None:
     partitions = services.partitions
     services.mover.check_name(name)
     target = next((directory for directory in partitions.log_dirs if directory.path == path), None)
+    if target is None and path in partitions.homes.missing:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} was offline when this broker started.")
     if target is None:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs of broker {services.node_id}.")
     if target.failure is not None:
@@ -66,5 +68,5 @@ def _alter(services: Services, name: TopicPartition, path: str) -> None:
         return
     if services.metadata.image.topics.partition(name.topic, name.partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    partitions.prefer(name, target)
+    partitions.homes.prefer(name, target)
     raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{name} has no replica on broker {services.node_id} yet.")
