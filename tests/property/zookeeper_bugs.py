@@ -12,6 +12,7 @@ from barnabas.node.zookeeper.machine.appends import Appends
 from barnabas.node.zookeeper.machine.effects import Effect, Outcome, Settled
 from barnabas.node.zookeeper.machine.log_view import LogView
 from barnabas.node.zookeeper.machine.node import ZooKeeperMachine
+from barnabas.node.zookeeper.machine.office import Office
 from barnabas.node.zookeeper.machine.reader import Ask, Reader
 from barnabas.node.zookeeper.machine.requests import Answer, Check, Create, Failed, Failure, Multi, Request, SetData
 from barnabas.node.zookeeper.machine.upkeep import SnapshotUpkeep
@@ -25,6 +26,10 @@ ZOMBIES = replace(
 """Requests wait long in the clients of nodes that are stopped."""
 RESIGNING = replace(STORMY, storm_ms=30_000, propose_every_ms=150, delay_ms=60, watch_ms=2_000, resign=0.05, pause=0)
 """Controllers come and go in order, and watches tell of it late."""
+CUT = replace(
+    STORMY, storm_ms=30_000, propose_every_ms=3_000, cut=0.01, drop=0.004, pause=0, restart=0, server=0, snapshot=0
+)
+"""Servers lose their leader, and go on to answer reads; there is little to write."""
 SNAPPY = replace(STORMY, propose_every_ms=60, delay_ms=20, chunk_bytes=8_000, snapshot=0.4, drop=0.1, restart=0)
 
 
@@ -95,6 +100,29 @@ def the_lease_counts_from_the_answer() -> Iterator[None]:
         patch.object(ZooKeeperMachine, "next_request", next_request),
         patch.object(ZooKeeperMachine, "on_answer", on_answer),
     ):
+        yield
+
+
+@contextmanager
+def any_answer_renews_the_lease() -> Iterator[None]:
+    """And the heartbeat is a read, which a server answers that is cut off from the others."""
+    right = ZooKeeperMachine._next
+
+    def wrong(self: ZooKeeperMachine, now_ms: int, wall_ms: int) -> Ask | None:
+        ask = right(self, now_ms, wall_ms)
+        heartbeat = self._office is not None and ask is not None and ask.request == Multi((self._office.check,))
+        return self._ask_controller() if heartbeat else ask
+
+    def renew(self: Office, request: Request, answer: Answer, sent_ms: int, lease_ms: int) -> None:
+        self.lease_until_ms = max(self.lease_until_ms, sent_ms + lease_ms)
+
+    def on_answer(self: ZooKeeperMachine, answer: Answer) -> None:
+        lost = isinstance(answer, Failed) and answer.failure is Failure.CONNECTION_LOSS
+        with patch.object(Office, "renew", right_renew if lost else renew):
+            answered(self, answer)
+
+    right_renew, answered = Office.renew, ZooKeeperMachine.on_answer
+    with patch.object(ZooKeeperMachine, "_next", wrong), patch.object(ZooKeeperMachine, "on_answer", on_answer):
         yield
 
 
@@ -232,6 +260,7 @@ BUGS: tuple[tuple[Callable[[], AbstractContextManager[Any]], Plan], ...] = (
     (elected_without_having_read_all, RESIGNING),
     (the_office_has_no_lease, STORMY),
     (the_lease_counts_from_the_answer, STORMY),
+    (any_answer_renews_the_lease, CUT),
     (a_lost_answer_means_no, STORMY),
     (a_lost_answer_means_yes, STORMY),
     (the_log_is_not_read_again, STORMY),

@@ -50,6 +50,8 @@ class Server:
     tree: Tree = field(default_factory=lambda: {"/": Znode(b"", 0)})
     applied: int = 0
     up: bool = True
+    cut: bool = False
+    """From the others: it answers what it can answer by itself."""
     watches: dict[str, list[tuple[int, Callable[[str], None]]]] = field(default_factory=dict)
 
 

@@ -30,7 +30,7 @@ from barnabas.node.zookeeper.machine.effects import (
     Settled,
 )
 from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
-from barnabas.node.zookeeper.machine.requests import Answer, Failed, Failure, Get, Request
+from barnabas.node.zookeeper.machine.requests import Answer, Failed, Failure, Get, Multi, Request, Sync
 from tests.property.zookeeper_model import Ensemble, Server, Session
 
 TIMEOUT_MS = 3_000
@@ -50,6 +50,8 @@ class Plan:
     pause: float = 0.008
     restart: float = 0.004
     server: float = 0.006
+    cut: float = 0.0
+    """A server loses its leader, and answers reads until it notices."""
     snapshot: float = 0.02
     late: float = 0.005
     resign: float = 0.005
@@ -177,7 +179,7 @@ class World:
         for node in list(self.nodes.values()):
             link = node.link
             if link.session is not None and link.server is not None and not node.paused and node.alive:
-                link.session.heard_ms = self.now  # kazoo's pings
+                self._hear(link.server, link.session)  # kazoo's pings
             if self.calm:
                 continue
             if link.server is not None and rng.random() < plan.drop:
@@ -199,22 +201,43 @@ class World:
             if rng.random() < plan.snapshot:
                 self.snapshot(node)
         for server in self.zk.servers:
-            self.zk.catch_up(server, rng.choice((0, 0, 0, 1, 5)) if not self.calm else None)
+            if not server.cut:
+                self.zk.catch_up(server, rng.choice((0, 0, 0, 1, 5)) if not self.calm else None)
             if not self.calm and rng.random() < plan.server:
                 self._server_falls(server)
+            if plan.cut and not self.calm and rng.random() < plan.cut:
+                self._server_is_cut(server)
         self.zk.expire(self.now)
         for node in self.nodes.values():
-            if node.link.session is not None and not node.link.session.alive:
+            link = node.link
+            if link.session is not None and not link.session.alive and not (link.server and link.server.cut):
                 self.drop(node)  # the server closes the connection of a session that is over
         self.at(self.now + 50, self._weather)
 
+    def _hear(self, server: Server, session: Session) -> None:
+        """The leader does, who ends sessions."""
+        if not server.cut:
+            session.heard_ms = self.now
+
     def _server_falls(self, server: Server) -> None:
-        if all(other.up for other in self.zk.servers):
+        if all(other.up and not other.cut for other in self.zk.servers):
             server.up = False
-            for node in self.nodes.values():
-                if node.link.server is server:
-                    self.drop(node)
+            self._drop_all(server)
             self.at(self.now + self.rng.randint(500, 5_000), lambda: setattr(server, "up", True))
+
+    def _server_is_cut(self, server: Server) -> None:
+        def notice() -> None:
+            server.cut = False
+            self._drop_all(server)
+
+        if all(other.up and not other.cut for other in self.zk.servers):
+            server.cut = True
+            self.at(self.now + self.rng.randint(100, 3 * TIMEOUT_MS), notice)
+
+    def _drop_all(self, server: Server) -> None:
+        for node in self.nodes.values():
+            if node.link.server is server:
+                self.drop(node)
 
     # ---- nodes
 
@@ -235,7 +258,7 @@ class World:
         if node.paused:
             self.at(node.paused_until + 1, lambda: self.connect(node))
             return
-        servers = [server for server in self.zk.servers if server.up]
+        servers = [server for server in self.zk.servers if server.up and not server.cut]
         link, server = node.link, self.rng.choice(servers)
         if link.session is not None and not link.session.alive:
             link.session = None
@@ -282,15 +305,19 @@ class World:
         """At the server; it may be that the client has given up the connection, and the server does not know it yet."""
         lost = Failed(Failure.CONNECTION_LOSS)
         answer: Answer = lost
-        taken = server.up and session.alive and session.connection == connection
+        if server.cut and node.link.connection == connection and isinstance(request, Sync | Multi):
+            self.at(self.now + 50, lambda: self._arrive(node, server, session, connection, request))
+            return  # until it has its leader again, or the connection is lost
+        taken = server.up and (session.alive or server.cut) and session.connection == connection
         if taken and (node.link.connection == connection or self.rng.random() < 0.5):
             if isinstance(request, Get) and request.watch:
                 self.zk.exists_watch(server, connection, request.path, lambda path: self._watch(node, connection, path))
-                self.zk.catch_up(server, self.rng.randint(0, 2))  # writes may come between the watch and the reading
+                most = 0 if server.cut else 2
+                self.zk.catch_up(server, self.rng.randint(0, most))  # writes may come between the watch and the reading
             answer = self.zk.execute(server, session, request)
             node.link.seen = max(node.link.seen, server.applied)
             if node.link.connection == connection:
-                session.heard_ms = self.now
+                self._hear(server, session)
         self.soon(lambda: self.answer(node, answer if node.link.connection == connection else lost))
 
     def _watch(self, node: Node, connection: int, path: str) -> None:

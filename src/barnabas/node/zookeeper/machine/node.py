@@ -4,16 +4,17 @@
     the id:  /brokers/ids/N is this node's                       registration.py
     the log: tail -> entries up to it -> commits                 log_view.py, reader.py
     office:  nobody is controller, all is read -> election -> appends, heartbeats, snapshots -> lost
-                                                                 writer.py, appends.py, upkeep.py
+                                                                 office.py, writer.py, appends.py, upkeep.py
 
 The election is one transaction: the next /controller_epoch, the tail with that epoch, /controller. It demands the
 versions this node has read, so nobody wins who has not read all of the log. An append is one transaction too: the epoch
 is unchanged, the tail moves on, the entry is there. So a controller of an earlier epoch can write nothing, and no entry
 can follow another one that its writer did not know of.
 
-An office is held by lease: two thirds of the session, from the sending of the last request that was answered. ZooKeeper
-does not end the session before, so nobody else is elected while this node still answers for the cluster, even if it was
-stopped for a while and does not know it. An answer that got lost is not guessed: the log is read again, and it tells.
+An office is held by lease: two thirds of the session, from the sending of its last transaction that took effect. The
+ensemble does not end the session before, so nobody else is elected while this node still answers for the cluster, even
+if it was stopped for a while, or its server is cut off from the others, and does not know it. An answer that got lost
+is not guessed: the log is read again, and it tells.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from barnabas.node.zookeeper.layout import (
 )
 from barnabas.node.zookeeper.machine.effects import Effect, Fatal, LeaderChanged
 from barnabas.node.zookeeper.machine.log_view import LogView
+from barnabas.node.zookeeper.machine.office import Office
 from barnabas.node.zookeeper.machine.reader import Ask, MissingError
 from barnabas.node.zookeeper.machine.registration import Registration
 from barnabas.node.zookeeper.machine.requests import (
@@ -60,7 +62,7 @@ from barnabas.node.zookeeper.machine.requests import (
     Znode,
 )
 from barnabas.node.zookeeper.machine.upkeep import SnapshotUpkeep
-from barnabas.node.zookeeper.machine.writer import Office, Writer
+from barnabas.node.zookeeper.machine.writer import Writer
 
 _NOBODY: Final = -1
 
@@ -154,7 +156,7 @@ class ZooKeeperMachine:
         times = [self.registration.wake_at] if idle and not self.registration.held else []
         if self._office is not None:
             lease_until = self._office.lease_until_ms
-            times.append(self._heartbeat_at() if idle else lease_until)
+            times.append(self._office.heartbeat_at(self._lease_ms) if idle else lease_until)
         return min((time for time in times if time is not None), default=None)
 
     def take_effects(self) -> list[Effect]:
@@ -200,10 +202,10 @@ class ZooKeeperMachine:
         if isinstance(answer, Failed) and answer.failure is Failure.CONNECTION_LOSS:
             self._look_again()
         elif self._office is not None:
-            self._office.lease_until_ms = max(self._office.lease_until_ms, self._sent_ms + self._lease_ms)
+            self._office.renew(ask.request, answer, self._sent_ms, self._lease_ms)
         try:
             self._emit(ask.on_answer(answer))
-            if self._is_fenced(ask.request, answer):
+            if self._office is not None and self._office.is_fenced(ask.request, answer):
                 self._step_down()
         except MissingError as error:
             if self._log.on_missing():
@@ -257,10 +259,12 @@ class ZooKeeperMachine:
     def _next(self, now_ms: int, wall_ms: int) -> Ask | None:
         if self._office is not None and self._log.tail.epoch != self._office.epoch:
             self._step_down()
+        office = self._office
+        if office is not None and now_ms >= office.heartbeat_at(self._lease_ms):  # first: what is read does not renew
+            return Ask(Multi((office.check,)), lambda answer: self._on_heartbeat(answer, office))
         ask = self._log.ask_ready() or self.registration.ask(now_ms) or self._log.ask()
         if ask is not None:
             return ask
-        office = self._office
         self._emit(self._writer.on_epoch())
         if self._controller_stale:
             return self._ask_controller()
@@ -272,7 +276,7 @@ class ZooKeeperMachine:
         if ask is not None:
             return ask
         if office is not None:
-            return self._ask_in_office(office, now_ms)
+            return self._ask_in_office(office)
         may_stand = self.campaigning and self._me.eligible and not self._resigning and self.registration.held
         return self._ask_election(wall_ms) if may_stand and self._controller is None else None
 
@@ -354,7 +358,12 @@ class ZooKeeperMachine:
 
     # ---- in office
 
-    def _ask_in_office(self, office: Office, now_ms: int) -> Ask | None:
+    def _on_heartbeat(self, answer: Answer, office: Office) -> list[Effect]:
+        if self._office is office and isinstance(answer, Failed) and answer.failure is not Failure.CONNECTION_LOSS:
+            self._step_down()
+        return []
+
+    def _ask_in_office(self, office: Office) -> Ask | None:
         if self._resigning:
             self._tell(_NOBODY, office.epoch)  # before, for another may lead before the answer comes
             return Ask(Multi((office.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, office))
@@ -362,10 +371,7 @@ class ZooKeeperMachine:
         if published is not None:
             ops = (office.check, SetData(TAIL, write_tail(published), self._log.tail_version))
             return Ask(Multi(ops), lambda answer: self._on_published(answer, office, published))
-        ask = self._upkeep.ask(office, self._log.tail)
-        if ask is None and now_ms >= self._heartbeat_at():
-            ask = self._ask_controller()
-        return ask
+        return self._upkeep.ask(office, self._log.tail)
 
     def _on_published(self, answer: Answer, office: Office, tail: Tail) -> list[Effect]:
         if self._office is office and isinstance(answer, Done):
@@ -379,16 +385,6 @@ class ZooKeeperMachine:
         if self._office is office and not isinstance(answer, Failed):
             self._step_down()
         return []
-
-    def _is_fenced(self, request: Request, answer: Answer) -> bool:
-        """There is a later controller: the check with which every transaction in office begins has failed."""
-        if self._office is None or not isinstance(answer, Failed) or not isinstance(request, Multi):
-            return False
-        return answer.failure is Failure.BAD_VERSION and answer.op == 0 and request.ops[0] == self._office.check
-
-    def _heartbeat_at(self) -> int:
-        assert self._office is not None
-        return self._office.lease_until_ms - self._lease_ms * 3 // 4
 
     # ---- inside
 

@@ -20,6 +20,7 @@ from barnabas.node.zookeeper.layout import (
     entry_offsets,
 )
 from barnabas.node.zookeeper.machine.effects import Effect
+from barnabas.node.zookeeper.machine.office import Office
 from barnabas.node.zookeeper.machine.reader import Ask
 from barnabas.node.zookeeper.machine.requests import (
     Answer,
@@ -32,7 +33,6 @@ from barnabas.node.zookeeper.machine.requests import (
     Multi,
     Names,
 )
-from barnabas.node.zookeeper.machine.writer import Office
 
 DELETES_AT_ONCE: Final = 100
 

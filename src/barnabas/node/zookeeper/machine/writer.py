@@ -10,37 +10,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.metadata.errors import MetadataError
 from barnabas.metadata.ports import CommittedBatch
 from barnabas.metadata.records.codec import LATEST_METADATA_VERSION, MetadataRecord
 from barnabas.node.zookeeper.entries import ZNODE_COST_BYTES, encode_batch, metadata_version_after, split
-from barnabas.node.zookeeper.layout import CONTROLLER_EPOCH, TAIL, Tail, entry_path, part_path, write_parts, write_tail
+from barnabas.node.zookeeper.layout import TAIL, Tail, entry_path, part_path, write_parts, write_tail
 from barnabas.node.zookeeper.machine.appends import PROPOSALS_MAX, Appends, Proposal
 from barnabas.node.zookeeper.machine.effects import Commit, Effect, LoadSnapshot
 from barnabas.node.zookeeper.machine.log_view import LogView
+from barnabas.node.zookeeper.machine.office import Office
 from barnabas.node.zookeeper.machine.reader import Ask
-from barnabas.node.zookeeper.machine.requests import Answer, Check, Create, Done, Failed, Failure, Multi, SetData
+from barnabas.node.zookeeper.machine.requests import Answer, Create, Done, Failed, Failure, Multi, SetData
 
 CHUNK_BYTES: Final = 512 * 1024
 """The most that goes into one znode; a request to ZooKeeper may have 1 MB (`jute.maxbuffer`)."""
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """KRaft's largest batch, and so ours."""
-
-
-@dataclass(slots=True)
-class Office:
-    """That this node is the active controller."""
-
-    epoch: int
-    epoch_version: int
-    lease_until_ms: int
-
-    @property
-    def check(self) -> Check:
-        """Fails the whole transaction once there is a later controller."""
-        return Check(CONTROLLER_EPOCH, self.epoch_version)
 
 
 class Writer:

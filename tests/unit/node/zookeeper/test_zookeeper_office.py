@@ -1,0 +1,130 @@
+"""The lease of the controller's office: what renews it, what does not, and how often it is asked for."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.metadata.records.codec import TopicRecord
+from barnabas.node.zookeeper.layout import CONTROLLER, CONTROLLER_EPOCH
+from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
+from barnabas.node.zookeeper.machine.requests import Check, Delete, Done, Failed, Failure, Get, Multi, Request
+from tests.property.zookeeper_model import Ensemble, Session
+
+SESSION_MS = 18_000
+LEASE_MS = 12_000
+HEARTBEAT_MS = 3_000
+HEARTBEAT = Multi((Check(CONTROLLER_EPOCH, 1),))
+
+
+def join(ensemble: Ensemble, node_id: int) -> tuple[ZooKeeperMachine, Session]:
+    """It has read all, and stands for election if nobody leads."""
+    machine = ZooKeeperMachine(Candidate(node_id, "h", 9000 + node_id), b"me")
+    session = ensemble.open_session(SESSION_MS, 0)
+    machine.on_connected(session.id, SESSION_MS)
+    machine.campaigning = True
+    run(machine, ensemble, session, 0)
+    return machine, session
+
+
+def run(machine: ZooKeeperMachine, ensemble: Ensemble, session: Session, now_ms: int) -> list[Request]:
+    """Everything that it asks now is answered at once."""
+    asked: list[Request] = []
+    while (request := machine.next_request(now_ms, now_ms)) is not None:
+        asked.append(request)
+        machine.on_answer(ensemble.execute(ensemble.servers[0], session, request))
+    return asked
+
+
+def lead() -> tuple[ZooKeeperMachine, Ensemble, Session]:
+    """Elected at 0 ms."""
+    ensemble = Ensemble()
+    machine, session = join(ensemble, 1)
+    assert machine.is_leading(LEASE_MS - 1)
+    assert not machine.is_leading(LEASE_MS)
+    return machine, ensemble, session
+
+
+def propose(machine: ZooKeeperMachine, now_ms: int) -> None:
+    machine.propose([TopicRecord(name="t", topic_id=UUID(int=1))], now_ms, now_ms)
+
+
+def test_with_nothing_to_write_it_writes_every_sixth_of_the_session() -> None:
+    machine, ensemble, session = lead()
+    asked: list[tuple[int, Request]] = []
+    while (now_ms := machine.wake_at()) is not None and now_ms <= 60_000:
+        asked += [(now_ms, request) for request in run(machine, ensemble, session, now_ms)]
+    assert asked == [(at_ms, HEARTBEAT) for at_ms in range(HEARTBEAT_MS, 60_001, HEARTBEAT_MS)]
+
+
+def test_what_is_written_renews_as_well() -> None:
+    machine, ensemble, session = lead()
+    for now_ms in range(0, 60_000, HEARTBEAT_MS - 1):
+        propose(machine, now_ms)
+        assert HEARTBEAT not in run(machine, ensemble, session, now_ms)
+        assert machine.is_leading(now_ms + LEASE_MS - 1)
+
+
+def test_a_read_does_not_renew() -> None:
+    """A server that is cut off from the others answers it."""
+    machine, ensemble, session = lead()
+    machine.on_changed(CONTROLLER)
+    assert run(machine, ensemble, session, 2_000) == [Get(CONTROLLER, watch=True)]
+    assert not machine.is_leading(LEASE_MS)
+
+
+def test_a_sync_does_not_renew() -> None:
+    """It is answered by a leader that was replaced."""
+    machine, ensemble, session = lead()
+    machine.on_suspended(1_000)
+    machine.on_connected(session.id, SESSION_MS)
+    asked = run(machine, ensemble, session, 2_000)
+    assert len(asked) > 1
+    assert HEARTBEAT not in asked
+    assert not machine.is_leading(LEASE_MS)
+
+
+def test_reading_does_not_keep_it_from_writing() -> None:
+    """Whoever reads all of the log once more asks for a long time."""
+    machine, ensemble, session = lead()
+    machine.add_reader()
+    assert machine.next_request(HEARTBEAT_MS, 0) == HEARTBEAT
+    machine.on_answer(ensemble.execute(ensemble.servers[0], session, HEARTBEAT))
+    assert machine.is_leading(HEARTBEAT_MS + LEASE_MS - 1)
+
+
+def test_the_lease_counts_from_the_sending() -> None:
+    machine, _, _ = lead()
+    assert machine.next_request(HEARTBEAT_MS, 0) == HEARTBEAT
+    assert (machine.next_request(8_000, 0), machine.wake_at()) == (None, LEASE_MS)
+    machine.on_answer(Done((0,)))
+    assert machine.is_leading(HEARTBEAT_MS + LEASE_MS - 1)
+    assert not machine.is_leading(HEARTBEAT_MS + LEASE_MS)
+
+
+def test_an_answer_that_was_lost_does_not_renew() -> None:
+    machine, ensemble, session = lead()
+    machine.next_request(HEARTBEAT_MS, 0)
+    machine.on_answer(Failed(Failure.CONNECTION_LOSS))
+    assert not machine.is_leading(LEASE_MS)
+    assert run(machine, ensemble, session, 4_000)[0] == HEARTBEAT
+    assert machine.is_leading(4_000 + LEASE_MS - 1)
+
+
+def test_the_heartbeat_finds_a_later_controller() -> None:
+    """The watch has not told it yet."""
+    machine, ensemble, session = lead()
+    ensemble._transaction((Delete(CONTROLLER),), session)
+    later, _ = join(ensemble, 2)
+    assert later.is_leading(0)
+    assert machine.is_leading(HEARTBEAT_MS)
+    assert run(machine, ensemble, session, HEARTBEAT_MS)[0] == HEARTBEAT
+    assert not machine.is_leading(HEARTBEAT_MS)
+    assert machine.leader_id(HEARTBEAT_MS) == 2
+
+
+def test_a_heartbeat_that_cannot_succeed_ends_the_office() -> None:
+    """ZooKeeper was emptied. It does not ask again and again."""
+    machine, _, _ = lead()
+    machine.next_request(HEARTBEAT_MS, 0)
+    machine.on_answer(Failed(Failure.NO_NODE, 0, CONTROLLER_EPOCH))
+    assert not machine.is_leading(HEARTBEAT_MS)
