@@ -108,7 +108,9 @@ def moves(
         under_way = await admin.list_partition_reassignments()
         if cancel:
             _raise_first(await admin.alter_partition_reassignments(dict.fromkeys(under_way)))
-            await clear_throttle(admin, under_way)
+            await clear_throttle(
+                admin, {tp.topic for tp in under_way}, {b for move in under_way.values() for b in move.replicas}
+            )
         return [
             {"partition": str(tp), "replicas": m.replicas, "adding": m.adding, "removing": m.removing}
             for tp, m in sorted(under_way.items())
@@ -183,7 +185,8 @@ def _carry_out(
             if wait:
                 await _wait_until_moved(admin, planned)
                 if throttle is not None:
-                    await clear_throttle(admin, planned)
+                    brokers = {b for tp, to in planned.items() for b in (*current[tp], *to)}
+                    await clear_throttle(admin, {tp.topic for tp in planned}, brokers)
         return planned, current
 
     try:

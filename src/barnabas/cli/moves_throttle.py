@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from barnabas.core.errors import ErrorCode
+from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 Changes = dict["ConfigResource", list["ConfigChange"]]
 
+ALL: Final = "*"
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
@@ -63,21 +65,73 @@ def _throttling(
     return changes
 
 
-async def clear_throttle(admin: AsyncAdmin, moved: Iterable[TopicPartition]) -> None:
-    """Full speed again: every broker's rates, and the lists of these topics."""
-    from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, ConfigResourceType
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Value: whose settings are removed, and whether moves under way still need some."""
 
-    changes = {
-        ConfigResource(ConfigResourceType.BROKER, str(broker.broker_id)): [
-            ConfigChange(name, None, AlterOp.DELETE) for name in RATES
-        ]
-        for broker in (await admin.describe_cluster()).brokers
-    }
-    for topic in sorted({tp.topic for tp in moved}):
-        changes[ConfigResource(ConfigResourceType.TOPIC, topic)] = [
-            ConfigChange(name, None, AlterOp.DELETE) for name in (LEADERS, FOLLOWERS)
-        ]
+    topics: tuple[str, ...]
+    brokers: tuple[int, ...]
+    is_rest_needed: bool
+
+
+async def clear_throttle(
+    admin: AsyncAdmin, topics: Iterable[str], brokers: Iterable[int] = (), *, also: Sequence[str] = ()
+) -> Cleared:
+    """Full speed again for what has moved: these topics' lists, and the rates of the brokers that are up, of those that
+    the lists name, and of `brokers`; with the rates other settings (`also`). What moves under way need stays."""
+    from barnabas.client.values import AlterOp, ConfigChange, ConfigResource
+
+    moving: dict[str, dict[int, Reassignment]] = defaultdict(dict)
+    for tp, move in (await admin.list_partition_reassignments()).items():
+        moving[tp.topic][tp.partition] = move
+    named = {broker.broker_id for broker in (await admin.describe_cluster()).brokers} | set(brokers)
+    needed: set[int] = set()
+    mine = sorted(set(topics))
+    changes: Changes = {}
+    for topic, lists in (await _read_lists(admin, {*mine, *moving})).items():
+        for name, text in lists.items():
+            kept = sorted(_of_moves(text, moving.get(topic, {})))
+            needed |= {broker for _, broker in kept}
+            if topic in mine:
+                named |= {broker for _, broker in _listed(text)}
+                value = ",".join(f"{partition}:{broker}" for partition, broker in kept)
+                change = ConfigChange(name, value) if kept else ConfigChange(name, None, AlterOp.DELETE)
+                changes.setdefault(ConfigResource.topic(topic), []).append(change)
+    for broker in sorted(named):
+        names = (*(() if broker in needed else RATES), *also)
+        if names:
+            changes[ConfigResource.broker(broker)] = [ConfigChange(name, None, AlterOp.DELETE) for name in names]
     await _apply(admin, changes)
+    return Cleared(tuple(mine), tuple(sorted(named - needed)), bool(needed))
+
+
+async def _read_lists(admin: AsyncAdmin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Topic -> setting -> what it is, "" where it is not set. Topics that are gone are left out."""
+    from barnabas.client.values import ConfigResource, ConfigSource
+
+    resources = [ConfigResource.topic(topic) for topic in sorted(topics)]
+    lists: dict[str, dict[str, str]] = {}
+    for resource, found in (await admin.describe_configs(resources, names=(LEADERS, FOLLOWERS))).items():
+        if isinstance(found, KafkaError):
+            if found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            raise found
+        own = {name: entry.value or "" for name, entry in found.items() if entry.source is ConfigSource.TOPIC}
+        lists[resource.name] = {LEADERS: "", FOLLOWERS: ""} | own
+    return lists
+
+
+def _listed(text: str) -> set[tuple[int, int]]:
+    """(partition, broker) of the replicas that a list names; `*` names none."""
+    pairs = [part.strip().partition(":") for part in text.split(",")]
+    return {(int(index), int(broker)) for index, _, broker in pairs if index.isdecimal() and broker.isdecimal()}
+
+
+def _of_moves(text: str, moves: Mapping[int, Reassignment]) -> set[tuple[int, int]]:
+    """Those among the listed replicas whose partition is being moved."""
+    if text.strip() == ALL:
+        return {(index, broker) for index, move in moves.items() for broker in move.replicas}
+    return {(index, broker) for index, broker in _listed(text) if index in moves}
 
 
 async def _apply(admin: AsyncAdmin, changes: Changes) -> None:

@@ -26,7 +26,7 @@ from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 
 
 class MovingCluster:
-    """Moves begin at once and end with `finish`. `refused` are partitions whose moves the controller does not take."""
+    """Moves begin at once, and end with `finish` and `finish_all`. `refused`: partitions whose moves are not taken on."""
 
     def __init__(self, brokers: Iterable[int], replicas: Mapping[str, Sequence[Sequence[int]]]) -> None:
         self.up = set(brokers)
@@ -51,8 +51,11 @@ class MovingCluster:
 
         monkeypatch.setattr(module, "run_admin", run_admin)
 
+    def finish_all(self) -> None:
+        self.finish(*self.under_way)
+
     def finish(self, *partitions: TopicPartition) -> None:
-        for tp in partitions or list(self.under_way):
+        for tp in partitions:
             self.replicas[tp] = self.under_way.pop(tp).target
 
     # -- the admin client ----------------------------------------------------------------------------------------

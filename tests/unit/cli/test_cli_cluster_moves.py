@@ -35,7 +35,7 @@ def test_a_broker_drained_again_keeps_the_number_of_replicas(cluster: MovingClus
 def test_a_broker_drained_again_is_waited_for(cluster: MovingCluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster._move(T1, (2, 3, 5))
     listed = iter([False, False, True])
-    cluster.on_list = lambda: cluster.finish() if next(listed, False) else None
+    cluster.on_list = lambda: cluster.finish_all() if next(listed, False) else None
     drain(1)
     assert cluster.replicas == {T0: (4, 2, 3), T1: (2, 3, 5)}
     assert "2 partition(s) moved" in capsys.readouterr().err
@@ -63,7 +63,7 @@ def test_a_plan_for_what_moves_is_carried_out(cluster: MovingCluster, tmp_path: 
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": target}]}))
     reassign(file=plan, wait=False)
-    cluster.finish()
+    cluster.finish_all()
     assert cluster.replicas[T0] == target
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.cluster_moves import as_plan
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
-from barnabas.cli.log_moves import set_move_rate, start_moves
+from barnabas.cli.log_moves import MOVE_RATE, set_move_rate, start_moves
 from barnabas.cli.moves_placement import read_moving_placement, read_placement
 from barnabas.cli.moves_throttle import clear_throttle, set_throttle
 from barnabas.cli.session import run_admin
@@ -131,7 +131,7 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 async def _verify(admin: AsyncAdmin, options: argparse.Namespace) -> None:
     plan, log_moves = _plan(options.reassignment_json_file)
     under_way = await admin.list_partition_reassignments(plan)
-    current, racks = await read_placement(admin)
+    current, _ = await read_placement(admin)
     emit("Status of partition reassignment:")
     for tp, target in sorted(plan.items()):
         if tp in under_way:
@@ -146,12 +146,7 @@ async def _verify(admin: AsyncAdmin, options: argparse.Namespace) -> None:
             )
     moving = await _verify_logs(admin, log_moves)
     if not moving and not await admin.list_partition_reassignments() and not options.preserve_throttles:
-        emit(f"\nClearing broker-level throttles on brokers {','.join(map(str, sorted(racks)))}")
-        emit(
-            f"Clearing topic-level throttles on topic{'s' if len(_topics(plan)) > 1 else ''} {','.join(_topics(plan))}"
-        )
-        await clear_throttle(admin, plan)
-        await set_move_rate(admin, racks, None)
+        await _clear_throttles(admin, plan, also=[MOVE_RATE])
 
 
 async def _verify_logs(admin: AsyncAdmin, moves: LogMoves) -> bool:
@@ -211,9 +206,17 @@ async def _cancel(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         else:
             emit("None of the specified replica moves are active.")
     if not options.preserve_throttles:
-        await clear_throttle(admin, plan)
-        if log_moves:
-            await set_move_rate(admin, {replica.broker_id for replica in log_moves}, None)
+        await _clear_throttles(admin, plan, also=[MOVE_RATE] if log_moves else [])
+
+
+async def _clear_throttles(admin: AsyncAdmin, plan: Plan, also: Sequence[str]) -> None:
+    """Of the plan's topics, and all rates, also of brokers that are down; but not what other moves under way need."""
+    brokers = {broker for replicas in plan.values() for broker in replicas}
+    cleared = await clear_throttle(admin, _topics(plan), brokers, also=also)
+    many = "" if len(cleared.brokers) == 1 else "s"
+    emit(f"\nClearing broker-level throttles on broker{many} {_ids(cleared.brokers)}")
+    many = "" if len(cleared.topics) == 1 else "s"
+    emit(f"Clearing topic-level throttles on topic{many} {','.join(cleared.topics)}")
 
 
 def _plan(path: str) -> tuple[Plan, LogMoves]:
