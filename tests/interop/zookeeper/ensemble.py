@@ -34,7 +34,11 @@ class Ensemble:
 
     @property
     def connect(self) -> str:
-        return ",".join(f"127.0.0.1:{client}" for client, _, _ in self._ports)
+        return ",".join(map(self.address, range(3)))
+
+    def address(self, index: int) -> str:
+        """Where clients reach this one."""
+        return f"127.0.0.1:{self._ports[index][0]}"
 
     def start(self) -> None:
         peers = [
