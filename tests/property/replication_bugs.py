@@ -111,6 +111,13 @@ def crash_is_no_reason(image: Any, broker: int, ctx: Any, *, unclean: bool = Fal
     return _records_without(image, broker, ctx, limit=limit)
 
 
+def whoever_is_not_registered_lost_nothing(
+    image: Any, broker: int, ctx: Any, *, unclean: bool = False, **more: Any
+) -> Any:
+    """Its epoch is forgotten, so nothing speaks against it."""
+    return _records_without(image, broker, ctx, unclean=unclean and broker in image.brokers, **more)
+
+
 def forget_the_unanswered(state: Any, proposal: Any, error: Any, answer: Any = None) -> Any:
     if error is ErrorCode.REQUEST_TIMED_OUT and state.inflight == proposal:
         return replace(state, inflight=None, proposed_isr=frozenset()), isr.Next.DONE
@@ -134,6 +141,11 @@ BUGS = (
     Bug("acknowledge before the ISR has it", 5, ((leader, "acknowledge", acknowledge_at_the_leader),)),
     Bug("elect outside ISR and ELR", 20, ((partition_change, "elect", elect_whoever_is_there),)),
     Bug("eligible after an unclean shutdown", 20, ((brokers, "records_without_broker", crash_is_no_reason),)),
+    Bug(
+        "eligible after it was unregistered",
+        20,
+        ((brokers, "records_without_broker", whoever_is_not_registered_lost_nothing),),
+    ),
     Bug("everyone in sync after an election", 20, ((partition_change, "_seat", eligible_stay_in_sync),)),
     Bug("watermark on the committed ISR only", 10, ((watermark, "high_watermark", committed_isr_only),)),
     Bug("watermark moves below min.insync.replicas", 20, ((watermark, "high_watermark", ignore_min_insync),)),

@@ -35,6 +35,7 @@ from barnabas.wire.messages.broker_registration import (
 )
 from barnabas.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.create_topics import CreatableTopicConfig as TopicConfig
+from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.property.replication_invariants import INVARIANTS, Oracle, Violation
 from tests.property.replication_model import ModelBroker, Record
 
@@ -54,6 +55,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
+        self.operator = random.Random(f"operator {seed}")
         self.now = 0
         self.history: list[str] = []
         self.elr = self.rng.random() < 0.6
@@ -534,10 +536,14 @@ class World:
             self.crash(broker)
         elif what == "bounce" and broker.up and self._may_crash(broker):
             self.crash(broker)
+            if self.operator.random() < 0.3:
+                self._unregister(broker)
             broker.start()
         elif what == "stop" and broker.up and broker.epoch >= 0:
             broker.stopping = True
         elif what == "start" and not broker.up:
+            if self.operator.random() < 0.4:
+                self._unregister(broker)
             broker.start()
             self.log(f"{broker.id} starts with {broker.log}")
         elif what == "pause":
@@ -578,6 +584,17 @@ class World:
         self.log(f"{broker.id} crashes with {broker.log}, keeps {kept}")
         broker.crash(kept)
         self.dirty = True
+
+    def _unregister(self, broker: ModelBroker) -> None:
+        """Then nobody knows in which epoch it stopped: it counts as one that crashed."""
+        if broker.id not in self.image.brokers or not self._may_crash(broker):
+            return
+        if self.lossy:
+            self.oracle.crashed.add(broker.id)
+        self.log(f"controller: forgets {broker.id}")
+        request = UnregisterBrokerRequest(broker_id=broker.id)
+        self.commit(broker_decisions.decide_unregister_broker(self.image, request, self.context()))
+        self.sessions.forget(broker.id)
 
     def _stop(self, broker: ModelBroker, life: int) -> None:
         if broker.up and broker.life == life:
