@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.node.zookeeper.layout import broker_path
 from barnabas.node.zookeeper.machine.effects import Effect, Fatal
+from barnabas.node.zookeeper.machine.reader import Ask
 from barnabas.node.zookeeper.machine.registration import Registration
 from barnabas.node.zookeeper.machine.requests import (
     Answer,
@@ -104,3 +105,60 @@ def test_a_session_that_goes_on_keeps_the_id() -> None:
     assert registration.held
     registration.on_expired()
     assert not registration.held
+
+
+def ask_now(registration: Registration) -> Ask:
+    ask = registration.ask(0)
+    assert ask is not None
+    return ask
+
+
+def test_a_late_answer_of_an_ended_session_gives_nothing() -> None:
+    """The znode went with its session: a second node with this id may be there."""
+    registration = new(session=1)
+    late = ask_now(registration)
+    registration.on_expired()
+    registration.on_session(2, TIMEOUT_MS)
+    assert late.on_answer(Done((0,))) == []
+    assert not registration.held
+    step(registration, Get(PATH, watch=True), Znode(b"other", 0, owner=99))
+    assert not registration.held
+
+
+def test_between_two_sessions_the_id_is_not_held() -> None:
+    registration = new(session=1)
+    late = ask_now(registration)
+    registration.on_expired()
+    late.on_answer(Done((0,)))
+    assert not registration.held
+
+
+def test_a_late_answer_of_a_session_that_goes_on_is_looked_up() -> None:
+    registration = new(session=1)
+    late = ask_now(registration)
+    registration.on_session(1, TIMEOUT_MS)
+    late.on_answer(Done((0,)))
+    step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=1))
+    assert registration.held
+
+
+def test_a_request_that_was_sent_in_a_later_session_than_asked_is_looked_up() -> None:
+    """The client wrote it when it had a new one."""
+    registration = new(session=1)
+    late = ask_now(registration)
+    registration.on_expired()
+    registration.on_session(2, TIMEOUT_MS)
+    late.on_answer(Done((0,)))
+    step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=2))
+    assert registration.held
+
+
+def test_a_holder_that_an_earlier_connection_saw_is_looked_for_anew() -> None:
+    """The watch went with the connection: nobody would tell when the holder is gone."""
+    registration = new(session=1)
+    step(registration, Multi((CREATE,)), EXISTS)
+    late = ask_now(registration)
+    registration.on_session(1, TIMEOUT_MS)
+    assert late.on_answer(Znode(b"other", 0, owner=99)) == []
+    step(registration, Multi((CREATE,)), Done((0,)))
+    assert registration.held

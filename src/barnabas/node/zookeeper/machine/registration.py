@@ -2,6 +2,9 @@
 
 A node that was killed leaves its znode behind until its session ends; whoever holds the id longer than a session can
 outlive its node is alive, and then this node must not run.
+
+Answers may come after news of the session that are later than they are: one to a request of an earlier connection says
+nothing of this one.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ class Registration:
         self._data = data
         self._sessions: set[int] = set()
         self._session = 0
+        self._connection = 0
+        """Counts the news of the session."""
         self._patience_ms = 0
         self._look = False
         self._leftover: int | None = None
@@ -50,12 +55,14 @@ class Registration:
         self.held = self.held and session_id == self._session
         self._sessions.add(session_id)
         self._session = session_id
+        self._connection += 1
         self._patience_ms = int(timeout_ms * PATIENCE)
         self.wake_at = None  # sessions do not end while nobody counts their time: begin to wait anew
         self._look = False
 
     def on_expired(self) -> None:
         self.held = False
+        self._connection += 1
 
     def on_changed(self) -> None:
         self._look = True
@@ -63,24 +70,27 @@ class Registration:
     def ask(self, now_ms: int) -> Ask | None:
         if self.held:
             return None
+        connection = self._connection
         if self._look or (self.wake_at is not None and now_ms >= self.wake_at):
             self._look = False  # now, not with the answer: a change may be told before it
-            return Ask(Get(self._path, watch=True), lambda answer: self._on_holder(answer, now_ms))
+            return Ask(Get(self._path, watch=True), lambda answer: self._on_holder(answer, now_ms, connection))
         if self.wake_at is not None:
             return None
         ops: tuple[Op, ...] = (Create(self._path, self._data, ephemeral=True),)
         if self._leftover is not None:
             ops = (Delete(self._path, self._leftover), *ops)
-        return Ask(Multi(ops), self._on_created)
+        return Ask(Multi(ops), lambda answer: self._on_created(answer, connection))
 
-    def _on_created(self, answer: Answer) -> list[Effect]:
-        self.held = isinstance(answer, Done)
+    def _on_created(self, answer: Answer, connection: int) -> list[Effect]:
+        self.held = isinstance(answer, Done) and connection == self._connection
         self._look = not self.held
         self._leftover = None
         return []
 
-    def _on_holder(self, answer: Answer, now_ms: int) -> list[Effect]:
+    def _on_holder(self, answer: Answer, now_ms: int, connection: int) -> list[Effect]:
         """Somebody's znode is there."""
+        if connection != self._connection:
+            return []
         if isinstance(answer, Failed):
             if answer.failure is Failure.NO_NODE:
                 self.wake_at = None
