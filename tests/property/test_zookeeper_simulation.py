@@ -16,7 +16,7 @@ import pytest
 
 from barnabas.metadata.errors import MetadataError
 from barnabas.node.zookeeper.machine.effects import Outcome
-from tests.property.zookeeper_bugs import BUGS, CUT, RESIGNING, SNAPPY, STORMY, ZOMBIES
+from tests.property.zookeeper_bugs import BUGS, CUT, OVERTAKEN, RESIGNING, SNAPPY, STORMY, ZOMBIES
 from tests.property.zookeeper_world import InvariantError, Plan, run_world
 
 PLANS = {
@@ -26,6 +26,7 @@ PLANS = {
     "resigning": (RESIGNING, 6),
     "snappy": (SNAPPY, 4),
     "cut": (CUT, 6),
+    "overtaken": (OVERTAKEN, 6),
 }
 _MORE = int(os.environ.get("ZOOKEEPER_SEEDS", "0")) // len(PLANS)
 _BUG_SEEDS = 60

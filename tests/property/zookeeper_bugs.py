@@ -30,6 +30,8 @@ CUT = replace(
     STORMY, storm_ms=30_000, propose_every_ms=3_000, cut=0.01, drop=0.004, pause=0, restart=0, server=0, snapshot=0
 )
 """Servers lose their leader, and go on to answer reads; there is little to write."""
+OVERTAKEN = replace(STORMY, propose_every_ms=400, storm_ms=40_000, overtaken=0.05, drop=0.1, pause=0)
+"""Sessions and connections change before the answers of the earlier ones are heard."""
 SNAPPY = replace(STORMY, propose_every_ms=60, delay_ms=20, chunk_bytes=8_000, snapshot=0.4, drop=0.1, restart=0)
 
 

@@ -17,7 +17,7 @@ from barnabas.core.errors import KafkaError
 from barnabas.metadata.ports import LoadedSnapshot
 from barnabas.metadata.records.codec import MetadataRecord, TopicRecord
 from barnabas.node.zookeeper.entries import encode_snapshot
-from barnabas.node.zookeeper.layout import TAIL, read_tail
+from barnabas.node.zookeeper.layout import TAIL, broker_path, read_tail
 from barnabas.node.zookeeper.machine import reader, writer
 from barnabas.node.zookeeper.machine.effects import (
     Commit,
@@ -58,6 +58,8 @@ class Plan:
     delay_ms: int = 30
     stuck_ms: int = 50
     """How long a request may wait in the client before it is written."""
+    overtaken: float = 0.0
+    """How often an answer comes although its connection is lost: news of the session overtook it."""
     watch_ms: int = 30
     chunk_bytes: int = 600
     entries_at_once: int = 5
@@ -318,7 +320,9 @@ class World:
             node.link.seen = max(node.link.seen, server.applied)
             if node.link.connection == connection:
                 self._hear(server, session)
-        self.soon(lambda: self.answer(node, answer if node.link.connection == connection else lost))
+        late = bool(self.plan.overtaken) and self.rng.random() < self.plan.overtaken
+        most = 3 * TIMEOUT_MS if late else self.plan.delay_ms
+        self.soon(lambda: self.answer(node, answer if late or node.link.connection == connection else lost), most)
 
     def _watch(self, node: Node, connection: int, path: str) -> None:
         def tell() -> None:
@@ -417,6 +421,9 @@ class World:
         if len(leaders) != 1:
             raise InvariantError("nobody leads after the calm")
         for node in self.nodes.values():
+            mine = self.zk.tree.get(broker_path(node.id))
+            if node.link.session is None or mine is None or mine.owner != node.link.session.id:
+                raise InvariantError(f"node {node.id} is not registered after the calm: {mine}")
             if node.log[0] != self.truth:
                 raise InvariantError(
                     f"node {node.id} has read {len(node.log[0])} of {len(self.truth)} records after the calm"
