@@ -12,14 +12,16 @@ import typer
 
 from barnabas.assign.moves import MoveError, plan_moves
 from barnabas.cli.moves_placement import Placement, read_moving_placement
-from barnabas.cli.moves_throttle import clear_throttle, set_throttle
+from barnabas.cli.moves_throttle import clear_throttle, read_throttled_topics, throttled
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
+    from barnabas.core.errors import KafkaError
 
 Moves = Mapping[TopicPartition, Sequence[int]]
 
@@ -30,6 +32,7 @@ Throttle = Annotated[
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything has moved.")]
 
 _LOOK_S = 1.0
+_REMOVER = "`barnabas cluster moves`, when nothing moves any more,"
 
 
 def reassign(
@@ -95,22 +98,29 @@ def drain(
 
 def moves(
     cancel: Annotated[bool, typer.Option("--cancel", help="Call them off: everything stays where it was.")] = False,
+    preserve_throttles: Annotated[
+        bool, typer.Option("--preserve-throttles", help="Leave throttles of moves that are over as they are.")
+    ] = False,
     json: Json = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
     """Show the moves of replicas that are under way, or call them off.
 
+    When there are none, a --throttle that is still set is removed: topics' lists of throttled replicas, brokers' rates.
+
     Example: `barnabas cluster moves`
     """
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
         under_way = await admin.list_partition_reassignments()
-        if cancel:
-            _raise_first(await admin.alter_partition_reassignments(dict.fromkeys(under_way)))
-            await clear_throttle(
-                admin, {tp.topic for tp in under_way}, {b for move in under_way.values() for b in move.replicas}
-            )
+        results: Mapping[TopicPartition, KafkaError | None] = {}
+        if cancel and under_way:
+            results = await admin.alter_partition_reassignments(dict.fromkeys(under_way))
+        if (cancel or not under_way) and not preserve_throttles:
+            await _remove_throttles(admin, {broker for move in under_way.values() for broker in move.replicas}, cancel)
+        over = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        _raise_first({tp: error for tp, error in results.items() if error is not None and error.code is not over})
         return [
             {"partition": str(tp), "replicas": m.replicas, "adding": m.adding, "removing": m.removing}
             for tp, m in sorted(under_way.items())
@@ -123,6 +133,16 @@ def moves(
     note(f"{len(found)} move(s) {'called off' if cancel else 'under way'}")
     rows = [(m["partition"], m["replicas"], m["adding"], m["removing"]) for m in found]
     print_table(["PARTITION", "REPLICAS", "ADDING", "REMOVING"], rows)
+
+
+async def _remove_throttles(admin: AsyncAdmin, moved: Iterable[int], always: bool) -> None:
+    """What moves have left behind, on topics, and on all brokers and those of what `moved`. Rates mean nothing without
+    topics' lists: then they are left alone, unless `always`."""
+    topics = await read_throttled_topics(admin)
+    if topics or always:
+        cleared = await clear_throttle(admin, topics, moved)
+        if topics:
+            note(f"throttle removed from {', '.join(cleared.topics)}; brokers {', '.join(map(str, cleared.brokers))}")
 
 
 def elect(
@@ -179,14 +199,7 @@ def _carry_out(
         placement = await read_moving_placement(admin)
         current, planned = placement.replicas, plan(placement)
         if planned and not dry_run:
-            if throttle is not None:
-                await set_throttle(admin, current, planned, throttle)
-            _raise_first(await admin.alter_partition_reassignments(dict(planned)))
-            if wait:
-                await _wait_until_moved(admin, planned)
-                if throttle is not None:
-                    brokers = {b for tp, to in planned.items() for b in (*current[tp], *to)}
-                    await clear_throttle(admin, {tp.topic for tp in planned}, brokers)
+            await _move(admin, placement, planned, throttle, wait=wait)
         return planned, current
 
     try:
@@ -199,6 +212,28 @@ def _carry_out(
     said = "would move" if dry_run else "moved" if wait else "to move; see `barnabas cluster moves`"
     note(f"{len(planned)} partition(s) {said}")
     print_table(["PARTITION", "FROM", "TO"], [(str(tp), current.get(tp, ()), to) for tp, to in sorted(planned.items())])
+
+
+async def _move(
+    admin: AsyncAdmin, placement: Placement, planned: Moves, bytes_per_second: int | None, *, wait: bool
+) -> None:
+    """Begin the moves, and with `wait` see them through. A throttle that is left set is spoken of."""
+    async with throttled(admin, placement.originals, planned, bytes_per_second, remover=_REMOVER) as touched:
+        _raise_first(await admin.alter_partition_reassignments(dict(planned)))
+    if not wait:
+        if touched.topics:
+            note(f"the throttle stays; {_REMOVER} removes it")
+        return
+    is_done = False
+    try:
+        await _wait_until_moved(admin, planned)
+        if touched.topics and (await clear_throttle(admin, touched.topics, touched.brokers)).is_rest_needed:
+            note(f"other moves are under way, and keep the throttle; {_REMOVER} removes it")
+        is_done = True
+    finally:
+        if not is_done:  # Ctrl-C among the reasons
+            stays = f", and the throttle stays; {_REMOVER} removes it" if touched.topics else ""
+            note(f"no longer waiting: what is under way goes on{stays}")
 
 
 async def _wait_until_moved(admin: AsyncAdmin, planned: Moves) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.cli.output import note
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,17 +25,52 @@ LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
-async def set_throttle(
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """Value: whose settings were changed."""
+
+    topics: tuple[str, ...] = ()
+    brokers: tuple[int, ...] = ()
+
+
+@asynccontextmanager
+async def throttled(
     admin: AsyncAdmin,
     current: Mapping[TopicPartition, Sequence[int]],
     planned: Mapping[TopicPartition, Sequence[int]],
-    bytes_per_second: int,
-) -> None:
-    """Old replicas send, and new ones take, at most so much together, broker by broker. Moves under way join in, as in
-    Kafka: a topic has one list for all its partitions, and a broker one rate. `current` are the replicas before these
-    moves; those of a partition that is being moved already are known better here.
+    bytes_per_second: int | None,
+    *,
+    remover: str,
+) -> AsyncIterator[Throttled]:
+    """The block begins these moves. Before it, old replicas are told to send, and new ones to take, at most so much
+    together, broker by broker; None for as fast as they can. If a move is refused, or the block is left halfway, the
+    settings are again what they were. Moves that have begun nevertheless keep the throttle: `remover` is the command
+    that ends it.
+
+    Moves under way join in, as in Kafka: a topic has one list for all its partitions, and a broker one rate. `current`
+    are the replicas before these moves; those of a partition that is being moved already are known better here.
     """
-    await _apply(admin, _throttling(current, planned, await admin.list_partition_reassignments(), bytes_per_second))
+    if bytes_per_second is None:
+        yield Throttled()
+        return
+    before = await admin.list_partition_reassignments()
+    changes = _throttling(current, planned, before, bytes_per_second)
+    undoing = await _undoing(admin, changes, {broker for move in before.values() for broker in move.replicas})
+    touched = _touched(changes)
+    try:
+        await _apply(admin, changes)
+        yield touched
+    except BaseException:  # Ctrl-C among them
+        try:
+            under_way = await admin.list_partition_reassignments(planned)
+            if begun := [tp for tp, move in under_way.items() if move != before.get(tp)]:
+                await clear_throttle(admin, touched.topics, touched.brokers)
+                note(f"{len(begun)} of {len(planned)} move(s) have begun, and keep the throttle; {remover} removes it")
+            else:
+                await _apply(admin, undoing)
+        except BarnabasError as error:
+            note(f"the throttle may still be set ({error}); {remover} removes it")
+        raise
 
 
 def _throttling(
@@ -63,6 +100,42 @@ def _throttling(
     for broker in sorted(brokers):
         changes[ConfigResource.broker(broker)] = [ConfigChange(name, str(bytes_per_second)) for name in RATES]
     return changes
+
+
+async def _undoing(admin: AsyncAdmin, changes: Changes, busy: Collection[int]) -> Changes:
+    """What makes the settings again what they are now. Brokers that are down cannot say: they will have no rates, or if
+    they are `busy` those that they get."""
+    from barnabas.client.values import AlterOp, ConfigChange, ConfigResourceType, ConfigSource
+
+    up = {str(broker.broker_id) for broker in (await admin.describe_cluster()).brokers}
+    silent = [r for r in changes if r.type is ConfigResourceType.BROKER and r.name not in up]
+    asked = [resource for resource in changes if resource not in silent]
+    undoing: Changes = {}
+    for resource, found in (await admin.describe_configs(asked, names=(*RATES, LEADERS, FOLLOWERS))).items():
+        if isinstance(found, KafkaError):
+            raise found
+        own = {
+            name: entry.value
+            for name, entry in found.items()
+            if entry.source in (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
+        }
+        undoing[resource] = [
+            ConfigChange(change.name, own[change.name])
+            if change.name in own
+            else ConfigChange(change.name, None, AlterOp.DELETE)
+            for change in changes[resource]
+        ]
+    for resource in silent:
+        if int(resource.name) not in busy:
+            undoing[resource] = [ConfigChange(name, None, AlterOp.DELETE) for name in RATES]
+    return undoing
+
+
+def _touched(changes: Changes) -> Throttled:
+    from barnabas.client.values import ConfigResourceType
+
+    topics = tuple(resource.name for resource in changes if resource.type is ConfigResourceType.TOPIC)
+    return Throttled(topics, tuple(int(r.name) for r in changes if r.type is ConfigResourceType.BROKER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +178,16 @@ async def clear_throttle(
     return Cleared(tuple(mine), tuple(sorted(named - needed)), bool(needed))
 
 
-async def _read_lists(admin: AsyncAdmin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Topic -> setting -> what it is, "" where it is not set. Topics that are gone are left out."""
+async def read_throttled_topics(admin: AsyncAdmin) -> list[str]:
+    """The topics with lists as moves leave them behind. A `*` was set by somebody else, and is none of them."""
+    names = [listing.name for listing in await admin.list_topics(include_internal=True)]
+    lists = await _read_lists(admin, names, may_hide=True)
+    return [topic for topic, own in lists.items() if any(_listed(text) for text in own.values())]
+
+
+async def _read_lists(admin: AsyncAdmin, topics: Iterable[str], *, may_hide: bool = False) -> dict[str, dict[str, str]]:
+    """Topic -> setting -> what it is, "" where it is not set. Without topics that are gone, and with `may_hide` those
+    whose settings are not shown to us."""
     from barnabas.client.values import ConfigResource, ConfigSource
 
     resources = [ConfigResource.topic(topic) for topic in sorted(topics)]
@@ -114,6 +195,8 @@ async def _read_lists(admin: AsyncAdmin, topics: Iterable[str]) -> dict[str, dic
     for resource, found in (await admin.describe_configs(resources, names=(LEADERS, FOLLOWERS))).items():
         if isinstance(found, KafkaError):
             if found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if may_hide and found.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 continue
             raise found
         own = {name: entry.value or "" for name, entry in found.items() if entry.source is ConfigSource.TOPIC}

@@ -26,7 +26,7 @@ from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 
 
 class MovingCluster:
-    """Moves begin at once, and end with `finish` and `finish_all`. `refused`: partitions whose moves are not taken on."""
+    """Moves begin at once, and end with `finish` and `finish_all`. `refused`: partitions whose moves are refused."""
 
     def __init__(self, brokers: Iterable[int], replicas: Mapping[str, Sequence[Sequence[int]]]) -> None:
         self.up = set(brokers)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.cluster_moves import drain
+from barnabas.cli.cluster_moves import drain, moves
 from barnabas.cli.kafka import reassign_partitions
 from barnabas.cli.kafka.reassign_partitions import build_parser
+from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
 from tests.unit.cli.moving_cluster import MovingCluster
 
@@ -125,3 +126,116 @@ def test_a_broker_that_is_forgotten_has_no_rate(cluster: MovingCluster) -> None:
     cluster.registered.remove(1)
     drain(1, throttle=1000, wait=False)
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 2, 4)
+
+
+REMOVER = "`barnabas cluster moves`, when nothing moves any more, removes it"
+
+
+def test_a_refused_move_leaves_the_throttle_as_it_was(cluster: MovingCluster) -> None:
+    drain(1, throttle=1000, wait=False)
+    before = dict(cluster.configs)
+    cluster.refused = {T1, U0}
+    with pytest.raises(KafkaError):
+        drain(3, throttle=5000)
+    assert cluster.configs == before
+
+
+def test_of_brokers_that_are_down_only_new_rates_are_taken_back(cluster: MovingCluster) -> None:
+    drain(1, throttle=1000, wait=False)
+    cluster.up -= {1, 3}
+    cluster.refused = {T1, U0}
+    with pytest.raises(KafkaError):
+        drain(3, throttle=5000)
+    assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 2, 4) | rates(5000, 1)  # 1 could not be asked
+
+
+def test_what_began_although_another_was_refused_stays_throttled(
+    cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refused = {U0}
+    with pytest.raises(KafkaError):
+        drain(3, throttle=1000)
+    assert cluster.under_way.keys() == {T1}
+    assert cluster.configs == lists("t", "1:2,1:3", "1:4") | rates(1000, 2, 3, 4)
+    assert capsys.readouterr().err == f"1 of 2 move(s) have begun, and keep the throttle; {REMOVER}\n"
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_ctrl_c_while_the_controller_is_asked(
+    cluster: MovingCluster, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    async def interrupted(targets: dict[TopicPartition, tuple[int, ...]]) -> None:
+        for tp, target in targets.items() if taken else ():
+            cluster._move(tp, target)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(cluster, "alter_partition_reassignments", interrupted)
+    with pytest.raises(asyncio.CancelledError):
+        drain(1, throttle=1000)
+    throttled = lists("t", "0:1,0:2", "0:4") | rates(1000, 1, 2, 4)
+    assert cluster.configs == (throttled if taken else {})
+
+
+def test_ctrl_c_while_waiting_says_what_removes_the_throttle(
+    cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> None:
+        if cluster.under_way:
+            raise asyncio.CancelledError
+
+    cluster.on_list = interrupt
+    with pytest.raises(asyncio.CancelledError):
+        drain(1, throttle=1000)
+    assert capsys.readouterr().err == (
+        f"no longer waiting: what is under way goes on, and the throttle stays; {REMOVER}\n"
+    )
+
+
+def test_moves_removes_the_throttle_when_nothing_is_left(
+    cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drain(1, throttle=1000, wait=False)
+    assert capsys.readouterr().err.splitlines()[0] == f"the throttle stays; {REMOVER}"
+    throttled = dict(cluster.configs)
+    moves()
+    assert cluster.configs == throttled
+    cluster.finish_all()
+    moves(preserve_throttles=True)
+    assert cluster.configs == throttled
+    cluster.up.remove(1)
+    capsys.readouterr()
+    moves()
+    assert cluster.configs == {}
+    assert capsys.readouterr().err == "throttle removed from t; brokers 1, 2, 3, 4, 5\n0 move(s) under way\n"
+
+
+def test_moves_leaves_what_somebody_set_by_hand(cluster: MovingCluster) -> None:
+    cluster.configs = lists("u", "*", "*") | rates(7, 1, 2)
+    by_hand = dict(cluster.configs)
+    moves()
+    assert cluster.configs == by_hand
+
+
+def test_cancel_removes_it_whether_or_not_something_moves(cluster: MovingCluster) -> None:
+    drain(1, throttle=1000, wait=False)
+    cluster.up.remove(1)
+    moves(cancel=True)
+    assert (cluster.under_way, cluster.configs) == ({}, {})
+    cluster.configs = lists("t", "0:1,0:2", "") | rates(7, 1, 2, 5)
+    moves(cancel=True)
+    assert cluster.configs == {}
+
+
+def test_cancel_refused_in_part_leaves_the_throttle_of_what_goes_on(cluster: MovingCluster) -> None:
+    drain(3, throttle=1000, wait=False)
+    cluster.refused = {U0}
+    with pytest.raises(KafkaError):
+        moves(cancel=True)
+    assert cluster.configs == lists("u", "0:3,0:5", "0:1") | rates(1000, 1, 3, 5)
+
+
+def test_the_twin_puts_the_throttle_back_when_its_plan_is_refused(cluster: MovingCluster, plan: Path) -> None:
+    cluster.refused = {T0}
+    with pytest.raises(KafkaError):
+        twin(cluster, plan, "execute", "--throttle", "1000")
+    assert cluster.configs == {}

@@ -16,7 +16,7 @@ from barnabas.cli.cluster_moves import as_plan
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
 from barnabas.cli.log_moves import MOVE_RATE, set_move_rate, start_moves
 from barnabas.cli.moves_placement import read_moving_placement, read_placement
-from barnabas.cli.moves_throttle import clear_throttle, set_throttle
+from barnabas.cli.moves_throttle import clear_throttle, throttled
 from barnabas.cli.session import run_admin
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
@@ -95,7 +95,8 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
     plan, log_moves = _plan(options.reassignment_json_file)
     if not options.additional and await admin.list_partition_reassignments():
         raise ValueError(
-            "Cannot execute because there is an existing partition assignment.  Use --additional to override"
+            "Cannot execute because there is an existing partition assignment.  Use --additional to override, "
+            "also with the same plan to change the throttle"
         )
     current = (await read_moving_placement(admin)).originals
     if unknown := [str(tp) for tp in plan if tp not in current]:
@@ -107,25 +108,31 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
     before = await _where_they_lie(admin, current, plan) if log_moves else {}
     emit(f"Current partition replica assignment\n\n{_text({tp: current[tp] for tp in plan}, before)}\n")
     emit("Save this to use as the --reassignment-json-file option during rollback")
-    if options.throttle >= 0:
+    rate = options.throttle if options.throttle >= 0 else None
+    if rate is not None or (log_moves and options.replica_alter_log_dirs_throttle >= 0):
         emit(
             "Warning: You must run --verify periodically, until the reassignment completes, "
             "to ensure the throttle is removed."
         )
-        await set_throttle(admin, current, plan, options.throttle)
-        emit(f"The inter-broker throttle limit was set to {options.throttle} B/s")
-    if log_moves and options.replica_alter_log_dirs_throttle >= 0:
-        rate = options.replica_alter_log_dirs_throttle
-        await set_move_rate(admin, {replica.broker_id for replica in log_moves}, rate)
-        emit(f"The replica-alter-dir throttle limit was set to {rate} B/s")
-    if log_moves:  # so that new replicas are created where they are wanted; those that are there begin to move
-        await admin.alter_replica_log_dirs(log_moves)
-    _raise_first(await admin.alter_partition_reassignments(dict(plan)))
+    async with throttled(admin, current, plan, rate, remover="--verify, when nothing moves any more,"):
+        if rate is not None:
+            emit(f"The inter-broker throttle limit was set to {rate} B/s")
+        if log_moves:
+            await _begin_log_moves(admin, log_moves, options.replica_alter_log_dirs_throttle)
+        _raise_first(await admin.alter_partition_reassignments(dict(plan)))
     many = "s" if len(plan) > 1 else ""
     emit(f"Successfully started partition reassignment{many} for {','.join(map(str, sorted(plan)))}")
     for replica in await start_moves(admin, log_moves, options.timeout / 1000) if log_moves else ():
         where = f"{replica.topic}-{replica.partition} with broker {replica.broker_id}"
         emit(f"Successfully started moving log directory to {log_moves[replica]} for replica {where}")
+
+
+async def _begin_log_moves(admin: AsyncAdmin, log_moves: LogMoves, rate: int) -> None:
+    """Those of replicas that are there begin; the others will be created where they are wanted."""
+    if rate >= 0:
+        await set_move_rate(admin, {replica.broker_id for replica in log_moves}, rate)
+        emit(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+    await admin.alter_replica_log_dirs(log_moves)
 
 
 async def _verify(admin: AsyncAdmin, options: argparse.Namespace) -> None:
