@@ -7,7 +7,7 @@ from uuid import UUID
 from barnabas.metadata.records.codec import TopicRecord
 from barnabas.node.zookeeper.layout import CONTROLLER, CONTROLLER_EPOCH
 from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
-from barnabas.node.zookeeper.machine.requests import Check, Delete, Done, Failed, Failure, Get, Multi, Request
+from barnabas.node.zookeeper.machine.requests import Check, Delete, Done, Failed, Failure, Get, Multi, Request, Sync
 from tests.property.zookeeper_model import Ensemble, Session
 
 SESSION_MS = 18_000
@@ -128,3 +128,73 @@ def test_a_heartbeat_that_cannot_succeed_ends_the_office() -> None:
     machine.next_request(HEARTBEAT_MS, 0)
     machine.on_answer(Failed(Failure.NO_NODE, 0, CONTROLLER_EPOCH))
     assert not machine.is_leading(HEARTBEAT_MS)
+
+
+def win_unheard() -> tuple[ZooKeeperMachine, Ensemble, Session]:
+    """It won the election, and the answer was lost."""
+    ensemble = Ensemble()
+    machine = ZooKeeperMachine(Candidate(1, "h", 9001), b"me")
+    session = ensemble.open_session(SESSION_MS, 0)
+    machine.on_connected(session.id, SESSION_MS)
+    machine.campaigning = True
+    while CONTROLLER not in ensemble.tree:
+        request = machine.next_request(0, 0)
+        assert request is not None
+        answer = ensemble.execute(ensemble.servers[0], session, request)
+        machine.on_answer(Failed(Failure.CONNECTION_LOSS) if CONTROLLER in ensemble.tree else answer)
+    return machine, ensemble, session
+
+
+def ask_until_delete(machine: ZooKeeperMachine, ensemble: Ensemble, session: Session) -> Multi:
+    """The request by which it gives up the office that it did not hear of; not carried out."""
+    while True:
+        request = machine.next_request(1_000, 0)
+        assert request is not None
+        if isinstance(request, Multi):
+            return request
+        machine.on_answer(ensemble.execute(ensemble.servers[0], session, request))
+
+
+def test_an_office_that_was_won_unheard_is_given_up_and_won_anew() -> None:
+    machine, ensemble, session = win_unheard()
+    request = ask_until_delete(machine, ensemble, session)
+    assert request == Multi((Check(CONTROLLER_EPOCH, 1), Delete(CONTROLLER)))
+    machine.on_answer(ensemble.execute(ensemble.servers[0], session, request))
+    run(machine, ensemble, session, 1_000)
+    assert (machine.is_leading(1_000), machine.epoch) == (True, 2)
+
+
+def test_a_late_deletion_does_not_end_another_ones_office() -> None:
+    """The client writes the request in its next session, when another node was elected."""
+    machine, ensemble, session = win_unheard()
+    request = ask_until_delete(machine, ensemble, session)
+    ensemble.end_session(session)
+    ensemble.catch_up(ensemble.servers[0])
+    later, _ = join(ensemble, 2)
+    assert later.is_leading(0)
+    again = ensemble.open_session(SESSION_MS, 2_000)
+    machine.on_expired()
+    machine.on_connected(again.id, SESSION_MS)
+    machine.on_answer(ensemble.execute(ensemble.servers[0], again, request))
+    assert CONTROLLER in ensemble.tree
+    run(machine, ensemble, again, 2_000)
+    assert machine.leader_id(2_000) == 2
+
+
+def test_another_session_ends_the_office() -> None:
+    """Even if nobody told of the end of the one before."""
+    machine, _, _ = lead()
+    machine.on_connected(99, SESSION_MS)
+    assert not machine.is_leading(0)
+
+
+def test_a_sync_with_the_server_before_says_nothing_of_this_one() -> None:
+    machine, _, session = lead()
+    for _ in range(2):
+        machine.on_suspended(1_000)
+        machine.on_connected(session.id, SESSION_MS)
+        assert machine.next_request(1_000, 0) in (Sync(), None)
+    machine.on_answer(Done())
+    assert machine.next_request(1_000, 0) == Sync()
+    machine.on_answer(Done())
+    assert machine.next_request(1_000, 0) != Sync()

@@ -24,6 +24,8 @@ class LogView:
         self.metadata_version = LATEST_METADATA_VERSION
         """As the log has it that was read."""
         self._unsynced = True
+        self._looks = 0
+        """Counts the calls of `look_again`: what was asked before the last one was answered by another server."""
         self._skeleton = list(skeleton())
         self._tail_stale = True
         self._went_back = False
@@ -54,6 +56,7 @@ class LogView:
     def look_again(self) -> None:
         """After a new connection: what this node knows, and what its server knows, may be old."""
         self._unsynced = self._tail_stale = True
+        self._looks += 1
         self._went_back, self._missing = False, None
 
     def look_at_tail(self) -> None:
@@ -85,7 +88,8 @@ class LogView:
     def ask_ready(self) -> Ask | None:
         """Before anything else."""
         if self._unsynced:
-            return Ask(Sync(), self._on_synced)
+            looks = self._looks
+            return Ask(Sync(), lambda answer: self._on_synced(answer, looks))
         if self._skeleton:
             path, data = self._skeleton[0]
             return Ask(Multi((Create(path, data),)), self._on_skeleton)
@@ -107,8 +111,8 @@ class LogView:
             joined.append(Joined(reader.number))
         return None
 
-    def _on_synced(self, answer: Answer) -> list[Effect]:
-        self._unsynced = not isinstance(answer, Done)
+    def _on_synced(self, answer: Answer, looks: int) -> list[Effect]:
+        self._unsynced = not isinstance(answer, Done) or looks != self._looks
         return []
 
     def _on_skeleton(self, answer: Answer) -> list[Effect]:

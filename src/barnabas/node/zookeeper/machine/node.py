@@ -49,6 +49,7 @@ from barnabas.node.zookeeper.machine.reader import Ask, MissingError
 from barnabas.node.zookeeper.machine.registration import Registration
 from barnabas.node.zookeeper.machine.requests import (
     Answer,
+    Check,
     Create,
     Delete,
     Done,
@@ -102,7 +103,8 @@ class ZooKeeperMachine:
         # office
         self._controller: ControllerInfo | None = None
         self._controller_stale = True
-        self._leftover: int | None = None
+        self._leftover: ControllerInfo | None = None
+        """An office of this session that it does not hold: /controller is to go."""
         self._epoch: tuple[int, int] | None = None
         self._told = (_NOBODY, 0)
         self._office: Office | None = None
@@ -166,6 +168,8 @@ class ZooKeeperMachine:
     # ---- what happens
 
     def on_connected(self, session_id: int, timeout_ms: int) -> None:
+        if session_id != self._session:
+            self._step_down()
         self._connected = True
         self._session = session_id
         self._lease_ms = timeout_ms * 2 // 3
@@ -269,7 +273,7 @@ class ZooKeeperMachine:
         if self._controller_stale:
             return self._ask_controller()
         if self._leftover is not None:
-            return Ask(Multi((Delete(CONTROLLER, self._leftover),)), self._on_leftover_deleted)
+            return self._ask_leftover(self._leftover)
         if office is not None and self._writer.waiting:
             return self._writer.ask()
         ask = self._log.ask_late(self._effects)
@@ -292,7 +296,7 @@ class ZooKeeperMachine:
             info = read_controller(answer.data)
             mine = answer.owner == self._session
             if mine and self._office is None:
-                self._leftover = answer.version  # won by a request whose answer was lost: begin anew
+                self._leftover = info  # won by a request whose answer was lost: begin anew
                 return []
             if not mine and self._office is not None:
                 self._step_down()
@@ -307,8 +311,19 @@ class ZooKeeperMachine:
             self._controller_stale = True
         return []
 
+    def _ask_leftover(self, info: ControllerInfo) -> Ask:
+        """Delete it while its epoch is the latest. A request may be carried out late, when another one is there: the
+        znode's version does not tell them apart, for each is new."""
+        if self._epoch is None:
+            return Ask(Get(CONTROLLER_EPOCH), self._on_controller_epoch)
+        epoch, version = self._epoch
+        if epoch != info.epoch:
+            self._epoch = self._leftover = None
+            return self._ask_controller()
+        return Ask(Multi((Check(CONTROLLER_EPOCH, version), Delete(CONTROLLER))), self._on_leftover_deleted)
+
     def _on_leftover_deleted(self, answer: Answer) -> list[Effect]:
-        self._leftover = None
+        self._epoch = self._leftover = None
         self._controller_stale = True
         return []
 
