@@ -9,7 +9,6 @@ from barnabas.node.zookeeper.machine.registration import Registration
 from barnabas.node.zookeeper.machine.requests import (
     Answer,
     Create,
-    Delete,
     Done,
     Failed,
     Failure,
@@ -87,14 +86,20 @@ def test_patience_begins_anew_with_a_connection() -> None:
     assert registration.wake_at == 53_000
 
 
-def test_what_an_earlier_session_of_this_process_left_is_replaced() -> None:
+def test_what_an_earlier_session_of_this_process_left_is_waited_for() -> None:
+    """However long it takes; nothing is deleted, for it could be another node's by then."""
     registration = new(session=1)
     step(registration, Multi((CREATE,)), Done((0,)))
     registration.on_expired()
     registration.on_session(2, TIMEOUT_MS)
     step(registration, Multi((CREATE,)), EXISTS)
     step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=1))
-    step(registration, Multi((Delete(PATH, 0), CREATE)), Done((0, 0)))
+    assert (registration.ask(2_999), registration.wake_at) == (None, 3_000)
+    assert step(registration, Get(PATH, watch=True), Znode(b"me", 0, owner=1), 3_000) == []
+    assert (registration.ask(5_999), registration.wake_at) == (None, 6_000)
+    registration.on_changed()
+    step(registration, Get(PATH, watch=True), Failed(Failure.NO_NODE), 4_000)
+    step(registration, Multi((CREATE,)), Done((0,)), 4_000)
     assert registration.held
 
 

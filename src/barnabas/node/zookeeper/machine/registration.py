@@ -3,6 +3,9 @@
 A node that was killed leaves its znode behind until its session ends; whoever holds the id longer than a session can
 outlive its node is alive, and then this node must not run.
 
+The znode of an earlier session of this very process is waited for as well, but without an end. To delete it would be
+faster, and wrong: its version tells it from no other node's, and the request may be carried out late.
+
 Answers may come after news of the session that are later than they are: one to a request of an earlier connection says
 nothing of this one.
 """
@@ -17,13 +20,11 @@ from barnabas.node.zookeeper.machine.reader import Ask
 from barnabas.node.zookeeper.machine.requests import (
     Answer,
     Create,
-    Delete,
     Done,
     Failed,
     Failure,
     Get,
     Multi,
-    Op,
     Znode,
 )
 
@@ -47,8 +48,6 @@ class Registration:
         """Counts the news of the session."""
         self._patience_ms = 0
         self._look = False
-        self._leftover: int | None = None
-        """The version of the znode that an earlier session of this very process left behind."""
 
     def on_session(self, session_id: int, timeout_ms: int) -> None:
         """Connected. The znode of a session that goes on is there still, that of an ended one is not."""
@@ -76,15 +75,12 @@ class Registration:
             return Ask(Get(self._path, watch=True), lambda answer: self._on_holder(answer, now_ms, connection))
         if self.wake_at is not None:
             return None
-        ops: tuple[Op, ...] = (Create(self._path, self._data, ephemeral=True),)
-        if self._leftover is not None:
-            ops = (Delete(self._path, self._leftover), *ops)
-        return Ask(Multi(ops), lambda answer: self._on_created(answer, connection))
+        create = Create(self._path, self._data, ephemeral=True)
+        return Ask(Multi((create,)), lambda answer: self._on_created(answer, connection))
 
     def _on_created(self, answer: Answer, connection: int) -> list[Effect]:
         self.held = isinstance(answer, Done) and connection == self._connection
         self._look = not self.held
-        self._leftover = None
         return []
 
     def _on_holder(self, answer: Answer, now_ms: int, connection: int) -> list[Effect]:
@@ -100,9 +96,7 @@ class Registration:
         assert isinstance(answer, Znode)
         if answer.owner == self._session:
             self.held = True
-        elif answer.owner in self._sessions:
-            self._leftover, self.wake_at = answer.version, None
-        elif self.wake_at is None:
+        elif self.wake_at is None or answer.owner in self._sessions:
             self.wake_at = now_ms + self._patience_ms
         elif now_ms >= self.wake_at:
             return [
