@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.admin.reassignments import list_reassignments
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.connection import Connection
 from barnabas.client.errors import (
@@ -20,6 +21,7 @@ from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from barnabas.wire.messages.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import DROP, SILENCE, FakeCluster
 
@@ -137,6 +139,26 @@ async def test_leader_waits_for_an_election_and_gives_up_with_advice() -> None:
             await cluster.leader(TopicPartition("t", 5))
         with pytest.raises(KafkaError, match="There is no topic 'nope'"):
             await cluster.topic("nope")
+
+
+async def test_a_controller_that_is_down_is_looked_up_again() -> None:
+    fake = FakeCluster(brokers=2)
+
+    def name_the_last(broker_id: int, request: MetadataRequest, version: int) -> Any:
+        response = fake._metadata(request)
+        response.controller_id = max(broker.node_id for broker in response.brokers)
+        return response
+
+    def moves(broker_id: int, request: Any, version: int) -> ListPartitionReassignmentsResponse:
+        return ListPartitionReassignmentsResponse(error_message=None, topics=[])
+
+    fake.scripts[ApiKey.METADATA] = name_the_last
+    fake.scripts[ApiKey.LIST_PARTITION_REASSIGNMENTS] = moves
+    async with fake.cluster() as cluster:
+        await cluster.refresh()
+        assert cluster.metadata.controller_id == 2
+        fake.down.add(2)
+        assert await list_reassignments(cluster, None, deadline=cluster.deadline(2_000)) == {}
 
 
 async def test_a_closed_client_says_so() -> None:

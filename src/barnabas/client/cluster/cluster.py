@@ -155,7 +155,11 @@ class Cluster:
             await self.refresh(deadline=deadline)
         if self.metadata.controller_id not in self.metadata.brokers:
             return await self.send_any(request, deadline=deadline)
-        return await self.send(self.metadata.controller_id, request, deadline=deadline)
+        try:
+            return await self.send(self.metadata.controller_id, request, deadline=deadline)
+        except BrokerUnreachableError:
+            await self.refresh(deadline=deadline)  # the next attempt goes to whoever is named then
+            raise
 
     async def send_coordinator(
         self, kind: CoordinatorType, key: str, request: Any, *, deadline: float | None = None, channel: str = ""
