@@ -36,6 +36,8 @@ _elect = partition_change.elect
 _records_without = brokers.records_without_broker
 _seat = partition_change._seat
 _propose = isr._propose
+_last_known = partition_change.last_known_leader_may_lead
+_track_eligible = partition_change._track_eligible
 
 
 def acknowledge_at_the_leader(state: Any, required: int, high: int, least: int) -> Any:
@@ -135,6 +137,15 @@ def eligible_stay_in_sync(partition: Any, target: Any, elected: Any, rules: Any)
     return (after._replace(isr=(*after.isr, *(b for b in target.replicas if b not in after.isr))), seat)
 
 
+def nobody_is_eligible_any_more(partition: Any, target: Any, rules: Any) -> Any:
+    """The feature is off, so its lists are forgotten before they are needed."""
+    return _track_eligible(partition, target, rules) if rules.elr_enabled else target._replace(elr=())
+
+
+def only_while_it_is_on(partition: Any, target: Any, rules: Any) -> bool:
+    return rules.elr_enabled and _last_known(partition, target, rules)
+
+
 BUGS = (
     Bug("cut at the high watermark", 10, ((World, "_follow", cut_at_the_watermark),)),
     Bug("ignore divergence", 20, ((follower, "on_answer", ignore_divergence),)),
@@ -145,6 +156,14 @@ BUGS = (
         "eligible after it was unregistered",
         20,
         ((brokers, "records_without_broker", whoever_is_not_registered_lost_nothing),),
+    ),
+    Bug(
+        "forget the eligible as soon as it is off",
+        80,
+        (
+            (partition_change, "_track_eligible", nobody_is_eligible_any_more),
+            (partition_change, "last_known_leader_may_lead", only_while_it_is_on),
+        ),
     ),
     Bug("everyone in sync after an election", 20, ((partition_change, "_seat", eligible_stay_in_sync),)),
     Bug("watermark on the committed ISR only", 10, ((watermark, "high_watermark", committed_isr_only),)),

@@ -169,12 +169,13 @@ class ConsistentRead:
 
 
 class MinIsrRecoveryQuorum:
-    """With eligible leader replicas, min.insync.replicas brokers can be elected, less those that ended uncleanly."""
+    """With eligible leader replicas, never switched, min.insync.replicas brokers can be elected, less those that ended
+    uncleanly."""
 
     @staticmethod
     def check(world: World) -> None:
         state = world.partition
-        if not world.elr:
+        if not world.elr or world.switched:
             return
         if len(state.isr) >= MIN_INSYNC:
             world.oracle.unclean.clear()

@@ -22,6 +22,7 @@ from barnabas.metadata.controller import partitions as partition_decisions
 from barnabas.metadata.controller.controller import Controller
 from barnabas.metadata.controller.sessions import BrokerSessions
 from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.metadata.controller.update_features import UpgradeType
 from barnabas.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
 from barnabas.metadata.image.cluster import ClusterImage, PartitionImage
 from barnabas.replication.rules import follower, isr, leader, watermark
@@ -36,6 +37,7 @@ from barnabas.wire.messages.broker_registration import (
 from barnabas.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.create_topics import CreatableTopicConfig as TopicConfig
 from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.property.replication_invariants import INVARIANTS, Oracle, Violation
 from tests.property.replication_model import ModelBroker, Record
 
@@ -61,6 +63,8 @@ class World:
         self.elr = self.rng.random() < 0.6
         self.lossy = self.elr and self.rng.random() < 0.7
         """Crashes lose what was not synced. Then at most min.insync.replicas - 1 at a time are bearable."""
+        self.switched = False
+        """Eligible leader replicas were switched on or off."""
         self.calm = False
         self.dirty = True
         self.cut: set[tuple[int, int]] = set()
@@ -558,6 +562,8 @@ class World:
         elif what == "fence":
             self.log(f"controller: fences {broker.id}")
             self.commit(broker_decisions.decide_fence_broker(self.image, broker.id, self.context()))
+            if not self.lossy and self.operator.random() < 0.3:
+                self._switch_elr()
         elif what == "move":
             self._move()
         elif what == "delete" and broker.leader is not None and broker.up:
@@ -595,6 +601,18 @@ class World:
         request = UnregisterBrokerRequest(broker_id=broker.id)
         self.commit(broker_decisions.decide_unregister_broker(self.image, request, self.context()))
         self.sessions.forget(broker.id)
+
+    def _switch_elr(self) -> None:
+        """Off, if it is on; else on."""
+        self.switched = True
+        level = 1 - self.image.features.level(ELR_VERSION)
+        self.log(f"controller: {ELR_VERSION} is {level}")
+        kind = UpgradeType.UPGRADE if level else UpgradeType.SAFE_DOWNGRADE
+        update = FeatureUpdateKey(feature=ELR_VERSION, max_version_level=level, upgrade_type=kind)
+        context = DecideContext(self.now, self.rng, self.settings, version=1)
+        decision = self.controller.decide(self.image, UpdateFeaturesRequest(feature_updates=[update]), context)
+        assert decision.records, decision.response
+        self.commit(decision)
 
     def _stop(self, broker: ModelBroker, life: int) -> None:
         if broker.up and broker.life == life:

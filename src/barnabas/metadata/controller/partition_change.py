@@ -130,8 +130,11 @@ def elect(partition: PartitionImage, target: Target, rules: Rules, election: Ele
 
 def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules: Rules) -> bool:
     """Nobody is known to be complete. Whoever led last was in sync to the end, so if its disk survived, so did all
-    (KIP-966, "balanced" recovery). `last_known_elr` holds exactly that broker then."""
-    if not rules.elr_enabled or target.isr or target.elr or len(partition.last_known_elr) != 1:
+    (KIP-966, "balanced" recovery). `last_known_elr` holds exactly that broker then, even if the feature was switched
+    off since: without it, whoever was in sync last would lead."""
+    if target.isr or target.elr or len(partition.last_known_elr) != 1:
+        return False
+    if not rules.elr_enabled and partition.isr:
         return False
     last = partition.last_known_elr[0]
     return last in target.replicas and rules.is_usable(last)
@@ -177,6 +180,10 @@ def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord)
         return ()
     if record.isr == [] and partition.leader != NO_LEADER:
         return (partition.leader,)
+    if (
+        record.isr == [] and len(partition.isr) == 1
+    ):  # leaderless before the feature was on: the last one stayed in sync
+        return partition.isr
     return partition.last_known_elr
 
 
