@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Changes = dict["ConfigResource", list["ConfigChange"]]
 
 ALL: Final = "*"
+_ANSWER_MS: Final = 3_000
+"""For how long a broker is asked what its rates are."""
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
@@ -105,30 +108,39 @@ def _throttling(
 async def _undoing(admin: AsyncAdmin, changes: Changes, busy: Collection[int]) -> Changes:
     """What makes the settings again what they are now. Brokers that are down cannot say: they will have no rates, or if
     they are `busy` those that they get."""
-    from barnabas.client.values import AlterOp, ConfigChange, ConfigResourceType, ConfigSource
+    from barnabas.client.values import AlterOp, ConfigChange, ConfigResource
 
-    up = {str(broker.broker_id) for broker in (await admin.describe_cluster()).brokers}
-    silent = [r for r in changes if r.type is ConfigResourceType.BROKER and r.name not in up]
-    asked = [resource for resource in changes if resource not in silent]
-    undoing: Changes = {}
-    for resource, found in (await admin.describe_configs(asked, names=(*RATES, LEADERS, FOLLOWERS))).items():
-        if isinstance(found, KafkaError):
-            raise found
-        own = {
-            name: entry.value
-            for name, entry in found.items()
-            if entry.source in (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
-        }
-        undoing[resource] = [
+    touched = _touched(changes)
+    lists = await _read_lists(admin, touched.topics)
+    now: dict[ConfigResource, dict[str, str]] = {ConfigResource.topic(topic): own for topic, own in lists.items()}
+    answers = await asyncio.gather(*(_read_rates(admin, broker) for broker in touched.brokers))
+    for broker, rates in zip(touched.brokers, answers, strict=True):
+        if rates is not None or broker not in busy:
+            now[ConfigResource.broker(broker)] = rates or {}
+    return {
+        resource: [
             ConfigChange(change.name, own[change.name])
-            if change.name in own
+            if own.get(change.name)
             else ConfigChange(change.name, None, AlterOp.DELETE)
             for change in changes[resource]
         ]
-    for resource in silent:
-        if int(resource.name) not in busy:
-            undoing[resource] = [ConfigChange(name, None, AlterOp.DELETE) for name in RATES]
-    return undoing
+        for resource, own in now.items()
+    }
+
+
+async def _read_rates(admin: AsyncAdmin, broker_id: int) -> dict[str, str] | None:
+    """A broker's own rates; None if it does not answer, as nobody else tells them."""
+    from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
+    from barnabas.client.values import ConfigResource, ConfigSource
+
+    resource = ConfigResource.broker(broker_id)
+    try:
+        found = (await admin.describe_configs([resource], names=RATES, timeout_ms=_ANSWER_MS))[resource]
+    except (BrokerUnreachableError, RequestTimeoutError):
+        return None
+    if isinstance(found, KafkaError):
+        raise found
+    return {name: entry.value or "" for name, entry in found.items() if entry.source is ConfigSource.DYNAMIC_BROKER}
 
 
 def _touched(changes: Changes) -> Throttled:

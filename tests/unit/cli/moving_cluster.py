@@ -11,6 +11,7 @@ import pytest
 from barnabas.cli import cluster_moves
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.cluster.metadata import BrokerAddress, PartitionView, TopicView
+from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.values import (
     AlterOp,
     ClusterDescription,
@@ -107,12 +108,16 @@ class MovingCluster:
             self.under_way[tp] = Reassignment(self.replicas[tp], adding, removing)
 
     async def describe_configs(
-        self, resources: Iterable[ConfigResource], *, names: Iterable[str] | None = None
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        timeout_ms: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
         found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
         for resource in resources:
-            if resource.type is ConfigResourceType.BROKER:
-                assert int(resource.name) in self.up, "only a broker itself can say"
+            if resource.type is ConfigResourceType.BROKER and int(resource.name) not in self.up:
+                raise BrokerUnreachableError(f"Broker {resource.name}, which alone could say, is down.")
             owner = f"{resource.type.name.lower()} {resource.name}"
             own = ConfigSource.TOPIC if resource.type is ConfigResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER
             found[resource] = {

@@ -1,0 +1,90 @@
+"""`barnabas cluster drain` on a real cluster: interrupted, asked for again, and finished without the broker itself."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas import Admin, Producer
+from barnabas.client.values import ConfigResource, ConfigSource, NewTopic
+from barnabas.testing.process_cluster import ClusterProcess
+
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+PATIENCE_S = 120.0
+
+
+def cluster_command(address: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "barnabas", "cluster", *arguments, "--bootstrap-server", address]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(address: str, *arguments: str) -> str:
+    """What it says to people."""
+    _, said = (running := cluster_command(address, *arguments)).communicate(timeout=PATIENCE_S)
+    assert running.returncode == 0, said
+    return said
+
+
+def throttles(admin: Admin, *brokers: int) -> dict[str, str | None]:
+    """What is set of a throttle on the topic and on these brokers."""
+    resources = {"t": ConfigResource.topic("t")} | {str(b): ConfigResource.broker(b) for b in brokers}
+    found = admin.describe_configs(resources.values(), names=(LEADERS, FOLLOWERS, *RATES))
+    return {
+        f"{owner} {name}": entry.value
+        for owner, resource in resources.items()
+        for name, entry in sorted(found[resource].items())  # type: ignore[union-attr]  # all can be described
+        if entry.source in (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
+    }
+
+
+def throttled(bytes_per_second: int, *brokers: int) -> dict[str, str | None]:
+    """As for t-0 of 1 and 2 and t-1 of 2 and 1, when 1 is drained to 4 and then 3."""
+    lists: dict[str, str | None] = {f"t {FOLLOWERS}": "0:3,1:4", f"t {LEADERS}": "0:1,0:2,1:1,1:2"}
+    return lists | {f"{broker} {name}": str(bytes_per_second) for broker in brokers for name in sorted(RATES)}
+
+
+@pytest.mark.timeout(300)
+def test_a_drain_is_taken_up_again_when_its_broker_is_gone(tmp_path: Path) -> None:
+    with ClusterProcess(tmp_path, brokers=4, settings=("broker.session.timeout.ms=6000",)) as cluster:
+        address = cluster.bootstrap_servers
+        with Admin(bootstrap_servers=address) as admin:
+            admin.create_topics([NewTopic("t", replica_assignment={0: (1, 2), 1: (2, 1)})])
+            with Producer(bootstrap_servers=address, acks="all") as producer:
+                for partition in (0, 1):
+                    for _ in range(800):
+                        producer.send("t", bytes(10_000), partition=partition)
+                producer.flush()
+
+            waiting = cluster_command(address, "drain", "1", "--throttle", "1000")
+            assert waiting.stderr is not None
+            assert waiting.stderr.readline() == "0 of 2 moved\n"
+            waiting.send_signal(signal.SIGINT)
+            _, said = waiting.communicate(timeout=PATIENCE_S)
+            assert (waiting.returncode, said) == (
+                130,
+                "no longer waiting: what is under way goes on, and the throttle stays; `barnabas cluster moves`, when "
+                "nothing moves any more, removes it\n",
+            )
+            assert throttles(admin, 1, 2, 3, 4) == throttled(1000, 1, 2, 3, 4)
+            run(address, "drain", "1", "--throttle", "2000", "--no-wait")
+            assert "2 move(s) under way" in run(address, "moves")
+            assert throttles(admin, 1, 2, 3, 4) == throttled(2000, 1, 2, 3, 4)
+
+            cluster.node(1).kill()
+            assert "2 partition(s) moved" in run(address, "drain", "1", "--throttle", "1000000000")
+            assert admin.list_partition_reassignments() == {}
+            view = admin.describe_topics(["t"])["t"]
+            assert [set(p.replicas) for p in view.partitions] == [{2, 3}, {2, 4}]  # type: ignore[union-attr]
+            cluster.node(1).start(60)
+            assert throttles(admin, 1, 2, 3, 4) == {}
+
+            run(address, "reassign", "--topic", "t", "--to", "1,2", "--throttle", "1000000000", "--no-wait")
+            run(address, "reassign", "--topic", "t", "--to", "1,2")  # waits for what is under way
+            assert throttles(admin, 1, 2, 3, 4) != {}
+            assert run(address, "moves") == ("throttle removed from t; brokers 1, 2, 3, 4\n0 move(s) under way\n")
+            assert throttles(admin, 1, 2, 3, 4) == {}
