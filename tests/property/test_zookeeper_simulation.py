@@ -16,8 +16,9 @@ import pytest
 
 from barnabas.metadata.errors import MetadataError
 from barnabas.node.zookeeper.machine.effects import Outcome
-from tests.property.zookeeper_bugs import BUGS, CUT, OVERTAKEN, RESIGNING, SNAPPY, STORMY, ZOMBIES
-from tests.property.zookeeper_world import InvariantError, Plan, run_world
+from tests.property.zookeeper_bugs import BUGS
+from tests.property.zookeeper_plans import CUT, OVERTAKEN, RESIGNING, SNAPPY, STORMY, ZOMBIES, Plan
+from tests.property.zookeeper_world import InvariantError, run_world
 
 PLANS = {
     "stormy": (STORMY, 10),

@@ -17,22 +17,7 @@ from barnabas.node.zookeeper.machine.reader import Ask, Reader
 from barnabas.node.zookeeper.machine.requests import Answer, Check, Create, Failed, Failure, Multi, Request, SetData
 from barnabas.node.zookeeper.machine.upkeep import SnapshotUpkeep
 from barnabas.node.zookeeper.machine.writer import Writer
-from tests.property.zookeeper_world import Plan
-
-STORMY = Plan(storm_ms=20_000, calm_ms=20_000, propose_every_ms=100)
-ZOMBIES = replace(
-    STORMY, storm_ms=30_000, propose_every_ms=400, stuck_ms=600, pause=0.03, drop=0.01, restart=0, resign=0, snapshot=0
-)
-"""Requests wait long in the clients of nodes that are stopped."""
-RESIGNING = replace(STORMY, storm_ms=30_000, propose_every_ms=150, delay_ms=60, watch_ms=2_000, resign=0.05, pause=0)
-"""Controllers come and go in order, and watches tell of it late."""
-CUT = replace(
-    STORMY, storm_ms=30_000, propose_every_ms=3_000, cut=0.01, drop=0.004, pause=0, restart=0, server=0, snapshot=0
-)
-"""Servers lose their leader, and go on to answer reads; there is little to write."""
-OVERTAKEN = replace(STORMY, propose_every_ms=400, storm_ms=40_000, overtaken=0.05, drop=0.1, pause=0)
-"""Sessions and connections change before the answers of the earlier ones are heard."""
-SNAPPY = replace(STORMY, propose_every_ms=60, delay_ms=20, chunk_bytes=8_000, snapshot=0.4, drop=0.1, restart=0)
+from tests.property.zookeeper_plans import CUT, RESIGNING, SNAPPY, STORMY, ZOMBIES, Plan
 
 
 @contextmanager

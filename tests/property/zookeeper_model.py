@@ -52,6 +52,8 @@ class Server:
     up: bool = True
     cut: bool = False
     """From the others: it answers what it can answer by itself."""
+    heard: list[Session] = field(default_factory=list)
+    """Sessions of which the leader is not told yet."""
     watches: dict[str, list[tuple[int, Callable[[str], None]]]] = field(default_factory=dict)
 
 

@@ -32,37 +32,11 @@ from barnabas.node.zookeeper.machine.effects import (
 from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
 from barnabas.node.zookeeper.machine.requests import Answer, Failed, Failure, Get, Multi, Request, Sync
 from tests.property.zookeeper_model import Ensemble, Server, Session
-
-TIMEOUT_MS = 3_000
+from tests.property.zookeeper_plans import TIMEOUT_MS, Plan
 
 
 class InvariantError(AssertionError):
     """An invariant does not hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    nodes: int = 3
-    storm_ms: int = 40_000
-    calm_ms: int = 30_000
-    propose_every_ms: int = 60
-    drop: float = 0.03
-    pause: float = 0.008
-    restart: float = 0.004
-    server: float = 0.006
-    cut: float = 0.0
-    """A server loses its leader, and answers reads until it notices."""
-    snapshot: float = 0.02
-    late: float = 0.005
-    resign: float = 0.005
-    delay_ms: int = 30
-    stuck_ms: int = 50
-    """How long a request may wait in the client before it is written."""
-    overtaken: float = 0.0
-    """How often an answer comes although its connection is lost: news of the session overtook it."""
-    watch_ms: int = 30
-    chunk_bytes: int = 600
-    entries_at_once: int = 5
 
 
 @dataclass(slots=True)
@@ -72,6 +46,7 @@ class Link:
     connection: int = 0
     server: Server | None = None
     session: Session | None = None
+    pinged_ms: int = 0
     seen: int = 0
     """How many writes its servers had applied when they answered: it connects to none that has fewer."""
 
@@ -158,6 +133,8 @@ class World:
 
     def run(self) -> None:
         self.at(10, self._weather)
+        if self.plan.tick_ms:
+            self.at(10, self._tick)
         self.at(100, self._propose)
         self._until(self.plan.storm_ms)
         self.calm = True
@@ -180,7 +157,9 @@ class World:
         rng, plan = self.rng, self.plan
         for node in list(self.nodes.values()):
             link = node.link
-            if link.session is not None and link.server is not None and not node.paused and node.alive:
+            due = not plan.tick_ms or self.now - link.pinged_ms >= TIMEOUT_MS // 3
+            if due and link.session is not None and link.server is not None and not node.paused and node.alive:
+                link.pinged_ms = self.now
                 self._hear(link.server, link.session)  # kazoo's pings
             if self.calm:
                 continue
@@ -218,8 +197,18 @@ class World:
 
     def _hear(self, server: Server, session: Session) -> None:
         """The leader does, who ends sessions."""
-        if not server.cut:
+        if self.plan.tick_ms:
+            server.heard.append(session)
+        elif not server.cut:
             session.heard_ms = self.now
+
+    def _tick(self) -> None:
+        for server in self.zk.servers:
+            if not server.cut:
+                for session in server.heard:
+                    session.heard_ms = self.now
+                server.heard.clear()
+        self.at(self.now + self.plan.tick_ms // 2, self._tick)
 
     def _server_falls(self, server: Server) -> None:
         if all(other.up and not other.cut for other in self.zk.servers):
@@ -307,10 +296,11 @@ class World:
         """At the server; it may be that the client has given up the connection, and the server does not know it yet."""
         lost = Failed(Failure.CONNECTION_LOSS)
         answer: Answer = lost
-        if server.cut and node.link.connection == connection and isinstance(request, Sync | Multi):
+        stuck = server.cut and isinstance(request, Sync | Multi)
+        if stuck and node.link.connection == connection:
             self.at(self.now + 50, lambda: self._arrive(node, server, session, connection, request))
             return  # until it has its leader again, or the connection is lost
-        taken = server.up and (session.alive or server.cut) and session.connection == connection
+        taken = server.up and (session.alive or server.cut) and session.connection == connection and not stuck
         if taken and (node.link.connection == connection or self.rng.random() < 0.5):
             if isinstance(request, Get) and request.watch:
                 self.zk.exists_watch(server, connection, request.path, lambda path: self._watch(node, connection, path))

@@ -5,7 +5,7 @@ effect. ZooKeeper's leader ends sessions, so only what went through it, and was 
 knows this one. A read says nothing: a server that is cut off from the leader answers reads until it notices (syncLimit
 ticks), and the leader counts the silence of the sessions behind it meanwhile. Nor does a sync: a leader that was
 replaced and does not know it answers that by itself. The last third is for what the leader hears late: a server tells
-it whom it has heard when it answers the leader's pings, twice in a tick.
+it whom it has heard when it answers the leader's pings, twice in a tick. A session should have three ticks or more.
 """
 
 from __future__ import annotations
