@@ -20,6 +20,7 @@ from barnabas.metadata.image.small import ConfigsImage
 from barnabas.node.quorum import vote_store
 from barnabas.raft.machine.values import Voters
 from barnabas.replication import following
+from barnabas.replication.directories.homes import Homes
 from barnabas.replication.partition import Partition
 from barnabas.replication.rules import watermark
 from barnabas.replication.shares.partition import SharePartition
@@ -285,6 +286,12 @@ def _share_state_not_written(patch: Patch) -> None:
     patch.setattr(SharePartition, "_persist", persist)
 
 
+def _missing_is_empty(patch: Patch) -> None:
+    """A broker makes an empty log in place of one on a disk that is out, and the controller counts on it."""
+    patch.setattr(Homes, "_may_be_offline", lambda self, wanted: False)
+    patch.setattr("barnabas.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
+
+
 PLANTED = [
     Planted("acknowledged before the ISR has it", _ack_before_isr, Menu.KILL, 10),
     Planted("min.insync.replicas ignored", _min_insync_ignored, Menu.KILL, 10, WRONG_OR_STUCK),
@@ -304,6 +311,7 @@ PLANTED = [
     Planted("half is a majority", _minority_elects, Menu.KILL, 20, ANY),
     Planted("coordinator stays", _coordinator_stays, Menu.KILL, 10),
     Planted("coordinator answers before the commit", _answers_before_commit, Menu.KILL, 10),
+    Planted("an empty log for one that is out", _missing_is_empty, Menu.KILL, 10, ANY, first=70),
     Planted("share state not written", _share_state_not_written, Menu.KILL, 10),
 ]
 

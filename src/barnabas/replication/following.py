@@ -91,6 +91,7 @@ def _cut(self: Partition, target: Log, step: rules.Truncate | rules.Restart, now
     else:
         target.truncate_fully_and_start_at(step.offset, now_ms=now_ms)
     self.follow_watermark(rules.cut(target, self.high_watermark).high_watermark)
+    self.host.flush(target)  # until then its watermark is not remembered beyond the cut
     self.touch()
 
 

@@ -79,6 +79,12 @@ class Partition:
         self.readers.touch()
         self.copiers.touch()
 
+    @property
+    def watermark_to_remember(self) -> int:
+        """For the next process: what a power failure could bring back from before a cut was never committed."""
+        cut = None if self.log is None else self.log.unsynced_cut
+        return self.high_watermark if cut is None else min(self.high_watermark, cut)
+
     # ---- role
 
     def apply_image(self, image: PartitionImage) -> bool:

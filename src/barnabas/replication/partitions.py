@@ -333,7 +333,7 @@ class Partitions:
         for key, directory in self._dir_of.items():
             if directory.failure is None:
                 partition = self._by_name[key]
-                by_dir.setdefault(id(directory), {})[partition.name] = partition.high_watermark
+                by_dir.setdefault(id(directory), {})[partition.name] = partition.watermark_to_remember
         for directory in self._dirs:
             values = by_dir.get(id(directory))
             if values is not None and directory.failure is None:

@@ -27,7 +27,7 @@ class FlushJob:
     At most one per log is under way.
     """
 
-    __slots__ = ("_directory", "_files", "_fs", "_log", "durable_to", "paths", "up_to")
+    __slots__ = ("_directory", "_files", "_fs", "_log", "covers_cut", "durable_to", "paths", "up_to")
 
     def __init__(self, log: Log, fs: FileSystem, up_to: int, files: list[File], paths: list[str]) -> None:
         self._log = log
@@ -39,6 +39,8 @@ class FlushJob:
         """The recovery point to be. A truncation or a roll meanwhile lowers it."""
         self.durable_to = up_to
         """Every record below this offset will be durable. A truncation meanwhile lowers it."""
+        self.covers_cut = False
+        """What was cut off before will be gone for good."""
 
     def run(self) -> None:
         """Raises StorageError."""
@@ -74,7 +76,7 @@ def flush_job(self: Log, *, everything: bool = True) -> FlushJob | None:
         active = self.segments.active
         include_active = everything or self.fsync_due(self.seen_ms)
         up_to = self.log_end_offset if include_active else active.base_offset
-        if self.flushing is not None or up_to <= self.recovery_point:
+        if self.flushing is not None or (up_to <= self.recovery_point and self.unsynced_cut is None):
             return None
         self.save_epochs()
         files = []
@@ -89,6 +91,7 @@ def flush_job(self: Log, *, everything: bool = True) -> FlushJob | None:
         paths += [self.snapshots.path(o) for o in self.snapshots.offsets if self.recovery_point < o <= up_to]
         self.last_flush_ms = self.seen_ms
         self.flushing = FlushJob(self, self.fs, up_to, files, paths)
+        self.flushing.covers_cut = include_active
         return self.flushing
 
 
@@ -96,6 +99,8 @@ def on_flushed(self: Log, job: FlushJob) -> None:
     """Called by the job, on the loop."""
     if self.flushing is job:
         self.flushing = None
+    if job.covers_cut:
+        self.unsynced_cut = None
     flushed_from, self.recovery_point = self.recovery_point, max(self.recovery_point, job.up_to)
     for segment in self.segments.starting_from(flushed_from):
         if segment is not self.segments.active and segment.base_offset < self.recovery_point:
@@ -121,6 +126,13 @@ def lower_durable_offset(self: Log, offset: int) -> None:
     self.durable_offset = min(self.durable_offset, offset)
     if self.flushing is not None:
         self.flushing.durable_to = min(self.flushing.durable_to, offset)
+
+
+def note_cut(self: Log, offset: int) -> None:
+    """The log has been cut; a flush that is under way may have come too early."""
+    self.unsynced_cut = offset if self.unsynced_cut is None else min(offset, self.unsynced_cut)
+    if self.flushing is not None:
+        self.flushing.covers_cut = False
 
 
 def flush(self: Log) -> None:

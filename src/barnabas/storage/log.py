@@ -71,6 +71,9 @@ class Log:
         """Everything below is durable, its indexes too where the segment has been rolled."""
         self.durable_offset = loaded.recovery_point
         """Every record below is durable. A roll does not lower it."""
+        torn = loaded.report.bytes_truncated or loaded.report.segments_dropped
+        self.unsynced_cut: int | None = loaded.log_end_offset if torn else None
+        """Where the log was cut, until a flush: if the power fails, what lay above may be back. Below it all stays."""
         self.on_durable: Callable[[], None] | None = None
         """Called when a flush has made more durable."""
         self.on_start: Callable[[], None] | None = None
@@ -426,6 +429,7 @@ class Log:
     on_flushed = flushing.on_flushed
     lower_recovery_point = flushing.lower_recovery_point
     lower_durable_offset = flushing.lower_durable_offset
+    note_cut = flushing.note_cut
     close = flushing.close
     truncate_to = reshaping.truncate_to
     truncate_fully_and_start_at = reshaping.truncate_fully_and_start_at

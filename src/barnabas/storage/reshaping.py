@@ -47,7 +47,7 @@ def truncate_to(self: Log, offset: int, *, now_ms: int | None = None) -> bool:
         self.save_epochs()
         self.snapshots.delete_outside(self.log_start_offset, offset)
         replay_producers(self.producers, self.snapshots, list(self.segments), self.log_start_offset, offset, moment)
-        _tell_of_cut(self)
+        _tell_of_cut(self, offset)
         return True
 
 
@@ -69,10 +69,11 @@ def truncate_fully_and_start_at(
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.recovery_point = min(self.recovery_point, offset)
         self.producers.reset(offset)
-        _tell_of_cut(self)
+        _tell_of_cut(self, offset)
 
 
-def _tell_of_cut(log: Log) -> None:
+def _tell_of_cut(log: Log, offset: int) -> None:
+    log.note_cut(offset)
     if log.on_cut is not None:
         log.on_cut()
 

@@ -130,3 +130,27 @@ def test_turned_on_while_running() -> None:
         assert leader.partition().log.durable_offset == 2  # type: ignore[union-attr]
 
     in_virtual_time(main, brokers=2)
+
+
+def test_the_watermark_that_is_remembered_is_not_beyond_a_cut_that_may_come_undone() -> None:
+    """After a power failure old records may be back above the cut: they must not count as committed."""
+
+    async def main(cluster: Cluster) -> None:
+        cluster.create("t", [[1, 2, 3]])
+        await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
+        assert await cluster.brokers[1].produce(b"a", b"b", b"c") is ErrorCode.NONE
+        follower = cluster.brokers[2]
+        partition, home = follower.partition(), follower.partitions.log_dir_of(follower.partition())
+        await cluster.until(lambda: partition.high_watermark == 3)
+        assert partition.log is not None
+        assert home is not None
+        partition.log.note_cut(1)
+        remembered = []
+        for _ in range(2):
+            follower.process.run(follower.partitions.checkpoint_high_watermarks)
+            remembered.append(home.high_watermarks[partition.name])
+            follower.process.run(follower.flusher.request_all, partition.log)
+            await cluster.until(lambda: partition.log is not None and partition.log.unsynced_cut is None)
+        assert (remembered, partition.high_watermark) == ([1, 3], 3)
+
+    in_virtual_time(main)

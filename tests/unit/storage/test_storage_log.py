@@ -419,6 +419,32 @@ class TestFlush:
         job.finish()
         assert logs.log.recovery_point == 2
 
+    def test_a_cut_is_in_doubt_until_it_is_on_the_disk(self) -> None:
+        """What was cut off, and lay on the disk, is back after a power failure: nobody may count on more than is
+        below, however much was appended since."""
+        logs = LogHarness()
+        logs.fill(4)
+        logs.log.flush()
+        assert logs.log.unsynced_cut is None
+        logs.log.truncate_to(2)
+        logs.fill(3)
+        logs.log.truncate_to(3)
+        assert logs.log.unsynced_cut == 2
+        assert isinstance(logs.disk, MemoryDisk)
+        before = logs.disk.clone()
+        before.lose_power()
+        assert LogHarness(before).open().log_end_offset == 4
+        job = logs.log.flush_job()
+        assert job is not None
+        logs.log.truncate_to(1)
+        job.run()
+        job.finish()
+        assert logs.log.unsynced_cut == 1, "the flush had begun before"
+        logs.log.flush()
+        assert logs.log.unsynced_cut is None
+        logs.disk.lose_power()
+        assert logs.open().log_end_offset == 1
+
     def test_what_was_flushed_survives_a_power_failure(self) -> None:
         logs = LogHarness(config=SMALL)
         disk = logs.disk

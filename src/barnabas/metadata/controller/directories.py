@@ -111,7 +111,7 @@ def _assign(
         partition_id=index,
         directories=[present.get(replica, UNASSIGNED_DIRECTORY) for replica in partition.replicas],
     )
-    begun_anew = directory in broker.log_dirs and not image.brokers.has_online_dir(broker.broker_id, known)
+    begun_anew = directory in broker.log_dirs and _is_lost(image, broker.broker_id, known)
     if begun_anew and broker.broker_id in partition.elr:
         record.eligible_leader_replicas = [replica for replica in partition.elr if replica != broker.broker_id]
     if begun_anew and broker.broker_id in partition.last_known_elr:
@@ -127,6 +127,11 @@ def _assign(
         elected = change_partition(topic.topic_id, index, moved, Target.of(moved), rules, topic_rules.election(topic))
         return (record,) if elected is None else (record, elected)
     return (record, *_without_replica(image, topic, index, moved, broker.broker_id, topic_rules))
+
+
+def _is_lost(image: ClusterImage, broker_id: int, directory: UUID) -> bool:
+    """Whatever lies somewhere else now, is not what lay there."""
+    return not image.brokers.has_online_dir(broker_id, directory)
 
 
 def _without_replica(

@@ -12,7 +12,8 @@ from barnabas.core.ids import uuid_to_text
 from barnabas.core.properties import parse_properties
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.node.config import DEFAULT_NODE_ID, NodeConfig
-from barnabas.storage.fs import Access, FileSystem
+from barnabas.storage.errors import StorageError
+from barnabas.storage.fs import FileSystem, read_file
 from barnabas.storage.names import META_PROPERTIES
 
 
@@ -31,16 +32,19 @@ class Identity:
 
 
 def find_identity(fs: FileSystem, config: NodeConfig, rng: Rng, cluster_id: str | None = None) -> Identity:
-    """The ids to start with. Raises IdentityError, saying which directory says what."""
+    """The ids to start with. Raises IdentityError, saying which directory says what, and StorageError when those that
+    can be read do not say it: the others are no business of this one."""
     found: dict[str, dict[str, str]] = {}
+    unreadable: StorageError | None = None
     for directory in config.log_dirs:
         path = f"{directory}/{META_PROPERTIES}"
-        if fs.exists(path):
-            file = fs.open(path, Access.READ)
-            try:
-                found[path] = parse_properties(file.read_at(0, file.size()).decode("utf-8", "replace"))
-            finally:
-                file.close()
+        try:
+            if fs.exists(path):
+                found[path] = parse_properties(read_file(fs, path).decode("utf-8", "replace"))
+        except StorageError as error:
+            unreadable = error
+    if unreadable is not None and not found:
+        raise unreadable
     known_cluster = _agree(found, "cluster.id")
     known_node = _agree(found, "node.id") or _agree(found, "broker.id")
     if cluster_id is not None and known_cluster not in (None, cluster_id):

@@ -163,6 +163,13 @@ class MemoryDisk:
         self._durable_names = dict(names)
         self._measure()
 
+    def wipe(self, directory: str) -> None:
+        """An empty directory takes its place."""
+        for names in (self._names, self._durable_names):
+            for path in [path for path in names if path.startswith(f"{directory}/")]:
+                del names[path]
+        self._measure()
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """The medium lies from now on: in the cache and for good."""
         inode = self._names[path]

@@ -129,8 +129,13 @@ class SimNode:
 
     def _make_node(self) -> Node:
         config = build_config(
-            {"listeners": f"PLAINTEXT://{self.address}", **SETTINGS, **self.config, "node.id": str(self.node_id)},
-            data_dir=DATA_DIR,
+            {
+                "listeners": f"PLAINTEXT://{self.address}",
+                "log.dirs": DATA_DIR,
+                **SETTINGS,
+                **self.config,
+                "node.id": str(self.node_id),
+            }
         )
         network, name = self._world.network, self.name
 

@@ -96,7 +96,7 @@ class SimCluster:
             suffered = not disk_is_well(node) or node.excused
             node.disk.capacity = ROOM
             node.disk.cold = False
-            node.disk.fail_syncs = never
+            node.disk.fail_syncs = node.disk.fail_reads = node.disk.fail_writes = never
             node.job_s = node.usual_job_s
             node.clock.skew_s = node.clock.drift = 0.0
             node.resume()
@@ -232,4 +232,5 @@ class SimCluster:
 
 
 def disk_is_well(node: SimNode) -> bool:
-    return node.disk.fail_syncs is never and node.disk.capacity == ROOM
+    disk = node.disk
+    return disk.fail_syncs is disk.fail_reads is disk.fail_writes is never and disk.capacity == ROOM

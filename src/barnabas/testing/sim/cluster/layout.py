@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.broker.handlers.data.fetch_readers import RACK_AWARE
-from barnabas.testing.sim.node import CONTROLLER_PORT, PORT
+from barnabas.testing.sim.node import CONTROLLER_PORT, DATA_DIR, PORT
 
 FIRST_CONTROLLER_ID: Final = 101
 """Of controllers that are no brokers."""
 RACKS: Final = ("left", "right")
+DIRECTORIES: Final = (DATA_DIR, "/data2")
 QUICK: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -52,19 +53,21 @@ class Host:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """`combined`: the first brokers are the controllers. `dynamic`: the quorum may change (KIP-853). `racks`: brokers
-    stand in two of them, and consumers are sent to the nearest replica (KIP-392)."""
+    stand in two of them, and consumers are sent to the nearest replica (KIP-392). `directories`: brokers have two."""
 
     brokers: int = 3
     controllers: int = 3
     combined: bool = False
     dynamic: bool = False
     racks: bool = False
+    directories: bool = False
 
     def __str__(self) -> str:
         roles = f"{self.brokers} brokers, {self.controllers} " + (
             "of them controllers" if self.combined else "controllers"
         )
-        return roles + (", dynamic quorum" if self.dynamic else "") + (", racks" if self.racks else "")
+        extras = {"dynamic quorum": self.dynamic, "racks": self.racks, "two directories": self.directories}
+        return ", ".join([roles, *(extra for extra, is_so in extras.items() if is_so)])
 
     def hosts(self) -> Iterator[Host]:
         for i in range(self.brokers):
@@ -97,6 +100,8 @@ class Layout:
         if self.racks and host.is_broker:
             texts["broker.rack"] = RACKS[host.node_id % len(RACKS)]
             texts["replica.selector.class"] = RACK_AWARE
+        if self.directories and host.is_broker:
+            texts["log.dirs"] = ",".join(DIRECTORIES)
         if self.dynamic:
             texts["controller.quorum.bootstrap.servers"] = ",".join(c.controller_address for c in controllers)
             texts["controller.quorum.auto.join.enable"] = "true"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from barnabas.testing.sim.cluster.directories import DIRECTORY_FAULTS
 from barnabas.testing.sim.cluster.disks import DISK_FAULTS
 from barnabas.testing.sim.cluster.operator import OPERATIONS
 from barnabas.testing.sim.cluster.processes import PROCESS_FAULTS
@@ -26,7 +27,8 @@ class Nemesis:
 
     def __init__(self, trouble: Trouble) -> None:
         self._trouble = trouble
-        self._choices = [fault for fault in CATALOGUE if trouble.menu in fault.menus]
+        catalogue = (*CATALOGUE, *DIRECTORY_FAULTS) if trouble.cluster.layout.directories else CATALOGUE
+        self._choices = [fault for fault in catalogue if trouble.menu in fault.menus]
         self.count = 0
         """Faults so far."""
 

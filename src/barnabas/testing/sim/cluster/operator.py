@@ -29,7 +29,8 @@ _WITHIN_MS: Final = 8_000
 
 
 @asynccontextmanager
-async def _admin(trouble: Trouble) -> AsyncIterator[AsyncAdmin]:
+async def admin_of(trouble: Trouble) -> AsyncIterator[AsyncAdmin]:
+    """For as long as a step of his takes; what goes wrong is told, and left."""
     try:
         async with trouble.world.admin(default_api_timeout_ms=_WITHIN_MS, **PATIENCE) as admin:
             yield admin
@@ -65,7 +66,7 @@ async def move(trouble: Trouble) -> None:
     if image is None:
         return
     wanted = rng.sample(ids, min(len(image.replicas), len(ids)))
-    async with _admin(trouble) as admin:
+    async with admin_of(trouble) as admin:
         await _reassign(trouble, admin, {tp: wanted})
         if rng.random() < 0.3:
             await asyncio.sleep(trouble.some(0.0, 1.0))
@@ -89,14 +90,14 @@ async def drain(trouble: Trouble) -> None:
                 back[tp] = list(partition.replicas)
     if not moves:
         return
-    async with _admin(trouble) as admin:
+    async with admin_of(trouble) as admin:
         await _reassign(trouble, admin, moves)
         await asyncio.sleep(trouble.some(1.0, 6.0))
         await _reassign(trouble, admin, back)
 
 
 async def elect_preferred(trouble: Trouble) -> None:
-    async with _admin(trouble) as admin:
+    async with admin_of(trouble) as admin:
         await admin.elect_leaders()
 
 
@@ -113,14 +114,14 @@ async def change_configs(trouble: Trouble) -> None:
         ]
     )
     topic = trouble.choice(trouble.topics)
-    async with _admin(trouble) as admin:
+    async with admin_of(trouble) as admin:
         await admin.incremental_alter_configs({ConfigResource.topic(topic): [ConfigChange(name, value)]})
 
 
 async def make_topics(trouble: Trouble) -> None:
     """A topic comes, is written to, and goes."""
     name = f"brief-{trouble.rng.randrange(1_000)}"
-    async with _admin(trouble) as admin:
+    async with admin_of(trouble) as admin:
         await admin.create_topic(name, trouble.rng.randint(1, 3))
         await asyncio.sleep(trouble.some(0.0, 3.0))
         await admin.delete_topics([name])

@@ -50,7 +50,11 @@ class Storm:
         self.seconds = seconds
         drawn = rng.choice([Menu.KILL, Menu.KILL, Menu.POWER, Menu.BLACKOUT, Menu.DISK])
         self.menu = menu or drawn
-        self.layout = replace(random_layout(rng), racks=world.chance("racks").random() < 0.3)
+        self.layout = replace(
+            random_layout(rng),
+            racks=world.chance("racks").random() < 0.3,
+            directories=world.chance("directories").random() < 0.3,
+        )
         config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
         if self.menu is Menu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"

@@ -58,6 +58,9 @@ class Trouble:
         """Seconds, short ones more often."""
         return low + self.rng.random() ** 2 * (high - low)
 
+    async def sleep(self, low: float, high: float) -> None:
+        await asyncio.sleep(self.some(low, high))
+
     def choice(self, among: Sequence[T]) -> T:
         return self.rng.choice(among)
 
