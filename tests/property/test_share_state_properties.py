@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from barnabas.coordination.ports import LogRecord
 from barnabas.coordination.share.config import ShareCoordinatorConfig
 from barnabas.coordination.share.shard import ShareShard
-from barnabas.coordination.share.state import Batch, ShareKey, StateWrite, overlay
+from barnabas.coordination.share.state import AVAILABLE, Batch, ShareKey, StateWrite, news_of, overlay
 from barnabas.coordination.timeline import Timeline
 from barnabas.coordination.turn import Turn
 from barnabas.core.errors import KafkaError
 from tests.unit.coordination.kit import Catalog, seeded
 
+ACKNOWLEDGED = 2
 KEYS = [ShareKey("g", UUID(int=1), 0), ShareKey("g", UUID(int=1), 1), ShareKey("h", UUID(int=2), 0)]
 
 
@@ -111,6 +112,35 @@ def test_overlay_is_offset_by_offset(current: tuple[Batch, ...], news: tuple[Bat
     for one, other in pairwise(merged):
         assert one.last < other.first
         assert one.last + 1 < other.first or one[2:] != other[2:]
+
+
+@given(batches(), batches())
+def test_what_comes_late_changes_nothing(current: tuple[Batch, ...], told: tuple[Batch, ...]) -> None:
+    known = {o: (b.deliveries, b.state != AVAILABLE) for b in current for o in range(b.first, b.last + 1)}
+    news = news_of(current, told)
+    kept = {o: (b.state, b.deliveries) for b in news for o in range(b.first, b.last + 1)}
+    assert kept == {
+        o: (b.state, b.deliveries)
+        for b in told
+        for o in range(b.first, b.last + 1)
+        if o not in known or (not known[o][1] and known[o] < (b.deliveries, b.state != AVAILABLE))
+    }
+    after = overlay(current, news, 0)
+    assert news_of(after, told) == () and news_of(after, current) == (), "said again, early or late"
+
+
+def test_a_release_that_comes_late_does_not_bring_back_what_is_done_with() -> None:
+    """A leader was asked again, in the same epoch, while what it had sent before was still on its way."""
+    log = Log(ShareCoordinatorConfig(10))
+    key = KEYS[0]
+    log.take(("initialize", key, 1, 0))
+    log.take(("write", key, 1, 5, 0, (Batch(0, 9, ACKNOWLEDGED, 1),)))
+    log.take(
+        ("write", key, 1, 5, 0, (Batch(0, 3, ACKNOWLEDGED, 1), Batch(4, 6, AVAILABLE, 1), Batch(7, 12, AVAILABLE, 1)))
+    )
+    state = log.shard.states[key]
+    assert state.batches == (Batch(0, 9, ACKNOWLEDGED, 1), Batch(10, 12, AVAILABLE, 1))
+    assert log.replay(0).states[key] == state
 
 
 def test_keys_hash_as_kafkas() -> None:

@@ -21,6 +21,7 @@ from barnabas.coordination.share.state import (
     ShareKey,
     ShareState,
     StateWrite,
+    news_of,
     overlay,
 )
 from barnabas.coordination.timeline import Timeline, TimelineMap
@@ -90,6 +91,7 @@ class ShareShard:
         if news.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
+        news = replace(news, batches=news_of(state.batches, news.batches))
         turn.write(self._record(turn, key, state, news))
 
     def summary(self, turn: Turn, key: ShareKey) -> ShareState:

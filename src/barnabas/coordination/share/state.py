@@ -17,6 +17,8 @@ from barnabas.core.namedtuple import NamedTuple
 UNINITIALIZED_START_OFFSET: Final = -1
 """Nobody has said where to begin; the leader's `share.auto.offset.reset` will."""
 UNKNOWN_COUNT: Final = -1
+AVAILABLE: Final = 0
+"""The state of a batch whose records are to be delivered (again)."""
 
 
 class ShareKey(NamedTuple):
@@ -85,6 +87,36 @@ def overlay(current: Sequence[Batch], news: Iterable[Batch], start_offset: int) 
                 middle.append(tail._replace(first=new.last + 1))
         batches[begin:end] = middle
     return _joined(batches, start_offset)
+
+
+def news_of(known: Sequence[Batch], told: Iterable[Batch]) -> tuple[Batch, ...]:
+    """The parts of `told` that go further than what is known of their offsets.
+
+    Each delivery of a record is counted, and an acknowledged or archived one is not delivered any more. So what counts
+    fewer deliveries, or as many and no end, was sent before, by a leader that has been asked again since, and comes
+    late: it must not bring back what is done with.
+    """
+    news: list[Batch] = []
+    for new in told:
+        cursor = new.first
+        for batch in known[bisect_left(known, new.first, key=lambda batch: batch.last) :]:
+            if batch.first > new.last:
+                break
+            if cursor < batch.first:
+                news.append(new._replace(first=cursor, last=batch.first - 1))
+            low, high = max(cursor, batch.first), min(new.last, batch.last)
+            if _goes_further(new, batch):
+                news.append(new._replace(first=low, last=high))
+            cursor = high + 1
+        if cursor <= new.last:
+            news.append(new._replace(first=cursor))
+    return _joined(news, 0)
+
+
+def _goes_further(new: Batch, known: Batch) -> bool:
+    if known.state != AVAILABLE:
+        return False
+    return new.deliveries > known.deliveries or (new.deliveries == known.deliveries and new.state != AVAILABLE)
 
 
 def _joined(batches: Iterable[Batch], start_offset: int) -> tuple[Batch, ...]:
