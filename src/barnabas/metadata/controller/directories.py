@@ -119,7 +119,11 @@ def _assign(
     moved = merge_partition(partition, record)
     if begun_anew:
         lost = (broker.broker_id,)
-        return (record, *_without_replica(image, topic, index, moved, broker.broker_id, topic_rules, lost))
+        without = _without_replica(image, topic, index, moved, broker.broker_id, topic_rules, lost)
+        for change in without:
+            if broker.broker_id in (change.last_known_elr or ()):
+                change.last_known_elr = []
+        return (record, *without)
     if directory in broker.log_dirs and moved.has_leader:
         return (record,)
     if directory in broker.log_dirs:  # it may lead now
@@ -142,7 +146,7 @@ def _without_replica(
     broker_id: int,
     topic_rules: TopicRules,
     lost: Collection[int] = (),
-) -> Sequence[MetadataRecord]:
+) -> Sequence[PartitionChangeRecord]:
     """`lost`: who may not be eligible either."""
     target = Target.of(partition)._replace(isr=tuple(replica for replica in partition.isr if replica != broker_id))
     usable = _all_but(broker_id, image.brokers.is_active)

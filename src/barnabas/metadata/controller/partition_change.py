@@ -180,9 +180,7 @@ def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord)
         return ()
     if record.isr == [] and partition.leader != NO_LEADER:
         return (partition.leader,)
-    if (
-        record.isr == [] and len(partition.isr) == 1
-    ):  # leaderless before the feature was on: the last one stayed in sync
+    if record.isr == [] and len(partition.isr) == 1:  # leaderless since before the feature was on
         return partition.isr
     return partition.last_known_elr
 
