@@ -184,3 +184,32 @@ def test_a_replica_of_which_nobody_knows_where_it_was_is_lost_until_it_is_found(
         assert path_of(first) == path
 
     in_virtual_time(main, brokers=0)
+
+
+def test_a_disk_that_fails_while_its_logs_are_opened_is_not_lost() -> None:
+    """Of logs that were not opened any more the controller knows where they lie: there they are when it works again."""
+
+    async def main(cluster: Cluster) -> None:
+        broker = cluster.add(1, dirs=2)
+        cluster.create("t", [[1]] * 6)
+        await cluster.until(lambda: len(broker.partitions) == 6)
+        for index in range(6):
+            assert await broker.produce(b"%d" % index, index=index) is ErrorCode.NONE
+        await cluster.until(lambda: all(known(cluster, broker, n) == home_of(broker, n) for n in range(6)))
+        broker.kill()
+        cluster.fence(1)
+        broker.disk.fail_writes = lambda path: path.startswith("/data1/")
+        broker.start()
+        await cluster.until(lambda: len(broker.partitions) == 6)
+        assert [broker.partition("t", n).log is None for n in range(6)].count(True) == 3
+        await asyncio.sleep(10)
+        broker.heartbeat()
+        broker.kill()
+        cluster.fence(1)
+        broker.disk.fail_writes = lambda path: False
+        broker.start()
+        await cluster.until(lambda: all(broker.partitions.get("t", n) is not None for n in range(6)))
+        await cluster.until(lambda: all(broker.partition("t", n).is_leader for n in range(6)))
+        assert [broker.values(index=n) for n in range(6)] == [[b"%d" % n] for n in range(6)]
+
+    in_virtual_time(main, brokers=0)

@@ -83,12 +83,18 @@ class DirKeeper:
             self._wrong.pop(key, None)
             return
         told, home = state.directory_of(node_id), self._home_of(topic.name, index)
-        if home == LOST_DIRECTORY and not self._image.brokers.has_online_dir(node_id, told):
-            home = told  # the controller knows: nothing is said of where it may have been
+        if home == LOST_DIRECTORY and self._is_known_to_be_out(told):
+            home = told  # it may be there still
         if home is None or home == told:
             self._wrong.pop(key, None)
         else:
             self._wrong[key] = home
+
+    def _is_known_to_be_out(self, directory: UUID) -> bool:
+        """To the controller, or it will be with the next heartbeat."""
+        partitions = self._partitions
+        online = self._image.brokers.has_online_dir(partitions.host.node_id, directory)
+        return not online or directory in partitions.offline_dirs
 
     def _home_of(self, topic: str, index: int) -> UUID | None:
         """Where the replica lies, or lay until its disk failed; None before it is here."""
