@@ -76,7 +76,10 @@ def flush_job(self: Log, *, everything: bool = True) -> FlushJob | None:
         active = self.segments.active
         include_active = everything or self.fsync_due(self.seen_ms)
         up_to = self.log_end_offset if include_active else active.base_offset
-        if self.flushing is not None or (up_to <= self.recovery_point and self.unsynced_cut is None):
+        # What was cut is gone for good with the segment that the cut was in.
+        cut = self.unsynced_cut
+        covers_cut = cut is not None and (include_active or cut < up_to)
+        if self.flushing is not None or (up_to <= self.recovery_point and not covers_cut):
             return None
         self.save_epochs()
         files = []
@@ -91,7 +94,7 @@ def flush_job(self: Log, *, everything: bool = True) -> FlushJob | None:
         paths += [self.snapshots.path(o) for o in self.snapshots.offsets if self.recovery_point < o <= up_to]
         self.last_flush_ms = self.seen_ms
         self.flushing = FlushJob(self, self.fs, up_to, files, paths)
-        self.flushing.covers_cut = include_active
+        self.flushing.covers_cut = covers_cut
         return self.flushing
 
 

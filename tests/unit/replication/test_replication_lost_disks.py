@@ -58,7 +58,7 @@ def test_no_empty_log_stands_in_for_one_on_a_disk_that_is_out() -> None:
         first.start(stopped_in_order=True)
         second.start()
         await cluster.until(lambda: len(first.partitions) == len(second.partitions) == 1)
-        await asyncio.sleep(10)
+        await asyncio.sleep(10)  # virtual time: nothing must come of it
         assert (state(cluster).leader, first.partition().log) == (NO_LEADER, None)
         assert second.values() == [b"before"]
         # the other directories take what is new
@@ -202,7 +202,7 @@ def test_a_disk_that_fails_while_its_logs_are_opened_is_not_lost() -> None:
         broker.start()
         await cluster.until(lambda: len(broker.partitions) == 6)
         assert [broker.partition("t", n).log is None for n in range(6)].count(True) == 3
-        await asyncio.sleep(10)
+        await asyncio.sleep(10)  # virtual time: whoever would say something says it
         broker.heartbeat()
         broker.kill()
         cluster.fence(1)

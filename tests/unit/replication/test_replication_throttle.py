@@ -131,7 +131,7 @@ def test_what_is_read_again_and_again_is_counted_once(with_session: bool) -> Non
             for min_bytes in (1, 15_000)
         )
         await leader.serve(first, 12)
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # virtual time
         task = asyncio.ensure_future(leader.serve(second, 12))
         await asyncio.sleep(0.2)
         leader.append(bytes(10_000))

@@ -445,6 +445,20 @@ class TestFlush:
         logs.disk.lose_power()
         assert logs.open().log_end_offset == 1
 
+    def test_a_roll_settles_a_cut_below_it(self) -> None:
+        """The segment with the cut is flushed when it has been rolled; until then a roll asks for nothing."""
+        logs = LogHarness(config=SMALL)
+        logs.fill(2)
+        logs.log.truncate_to(1)
+        assert logs.log.flush_job(everything=False) is None
+        while logs.log.segments.active.base_offset <= 1:
+            logs.fill(1)
+        job = logs.log.flush_job(everything=False)
+        assert job is not None
+        job.run()
+        job.finish()
+        assert logs.log.unsynced_cut is None
+
     def test_what_was_flushed_survives_a_power_failure(self) -> None:
         logs = LogHarness(config=SMALL)
         disk = logs.disk

@@ -56,9 +56,9 @@ def _alter(services: Services, name: TopicPartition, path: str) -> None:
     partitions = services.partitions
     services.mover.check_name(name)
     target = next((directory for directory in partitions.log_dirs if directory.path == path), None)
-    if target is None and path in partitions.homes.missing:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} was offline when this broker started.")
     if target is None:
+        if path in partitions.homes.missing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} was offline when this broker started.")
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs of broker {services.node_id}.")
     if target.failure is not None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline.")
