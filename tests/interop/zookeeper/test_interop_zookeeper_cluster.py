@@ -132,15 +132,21 @@ def test_work_goes_on_through_the_death_of_controllers(cluster: Cluster, tmp_pat
 
 
 def _grow_until_snapshot(cluster: Cluster, address: str) -> None:
-    """A slow machine may not have changed enough of the metadata to call for one."""
+    """The controller looks every ten seconds; a slow machine may not have changed enough to call for a snapshot yet."""
+    named = threading.Event()
+
+    def on_tail(data: bytes, _stat: object) -> None:
+        if json.loads(data)["snapshot"] is not None:
+            named.set()
+
+    cluster.zookeeper.DataWatch("/barnabas/metadata/tail", on_tail)
     admin = AdminClient({"bootstrap.servers": address})
-    for number in range(50):
-        tail = json.loads(cluster.zookeeper.get("/barnabas/metadata/tail")[0])
-        if tail["snapshot"] is not None:
+    for number in range(int(PATIENCE_S)):
+        if named.wait(1.0):
             return
         name = f"growth-{number}"
         admin.create_topics([NewTopic(name, 20, 3)])[name].result(PATIENCE_S)
-    pytest.fail("no snapshot was made of 1,000 partitions")
+    pytest.fail(f"no snapshot was made in {PATIENCE_S:.0f} s")
 
 
 def _strike(cluster: Cluster, acknowledged: Acknowledged) -> None:
