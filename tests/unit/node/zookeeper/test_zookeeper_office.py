@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from barnabas.metadata.ports import LoadedSnapshot
 from barnabas.metadata.records.codec import TopicRecord
-from barnabas.node.zookeeper.layout import CONTROLLER, CONTROLLER_EPOCH
+from barnabas.node.zookeeper.entries import encode_snapshot
+from barnabas.node.zookeeper.layout import CONTROLLER, CONTROLLER_EPOCH, TAIL, read_tail
 from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
-from barnabas.node.zookeeper.machine.requests import Check, Delete, Done, Failed, Failure, Get, Multi, Request, Sync
+from barnabas.node.zookeeper.machine.requests import (
+    Check,
+    Create,
+    Delete,
+    Done,
+    Failed,
+    Failure,
+    Get,
+    Multi,
+    Request,
+    Sync,
+)
 from tests.property.zookeeper_model import Ensemble, Session
 
 SESSION_MS = 18_000
@@ -198,3 +211,36 @@ def test_a_sync_with_the_server_before_says_nothing_of_this_one() -> None:
     assert machine.next_request(1_000, 0) == Sync()
     machine.on_answer(Done())
     assert machine.next_request(1_000, 0) != Sync()
+
+
+def test_a_queue_that_never_empties_holds_up_no_snapshot() -> None:
+    machine, ensemble, session = lead()
+    propose(machine, 0)
+    run(machine, ensemble, session, 0)
+    snapshot = LoadedSnapshot(machine.position, 1, 0, [])
+    machine.write_snapshot(snapshot, encode_snapshot(snapshot, machine.metadata_version, 1_000))
+    for _ in range(20):
+        propose(machine, 0)
+        request = machine.next_request(0, 0)
+        assert request is not None
+        machine.on_answer(ensemble.execute(ensemble.servers[0], session, request))
+    assert not machine.wants_snapshot(snapshot.end_offset)
+    assert read_tail(ensemble.tree[TAIL].data).snapshot is not None
+    run(machine, ensemble, session, 0)
+    assert machine.position == 1 + 20
+
+
+def test_who_resigns_writes_what_was_proposed_first() -> None:
+    machine, ensemble, session = lead()
+    propose(machine, 0)
+    sent = machine.next_request(0, 0)
+    assert sent is not None
+    propose(machine, 0)
+    machine.resign()
+    machine.on_answer(ensemble.execute(ensemble.servers[0], session, sent))
+    append, resignation, *_ = run(machine, ensemble, session, 0)
+    assert isinstance(append, Multi)
+    assert isinstance(append.ops[-1], Create)
+    assert resignation == Multi((Check(CONTROLLER_EPOCH, 1), Delete(CONTROLLER)))
+    assert machine.resigned
+    assert read_tail(ensemble.tree[TAIL].data).end_offset == 2

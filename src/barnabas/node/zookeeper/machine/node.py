@@ -109,6 +109,8 @@ class ZooKeeperMachine:
         self._told = (_NOBODY, 0)
         self._office: Office | None = None
         self._writer = Writer(self._log)
+        self._tends_next = False
+        """Every other request is for snapshots and late readers: an endless queue would hold them up for good."""
         self._upkeep = SnapshotUpkeep()
 
     # ---- what is to be seen from outside
@@ -274,13 +276,20 @@ class ZooKeeperMachine:
             return self._ask_controller()
         if self._leftover is not None:
             return self._ask_leftover(self._leftover)
-        if office is not None and self._writer.waiting:
+        writes = office is not None and self._writer.waiting
+        if writes and (self._resigning or not self._tends_next):
+            self._tends_next = True
             return self._writer.ask()
+        self._tends_next = False
         ask = self._log.ask_late(self._effects)
+        if ask is None and office is not None:
+            ask = self._ask_in_office(office)
         if ask is not None:
             return ask
+        if writes:
+            return self._writer.ask()
         if office is not None:
-            return self._ask_in_office(office)
+            return None
         may_stand = self.campaigning and self._me.eligible and not self._resigning and self.registration.held
         return self._ask_election(wall_ms) if may_stand and self._controller is None else None
 
