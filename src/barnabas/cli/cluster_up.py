@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_table
+from barnabas.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, fail, note, print_table
 
 if TYPE_CHECKING:
     from barnabas.testing.process_cluster import ClusterProcess
 
-_LOOK_S = 0.5
+_LOOK_S: Final = 0.5
+_PORT_MAX: Final = 55_000
+_COPIES_MAX: Final = 3
+_INTERNAL: Final = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 
 
 def up(
     brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=100, help="How many brokers.")] = 3,
     controllers: Annotated[
         int,
-        typer.Option("--controllers", min=0, max=9, help="Controllers of their own; 0: the first three brokers are."),
+        typer.Option(
+            "--controllers",
+            min=0,
+            max=9,
+            help="Controllers of their own; 0: the first three brokers are (of two, one).",
+        ),
     ] = 0,
     data_dir: Annotated[
         Path, typer.Option("--data-dir", "-d", metavar="DIR", help="A folder for each node is made in it.")
     ] = Path("data-cluster"),
-    port: Annotated[int, typer.Option("--port", help="The first broker's port; the others follow.")] = 9092,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=_PORT_MAX,
+            help="The first broker's port; the others follow, controllers listen 10,000 above. 0: any that are free.",
+        ),
+    ] = 9092,
     settings: Annotated[
         list[str] | None, typer.Option("-c", metavar="KEY=VALUE", help="A setting for every node; may be repeated.")
     ] = None,
@@ -37,6 +55,9 @@ def up(
     Ctrl-C stops it cleanly; the same command goes on with the same data. A node that dies is reported and left dead,
     so that you can see what a cluster does without it; start it again with the command that is shown.
 
+    Topics have three copies unless you say otherwise, of which two must be in sync for acks=all (fewer with fewer
+    brokers), so that any one broker may die: -c default.replication.factor=1 is Kafka's default.
+
     Example: `barnabas cluster up --brokers 3`
     """
     from barnabas.testing.process_cluster import ClusterProcess
@@ -44,8 +65,14 @@ def up(
     if controllers % 2 == 0 and controllers:
         note(f"note: {controllers} controllers survive no more failures than {controllers - 1}; odd numbers are usual")
     cluster = ClusterProcess(
-        data_dir.absolute(), brokers=brokers, controllers=controllers, port=port, settings=settings or []
+        data_dir.absolute(),
+        brokers=brokers,
+        controllers=controllers,
+        port=port,
+        settings=[*replication_settings(brokers), *(settings or [])],
     )
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the nodes have sessions of their own, and would live on
+        signal.signal(number, _interrupt)
     note(f"starting {len(cluster.nodes)} nodes ...")
     began = time.monotonic()
     try:
@@ -55,9 +82,27 @@ def up(
         fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
         cluster.kill_all()
-        raise typer.Exit(EXIT_USAGE) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     _show(cluster, time.monotonic() - began)
     _watch(cluster)
+
+
+def replication_settings(brokers: int) -> list[str]:
+    """As many copies as any one death asks for, of every topic. Kafka's defaults are one copy of a user's topic, which
+    dies with its broker, and three of an internal one, which fewer brokers cannot make."""
+    copies = min(brokers, _COPIES_MAX)
+    in_sync = max(copies - 1, 1)
+    return [
+        f"default.replication.factor={copies}",
+        f"min.insync.replicas={in_sync}",
+        *(f"{topic}.replication.factor={copies}" for topic in _INTERNAL),
+        *(f"{topic}.min.isr={in_sync}" for topic in _INTERNAL if topic != "offsets.topic"),
+    ]
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """As Ctrl-C, also where that is ignored, as it is behind a shell's `&`."""
+    raise KeyboardInterrupt
 
 
 def _show(cluster: ClusterProcess, seconds: float) -> None:
@@ -71,9 +116,8 @@ def _show(cluster: ClusterProcess, seconds: float) -> None:
 
 
 def _watch(cluster: ClusterProcess) -> None:
-    """Until SIGTERM or Ctrl-C; then a clean shutdown of what is still alive."""
+    """Until Ctrl-C, SIGTERM or the terminal's end; then a clean shutdown of what is still alive."""
     dead: set[int] = set()
-    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     try:
         while len(dead) < len(cluster.nodes):
             time.sleep(_LOOK_S)
@@ -81,7 +125,7 @@ def _watch(cluster: ClusterProcess) -> None:
                 if node_id not in dead and not node.alive:
                     dead.add(node_id)
                     note(f"node {node_id} has ended; its log is {node.log_path}. Start it again with:")
-                    note("  " + " ".join(node.command()))
+                    note("  " + shlex.join(node.command()))
         fail("Every node has ended.", EXIT_FAILED)
     except KeyboardInterrupt:
         note("stopping in order; Ctrl-C again kills ...")

@@ -20,12 +20,14 @@ from barnabas.testing.process import BrokerProcess
 FIRST_CONTROLLER: Final = 101
 """The node id of the first controller that is no broker."""
 QUORUM_MAX: Final = 3
-"""Controllers among brokers that are both; more make every change slower and are rarely wanted."""
+"""Controllers among brokers that are both; more make every change slower and are rarely wanted. Of two brokers only the
+first is one: two controllers would survive no more than one does."""
 START_SECONDS: Final = 60.0
 
 
 class ClusterProcess:
-    """`brokers` nodes; with `controllers` of their own, or else the first three brokers are controllers, too.
+    """`brokers` nodes; with `controllers` of their own, or else the first three brokers are controllers, too (of two
+    only one).
 
     `port` is that of the first broker, the others follow; controllers listen 10,000 above; 0 takes free ones. `hosts`
     are the addresses of brokers and controllers in the order of their ids (127.0.0.1 each by default), `prefixes` the
@@ -46,7 +48,7 @@ class ClusterProcess:
         self.folder = folder
         self.broker_ids = list(range(1, brokers + 1))
         own = list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers))
-        self.controller_ids = own or self.broker_ids[:QUORUM_MAX]
+        self.controller_ids = own or self.broker_ids[: QUORUM_MAX if brokers >= QUORUM_MAX else 1]
         ids = sorted({*self.broker_ids, *own})
         at = dict(zip(ids, hosts or ["127.0.0.1"] * len(ids), strict=True))
         before = dict(zip(ids, prefixes or [()] * len(ids), strict=True))

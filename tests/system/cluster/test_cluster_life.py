@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.testing.process_cluster import ClusterProcess
 from tests.system.chaos.workload import CODECS, Acknowledged, Committer, Writer, create_logs
+from tests.system.cluster.waiting import PATIENCE_S, until
 
 SETTINGS = (
     "offsets.topic.num.partitions=4",
@@ -21,7 +20,6 @@ SETTINGS = (
     "min.insync.replicas=2",
     "broker.session.timeout.ms=6000",
 )
-PATIENCE_S = 60.0
 
 
 @pytest.mark.timeout(400)
@@ -43,9 +41,9 @@ def test_restarted_one_after_the_other_every_client_goes_on(tmp_path: Path) -> N
                 acknowledged.wait_for_more(500, PATIENCE_S)
                 assert node.stop(60) == 0
                 node.start(60)
-                _until(lambda: _under_replicated(address) == 0, "every replica is in sync again")
+                until(lambda: _under_replicated(address) == 0, "every replica is in sync again")
             acknowledged.wait_for_more(500, PATIENCE_S)
-            _until(lambda: len(seen) > 1000, "the group consumes")
+            until(lambda: len(seen) > 1000, "the group consumes")
         finally:
             stop.set()
             for worker in workers:
@@ -72,13 +70,13 @@ def test_a_node_with_an_empty_disk_is_filled_again(tmp_path: Path) -> None:
             lost.kill()
             shutil.rmtree(lost.data_dir)
             lost.start(60)
-            _until(lambda: _under_replicated(address) == 0, "the new disk has everything")
+            until(lambda: _under_replicated(address) == 0, "the new disk has everything")
         finally:
             stop.set()
             worker.join(PATIENCE_S)
         writer.finish(PATIENCE_S)
         cluster.node(1).kill()  # whatever it led is now read from the others, the new disk among them
-        _until(lambda: not {-1, 1} & _leaders(cluster.node(3).bootstrap_servers), "every partition has a leader")
+        until(lambda: not {-1, 1} & _leaders(cluster.node(3).bootstrap_servers), "every partition has a leader")
         assert writer.check(cluster.node(3).bootstrap_servers) > 2000
 
 
@@ -104,10 +102,3 @@ def _under_replicated(address: str) -> int:
 
 def _leaders(address: str) -> set[int]:
     return {leader for leader, _, _ in _partitions(address)}
-
-
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_S:g} s: {what}"
-        time.sleep(0.2)

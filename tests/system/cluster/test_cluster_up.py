@@ -1,0 +1,132 @@
+"""`barnabas cluster up`, as a script runs it: a broker dies, is started again by hand, and SIGTERM ends it all."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from barnabas import Admin, Consumer, Producer
+from barnabas.client.values import NewTopic
+from tests.system.cluster.waiting import PATIENCE_S, until
+
+UP = [sys.executable, "-m", "barnabas", "cluster", "up", "--port", "0", "-c", "broker.session.timeout.ms=6000"]
+
+
+class Up:
+    """The command, until it says that the cluster is ready; `pids` are the nodes'."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.said_path = folder / "said.txt"
+        with self.said_path.open("w") as said:
+            # A shell has whatever it runs by `&` ignore Ctrl-C.
+            self.process = subprocess.Popen(
+                [*UP, "--data-dir", str(folder / "my data"), *arguments],
+                stdout=subprocess.PIPE, stderr=said, text=True, preexec_fn=_ignore_interrupts,
+            )  # fmt: skip
+        assert self.process.stdout is not None
+        self.pids: dict[int, int] = {}
+        for line in self.process.stdout:
+            if row := re.match(r" *(\d+)  broker\S* +\S+ +(\d+) ", line):
+                self.pids[int(row[1])] = int(row[2])
+            if ready := re.match(r"barnabas cluster ready: (\S+)", line):
+                self.address = ready[1]
+                return
+        pytest.fail(self.said)
+
+    @property
+    def said(self) -> str:
+        return self.said_path.read_text()
+
+    def end(self) -> int:
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def cluster_up(folder: Path, *arguments: str) -> Iterator[Up]:
+    up = Up(folder, *arguments)
+    try:
+        yield up
+        assert up.end() == 0
+        assert not [node for node, pid in up.pids.items() if is_alive(pid)]
+    finally:
+        for pid in filter(is_alive, up.pids.values()):
+            os.kill(pid, signal.SIGKILL)
+        up.process.kill()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def write(address: str, topic: str, count: int) -> None:
+    with Producer(bootstrap_servers=address, acks="all") as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number)
+
+
+def read(address: str, topic: str, count: int) -> None:
+    """In a group of its own: its offsets are replicated, too."""
+    with Consumer(bootstrap_servers=address, group_id=os.urandom(4).hex(), auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        assert sum(1 for _ in islice(consumer, count)) == count
+
+
+def copies(address: str, topic: str) -> set[tuple[int, int]]:
+    """(replicas, those in sync) of its partitions."""
+    with Admin(bootstrap_servers=address) as admin:
+        view = admin.describe_topics([topic])[topic]
+        return {(len(p.replicas), len(p.isr)) for p in view.partitions}  # type: ignore[union-attr]
+
+
+@pytest.mark.timeout(300)
+def test_kill_one_and_see(tmp_path: Path) -> None:
+    with cluster_up(tmp_path) as up:
+        with Admin(bootstrap_servers=up.address) as admin:
+            admin.create_topics([NewTopic("t", 3), NewTopic("alone", 1, 1)])
+        assert (copies(up.address, "t"), copies(up.address, "alone")) == ({(3, 3)}, {(1, 1)})
+        write(up.address, "t", 100)
+        write(up.address, "alone", 1)
+        os.kill(up.pids.pop(2), signal.SIGKILL)
+        until(lambda: "node 2 has ended" in up.said, "it is told")
+        write(up.address, "t", 100)
+        read(up.address, "t", 200)
+        assert copies(up.address, "t") == {(3, 2)}
+
+        again = subprocess.Popen(shlex.split(up.said.splitlines()[-1]), stdout=subprocess.DEVNULL)
+        try:
+            until(lambda: copies(up.address, "t") == {(3, 3)}, "the broker is back, and has everything")
+        finally:
+            again.terminate()
+            assert again.wait(PATIENCE_S) == 0
+    with cluster_up(tmp_path) as up:
+        read(up.address, "t", 200)
+
+
+@pytest.mark.timeout(300)
+def test_two_brokers_are_a_cluster_as_well(tmp_path: Path) -> None:
+    with cluster_up(tmp_path, "--brokers", "2") as up:
+        with Admin(bootstrap_servers=up.address) as admin:
+            admin.create_topics([NewTopic("t", 2)])
+        write(up.address, "t", 10)
+        os.kill(up.pids.pop(2), signal.SIGKILL)
+        write(up.address, "t", 10)
+        read(up.address, "t", 20)

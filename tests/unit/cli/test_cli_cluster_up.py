@@ -1,0 +1,21 @@
+"""How many copies `barnabas cluster up` asks for: enough that any one broker may die, where there are several."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cli.cluster_up import replication_settings
+from barnabas.cli.session import parse_settings
+
+
+@pytest.mark.parametrize(("brokers", "copies", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (9, 3, 2)])
+def test_copies_and_those_in_sync(brokers: int, copies: int, in_sync: int) -> None:
+    assert parse_settings(replication_settings(brokers)) == {
+        "default.replication.factor": str(copies),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.replication.factor": str(copies),
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+    }
