@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +92,11 @@ def read(address: str, topic: str, count: int) -> None:
         assert sum(1 for _ in islice(consumer, count)) == count
 
 
+def describe(address: str) -> Any:
+    command = [sys.executable, "-m", "barnabas", "cluster", "describe", "--json", "-b", address]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
 def copies(address: str, topic: str) -> set[tuple[int, int]]:
     """(replicas, those in sync) of its partitions."""
     with Admin(bootstrap_servers=address) as admin:
@@ -106,6 +113,9 @@ def test_kill_one_and_see(tmp_path: Path) -> None:
         write(up.address, "t", 100)
         write(up.address, "alone", 1)
         os.kill(up.pids.pop(2), signal.SIGKILL)
+        told = describe(up.address)
+        assert {b["id"]: b["answers"] for b in told["brokers"]} == {1: True, 2: False, 3: True}
+        assert told["controller"] in (-1, 1, 3)
         until(lambda: "node 2 has ended" in up.said, "it is told")
         write(up.address, "t", 100)
         read(up.address, "t", 200)
@@ -114,6 +124,10 @@ def test_kill_one_and_see(tmp_path: Path) -> None:
         again = subprocess.Popen(shlex.split(up.said.splitlines()[-1]), stdout=subprocess.DEVNULL)
         try:
             until(lambda: copies(up.address, "t") == {(3, 3)}, "the broker is back, and has everything")
+            told = describe(up.address)
+            assert all(b["answers"] for b in told["brokers"])
+            with Admin(bootstrap_servers=up.address) as admin:
+                assert told["controller"] == admin.describe_quorum().leader_id
         finally:
             again.terminate()
             assert again.wait(PATIENCE_S) == 0

@@ -1,0 +1,133 @@
+"""Shell: `barnabas cluster describe`: brokers and what they hold, the active controller, partitions in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.cli.options import Bootstrap, CommandConfig, Json
+from barnabas.cli.output import note, print_json, print_table, size_text
+from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import AsyncAdmin
+    from barnabas.client.cluster.metadata import BrokerAddress
+
+_SHOWN_MAX: Final = 50
+_ANSWER_MS: Final = 3_000
+"""For how long one broker, and the controllers, are asked: a cluster in trouble is the one that is looked at."""
+
+
+def describe(
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False, command_config: CommandConfig = None
+) -> None:
+    """Show the cluster id, the brokers, how much they hold, and partitions that are not in order.
+
+    Brokers that have just died are told by their silence: the controller takes some seconds to miss them.
+
+    Example: `barnabas cluster describe`
+    """
+
+    async def command(admin: AsyncAdmin) -> dict[str, Any]:
+        return await describe_cluster(admin)
+
+    found = run_admin(bootstrap_server, command, read_properties(command_config))
+    if json:
+        print_json(found)
+        return
+    controller = "not known" if found["controller"] < 0 else found["controller"]
+    note(
+        f"cluster {found['cluster_id']}: {len(found['brokers'])} broker(s), controller {controller}, "
+        f"{found['topics']} topic(s), {found['partitions']} partition(s), "
+        f"{found['under_replicated']} under-replicated, {found['offline']} offline"
+    )
+    rows = [
+        (b["id"], f"{b['host']}:{b['port']}", b["rack"], b["replicas"], size_text(b["bytes"]), _dirs(b))
+        if b["answers"]
+        else (b["id"], f"{b['host']}:{b['port']}", b["rack"], "-", "-", "it does not answer")
+        for b in found["brokers"]
+    ]
+    print_table(["BROKER>", "ADDRESS", "RACK", "REPLICAS>", "SIZE>", "LOG DIRS"], rows)
+    if found["in_trouble"]:
+        trouble = [(p["partition"], p["trouble"], p["leader"], p["isr"], p["missing"]) for p in found["in_trouble"]]
+        print_table(["PARTITION", "TROUBLE", "LEADER>", "IN SYNC", "NOT IN SYNC"], trouble[:_SHOWN_MAX])
+        if len(trouble) > _SHOWN_MAX:
+            note(f"and {len(trouble) - _SHOWN_MAX} more; --json shows all")
+
+
+def _dirs(broker: dict[str, Any]) -> list[str]:
+    return [f"{path} (offline)" if path in broker["offline_dirs"] else path for path in broker["dirs"]]
+
+
+async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
+    """Brokers with their replicas and bytes, and counts of what needs looking at."""
+    from barnabas.core.errors import KafkaError
+
+    cluster = await admin.describe_cluster()
+    names = [t.name for t in await admin.list_topics(include_internal=True)]
+    views = [v for v in (await admin.describe_topics(names)).values() if not isinstance(v, KafkaError)]
+    partitions = [p for view in views for p in view.partitions]
+    controller, *brokers = await asyncio.gather(
+        _active_controller(admin), *(_describe_broker(admin, broker) for broker in cluster.brokers)
+    )
+    return {
+        "cluster_id": cluster.cluster_id,
+        "controller": controller,
+        "topics": len(views),
+        "partitions": len(partitions),
+        "under_replicated": sum(len(p.isr) < len(p.replicas) for p in partitions),
+        "offline": sum(p.leader < 0 for p in partitions),
+        "in_trouble": _in_trouble(views),
+        "brokers": brokers,
+    }
+
+
+async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress) -> dict[str, Any]:
+    from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
+    from barnabas.core.errors import KafkaError
+
+    answers = True
+    try:
+        found = (await admin.describe_log_dirs([broker.broker_id], timeout_ms=_ANSWER_MS))[broker.broker_id]
+    except (BrokerUnreachableError, RequestTimeoutError):
+        answers, found = False, {}
+    usable = {path: d for path, d in found.items() if not isinstance(d, KafkaError)}
+    return {
+        "id": broker.broker_id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "answers": answers,
+        "replicas": sum(len(d.replicas) for d in usable.values()),
+        "bytes": sum(r.size_bytes for d in usable.values() for r in d.replicas.values()),
+        "dirs": sorted(found),
+        "offline_dirs": sorted(set(found) - set(usable)),
+    }
+
+
+async def _active_controller(admin: AsyncAdmin) -> int:
+    """-1 if nobody can say: there is none, or ZooKeeper knows. What DescribeCluster calls the controller is any broker,
+    for clients to send to, as in Kafka."""
+    from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
+    from barnabas.core.errors import KafkaError
+
+    try:
+        return (await admin.describe_quorum(timeout_ms=_ANSWER_MS)).leader_id
+    except (BrokerUnreachableError, RequestTimeoutError, KafkaError):
+        return -1
+
+
+def _in_trouble(views: list[Any]) -> list[dict[str, Any]]:
+    """Partitions without a leader, or with replicas that are not in sync."""
+    return [
+        {
+            "partition": f"{view.name}-{index}",
+            "trouble": "offline" if p.leader < 0 else "under-replicated",
+            "leader": p.leader,
+            "isr": sorted(p.isr),
+            "missing": sorted(set(p.replicas) - set(p.isr)),
+        }
+        for view in sorted(views, key=lambda view: str(view.name))
+        for index, p in enumerate(view.partitions)
+        if p.leader < 0 or len(p.isr) < len(p.replicas)
+    ]
