@@ -23,6 +23,9 @@ from tests.system.cluster.waiting import PATIENCE_S, until
 
 UP = [sys.executable, "-m", "barnabas", "cluster", "up", "--port", "0", "-c", "broker.session.timeout.ms=6000"]
 
+BEHIND = ["sh", "-c", 'trap "" INT; exec "$0" "$@"']
+"""A shell has whatever it runs by `&` ignore Ctrl-C."""
+
 
 class Up:
     """The command, until it says that the cluster is ready; `pids` are the nodes'."""
@@ -30,11 +33,12 @@ class Up:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.said_path = folder / "said.txt"
         with self.said_path.open("w") as said:
-            # A shell has whatever it runs by `&` ignore Ctrl-C.
             self.process = subprocess.Popen(
-                [*UP, "--data-dir", str(folder / "my data"), *arguments],
-                stdout=subprocess.PIPE, stderr=said, text=True, preexec_fn=_ignore_interrupts,
-            )  # fmt: skip
+                [*BEHIND, *UP, "--data-dir", str(folder / "my data"), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
         assert self.process.stdout is not None
         self.pids: dict[int, int] = {}
         for line in self.process.stdout:
@@ -73,10 +77,6 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def write(address: str, topic: str, count: int) -> None:
