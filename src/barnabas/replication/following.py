@@ -69,7 +69,8 @@ def _append(self: Partition, target: Log, step: rules.Append, answer: FetchAnswe
     bounds = rules.applied(answer, target, self.high_watermark)
     if bounds.log_start_offset > target.log_start_offset:
         target.advance_log_start(bounds.log_start_offset)
-    self.follow_watermark(bounds.high_watermark)
+    if self.log is target:  # else its disk failed at the file of epochs, which no error tells: `fail` was called
+        self.follow_watermark(bounds.high_watermark)
     return size
 
 
@@ -90,6 +91,8 @@ def _cut(self: Partition, target: Log, step: rules.Truncate | rules.Restart, now
         target.truncate_to(step.offset, now_ms=now_ms)
     else:
         target.truncate_fully_and_start_at(step.offset, now_ms=now_ms)
+    if self.log is not target:
+        return  # as in `_append`
     self.follow_watermark(rules.cut(target, self.high_watermark).high_watermark)
     self.host.flush(target)  # until then its watermark is not remembered beyond the cut
     self.touch()
