@@ -207,8 +207,9 @@ class LeaderCompleteness(Rule):
             registered = image.brokers.get(node.node_id)
             known = registered is not None and registered.epoch == broker_epoch_of(node)
             leads = partition.leader is not None and state.leader_epoch == partition.leader_epoch
-            told = state.partition_epoch >= self._told.get(key, 0)  # else a newer ISR is committed, and nobody up knows
-            if leads or (known and told and node.node_id in (*state.isr, *state.elr)):
+            if state.partition_epoch < self._told.get(key, 0):
+                continue  # a newer leader, or ISR, is committed, and nobody up knows: who was paused since is no leader
+            if leads or (known and node.node_id in (*state.isr, *state.elr)):
                 self.broken(
                     f"{node.name} {'leads' if leads else 'may lead'} {partition.name} and has it up to "
                     f"{log.log_end_offset}; {end} was committed by {who} (ISR {state.isr}, ELR {state.elr})"
