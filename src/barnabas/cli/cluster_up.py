@@ -142,6 +142,7 @@ def _roles(cluster: ClusterProcess, node_id: int) -> str:
     return ",".join(role for role, ids in known if node_id in ids)
 
 
-def _pid(cluster: ClusterProcess, node_id: int) -> int:
+def _pid(cluster: ClusterProcess, node_id: int) -> str:
+    """As `kill` takes it, without commas."""
     process = cluster.node(node_id).process
-    return -1 if process is None else process.pid
+    return "-" if process is None else str(process.pid)

@@ -25,7 +25,8 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table; columns whose name ends in '>' are aligned to the right. Piped output keeps whole values."""
+    """A table; columns whose name ends in '>' are aligned to the right, and large numbers in them have commas; those in
+    others are names, to be copied. Piped output keeps whole values."""
     from rich.console import Console
     from rich.table import Table
 
@@ -37,7 +38,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
     count = 0
     for row in rows:
-        table.add_row(*[_cell(value) for value in row])
+        table.add_row(*[_cell(value, commas=name.endswith(">")) for name, value in zip(columns, row, strict=True)])
         count += 1
     if count:
         console.print(table)
@@ -45,11 +46,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         console.print(f"(no {title or 'rows'})" if title else "(nothing to show)", style="dim")
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, *, commas: bool) -> str:
     if value is None:
         return "-"
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+        return f"{value:,}" if commas and abs(value) >= 10_000 else str(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         return ",".join(str(v) for v in value)
     return str(value)

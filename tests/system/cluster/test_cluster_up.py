@@ -46,6 +46,7 @@ class Up:
                 self.pids[int(row[1])] = int(row[2])
             if ready := re.match(r"barnabas cluster ready: (\S+)", line):
                 self.address = ready[1]
+                assert self.pids, "the table names them"
                 return
         pytest.fail(self.said)
 
@@ -66,9 +67,10 @@ def cluster_up(folder: Path, *arguments: str) -> Iterator[Up]:
         assert up.end() == 0
         assert not [node for node, pid in up.pids.items() if is_alive(pid)]
     finally:
+        if up.process.poll() is None:
+            up.end()
         for pid in filter(is_alive, up.pids.values()):
             os.kill(pid, signal.SIGKILL)
-        up.process.kill()
 
 
 def is_alive(pid: int) -> bool:

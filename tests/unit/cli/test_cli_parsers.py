@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from barnabas.cli.app import NOUNS, build_app
 from barnabas.cli.kafka.arguments import Parser, split_list, split_pairs
+from barnabas.cli.output import print_table
 from barnabas.cli.serve import build_parser
 
 ROOT = Path(__file__).parents[3]
@@ -138,3 +139,8 @@ def test_formatting_a_directory_once(
     shown = capsys.readouterr().out
     assert "Found metadata: {cluster.id=MkU3OEVBNTcwNTJENDM2Qg, directory.id=" in shown
     assert "node.id=7, version=1}" in shown
+
+
+def test_numbers_to_be_copied_have_no_commas(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["PRODUCER ID", "RECORDS>"], [(12_345, 12_345)])
+    assert capsys.readouterr().out.split() == ["PRODUCER", "ID", "RECORDS", "12345", "12,345"]
