@@ -38,7 +38,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
     count = 0
     for row in rows:
-        table.add_row(*[_cell(value, commas=name.endswith(">")) for name, value in zip(columns, row, strict=True)])
+        cells = zip(columns, row, strict=False)  # a row may end early
+        table.add_row(*[_cell(value, commas=name.endswith(">")) for name, value in cells])
         count += 1
     if count:
         console.print(table)
