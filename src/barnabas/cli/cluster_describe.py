@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.options import Bootstrap, CommandConfig, Json
 from barnabas.cli.output import note, print_json, print_table, size_text
-from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
+from barnabas.cli.session import ANSWER_MS, DEFAULT_BOOTSTRAP, answer_of, read_properties, run_admin
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.cluster.metadata import BrokerAddress
 
 _SHOWN_MAX: Final = 50
-_ANSWER_MS: Final = 3_000
-"""For how long one broker, and the controllers, are asked: a cluster in trouble is the one that is looked at."""
 
 
 def describe(
@@ -83,21 +81,17 @@ async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
 
 
 async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress) -> dict[str, Any]:
-    from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
     from barnabas.core.errors import KafkaError
 
-    answers = True
-    try:
-        found = (await admin.describe_log_dirs([broker.broker_id], timeout_ms=_ANSWER_MS))[broker.broker_id]
-    except (BrokerUnreachableError, RequestTimeoutError):
-        answers, found = False, {}
+    answer = await answer_of(admin.describe_log_dirs([broker.broker_id], timeout_ms=ANSWER_MS))
+    found = {} if answer is None else answer[broker.broker_id]
     usable = {path: d for path, d in found.items() if not isinstance(d, KafkaError)}
     return {
         "id": broker.broker_id,
         "host": broker.host,
         "port": broker.port,
         "rack": broker.rack,
-        "answers": answers,
+        "answers": answer is not None,
         "replicas": sum(len(d.replicas) for d in usable.values()),
         "bytes": sum(r.size_bytes for d in usable.values() for r in d.replicas.values()),
         "dirs": sorted(found),
@@ -108,12 +102,11 @@ async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress) -> dict[str
 async def _active_controller(admin: AsyncAdmin) -> int:
     """-1 if nobody can say: there is none, or ZooKeeper knows. What DescribeCluster calls the controller is any broker,
     for clients to send to, as in Kafka."""
-    from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
     from barnabas.core.errors import KafkaError
 
     try:
-        return (await admin.describe_quorum(timeout_ms=_ANSWER_MS)).leader_id
-    except (BrokerUnreachableError, RequestTimeoutError, KafkaError):
+        return (await admin.describe_quorum(timeout_ms=ANSWER_MS)).leader_id
+    except KafkaError:  # those of the client among them
         return -1
 
 

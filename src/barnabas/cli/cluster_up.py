@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.5
 _PORT_MAX: Final = 55_000
 _COPIES_MAX: Final = 3
-_INTERNAL: Final = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+_FACTORS: Final = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+_IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
 
 
 def up(
@@ -92,12 +98,7 @@ def replication_settings(brokers: int) -> list[str]:
     dies with its broker, and three of an internal one, which fewer brokers cannot make."""
     copies = min(brokers, _COPIES_MAX)
     in_sync = max(copies - 1, 1)
-    return [
-        f"default.replication.factor={copies}",
-        f"min.insync.replicas={in_sync}",
-        *(f"{topic}.replication.factor={copies}" for topic in _INTERNAL),
-        *(f"{topic}.min.isr={in_sync}" for topic in _INTERNAL if topic != "offsets.topic"),
-    ]
+    return [*(f"{name}={copies}" for name in _FACTORS), *(f"{name}={in_sync}" for name in _IN_SYNC)]
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

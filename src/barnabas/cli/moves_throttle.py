@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.output import note
+from barnabas.cli.session import ANSWER_MS, answer_of
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 Changes = dict["ConfigResource", list["ConfigChange"]]
 
 ALL: Final = "*"
-_ANSWER_MS: Final = 3_000
-"""For how long a broker is asked what its rates are."""
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
@@ -130,14 +129,13 @@ async def _undoing(admin: AsyncAdmin, changes: Changes, busy: Collection[int]) -
 
 async def _read_rates(admin: AsyncAdmin, broker_id: int) -> dict[str, str] | None:
     """A broker's own rates; None if it does not answer, as nobody else tells them."""
-    from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
     from barnabas.client.values import ConfigResource, ConfigSource
 
     resource = ConfigResource.broker(broker_id)
-    try:
-        found = (await admin.describe_configs([resource], names=RATES, timeout_ms=_ANSWER_MS))[resource]
-    except (BrokerUnreachableError, RequestTimeoutError):
+    answer = await answer_of(admin.describe_configs([resource], names=RATES, timeout_ms=ANSWER_MS))
+    if answer is None:
         return None
+    found = answer[resource]
     if isinstance(found, KafkaError):
         raise found
     return {name: entry.value or "" for name, entry in found.items() if entry.source is ConfigSource.DYNAMIC_BROKER}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_USAGE, fail
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+ANSWER_MS: Final = 3_000
+"""For how long somebody is asked who may be down."""
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
@@ -52,6 +54,16 @@ def run_admin(
             return await command(admin)
 
     return run(main)
+
+
+async def answer_of(asked: Awaitable[T]) -> T | None:
+    """None if whoever is asked does not answer."""
+    from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
+
+    try:
+        return await asked
+    except (BrokerUnreachableError, RequestTimeoutError):
+        return None
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

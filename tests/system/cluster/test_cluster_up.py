@@ -46,7 +46,6 @@ class Up:
                 self.pids[int(row[1])] = int(row[2])
             if ready := re.match(r"barnabas cluster ready: (\S+)", line):
                 self.address = ready[1]
-                assert self.pids, "the table names them"
                 return
         pytest.fail(self.said)
 
@@ -63,6 +62,7 @@ class Up:
 def cluster_up(folder: Path, *arguments: str) -> Iterator[Up]:
     up = Up(folder, *arguments)
     try:
+        assert up.pids, "the table names them"
         yield up
         assert up.end() == 0
         assert not [node for node, pid in up.pids.items() if is_alive(pid)]

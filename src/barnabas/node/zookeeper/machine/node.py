@@ -276,20 +276,11 @@ class ZooKeeperMachine:
             return self._ask_controller()
         if self._leftover is not None:
             return self._ask_leftover(self._leftover)
-        writes = office is not None and self._writer.waiting
-        if writes and (self._resigning or not self._tends_next):
-            self._tends_next = True
-            return self._writer.ask()
-        self._tends_next = False
+        if office is not None:
+            return self._ask_in_office(office)
         ask = self._log.ask_late(self._effects)
-        if ask is None and office is not None:
-            ask = self._ask_in_office(office)
         if ask is not None:
             return ask
-        if writes:
-            return self._writer.ask()
-        if office is not None:
-            return None
         may_stand = self.campaigning and self._me.eligible and not self._resigning and self.registration.held
         return self._ask_election(wall_ms) if may_stand and self._controller is None else None
 
@@ -388,6 +379,15 @@ class ZooKeeperMachine:
         return []
 
     def _ask_in_office(self, office: Office) -> Ask | None:
+        writes = self._writer.waiting
+        if writes and (self._resigning or not self._tends_next):
+            self._tends_next = True
+            return self._writer.ask()
+        self._tends_next = False
+        ask = self._log.ask_late(self._effects) or self._ask_to_tend(office)
+        return self._writer.ask() if ask is None and writes else ask
+
+    def _ask_to_tend(self, office: Office) -> Ask | None:
         if self._resigning:
             self._tell(_NOBODY, office.epoch)  # before, for another may lead before the answer comes
             return Ask(Multi((office.check, Delete(CONTROLLER))), lambda answer: self._on_resigned(answer, office))
