@@ -18,15 +18,15 @@ import time
 from uuid import UUID
 
 from barnabas.core.ids import TopicPartition
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.compression import Codec
-from barnabas.storage.cleaner.candidate import assess
-from barnabas.storage.cleaner.cleaning import EngineFactory
-from barnabas.storage.cleaner.inline import clean
-from barnabas.storage.cleaner.keys import PlainKeys
-from barnabas.storage.config import LogConfig
-from barnabas.storage.directory.log_dir import LogDir
-from barnabas.storage.fs import OsFileSystem
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import Codec
+from barnabas.server.storage.cleaner.candidate import assess
+from barnabas.server.storage.cleaner.cleaning import EngineFactory
+from barnabas.server.storage.cleaner.inline import clean
+from barnabas.server.storage.cleaner.keys import PlainKeys
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.fs import OsFileSystem
 
 NOW_MS = 1_700_000_000_000
 
@@ -79,7 +79,7 @@ def main() -> None:
     options = parser.parse_args()
     engines: list[tuple[str, EngineFactory]] = [("plain", PlainKeys)]
     try:
-        from barnabas.storage.cleaner.columns import ColumnarKeys
+        from barnabas.server.storage.cleaner.columns import ColumnarKeys
 
         engines.append(("columnar", ColumnarKeys))
     except ImportError as missing:

@@ -129,9 +129,9 @@ def _python() -> str:
 
 def compaction_sheet(megabytes: int) -> Sheet:
     """One pass over a log of random updates, by the compiled engine and by plain Python."""
-    from barnabas.records.compression import Codec
-    from barnabas.storage.cleaner.columns import ColumnarKeys
-    from barnabas.storage.cleaner.keys import PlainKeys
+    from barnabas.protocol.records.compression import Codec
+    from barnabas.server.storage.cleaner.columns import ColumnarKeys
+    from barnabas.server.storage.cleaner.keys import PlainKeys
 
     rows: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:

@@ -12,16 +12,16 @@ import uuid
 from typing import Any
 
 from barnabas.core.errors import ErrorCode
-from barnabas.wire.client_conn import ClientConnection
-from barnabas.wire.messages.consumer_group_heartbeat import (
+from barnabas.protocol.wire.client_conn import ClientConnection
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from barnabas.wire.schema import Request
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from barnabas.protocol.wire.schema import Request
 
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, FIND_VERSION = 9, 5, 1, 4
 LIMIT_S = 120.0

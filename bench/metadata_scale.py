@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import cast
 from uuid import UUID
 
-from barnabas.metadata.controller.brokers import decide_fence_broker
-from barnabas.metadata.controller.partitions import decide_balance_leaders, decide_unclean_elections
-from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.features import bootstrap_records
-from barnabas.metadata.image.cluster import ClusterImage
-from barnabas.metadata.image.delta import ClusterDelta, replayed
-from barnabas.metadata.loader import Loader
-from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
-from barnabas.metadata.publish import Publisher
-from barnabas.metadata.records.base import MetadataRecord
-from barnabas.metadata.records.codec import decode_record, encode_record
-from barnabas.metadata.records.nodes import RegisterBrokerRecord
-from barnabas.metadata.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
-from barnabas.metadata.snapshot import image_records
+from barnabas.server.metadata.controller.brokers import decide_fence_broker
+from barnabas.server.metadata.controller.partitions import decide_balance_leaders, decide_unclean_elections
+from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.features import bootstrap_records
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.delta import ClusterDelta, replayed
+from barnabas.server.metadata.loader import Loader
+from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
+from barnabas.server.metadata.publish import Publisher
+from barnabas.server.metadata.records.base import MetadataRecord
+from barnabas.server.metadata.records.codec import decode_record, encode_record
+from barnabas.server.metadata.records.nodes import RegisterBrokerRecord
+from barnabas.server.metadata.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
+from barnabas.server.metadata.snapshot import image_records
 
 BROKERS = 30
 REPLICAS = 3

@@ -17,9 +17,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from barnabas.records.batch import iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.columnar import (
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.columnar import (
     COLUMNS,
     DecodeOptions,
     EncodeOptions,
@@ -27,9 +27,9 @@ from barnabas.records.columnar import (
     encode_from_arrow,
     iter_arrow,
 )
-from barnabas.records.columnar.partition import partitions_for_keys
-from barnabas.records.compression import Codec
-from barnabas.records.validate import RecordCheck, ValidationRules, validate_and_assign
+from barnabas.protocol.records.columnar.partition import partitions_for_keys
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.validate import RecordCheck, ValidationRules, validate_and_assign
 
 TOTAL_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 1024 * 1024

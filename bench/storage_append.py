@@ -16,11 +16,11 @@ import time
 from uuid import UUID
 
 from barnabas.core.ids import TopicPartition
-from barnabas.records.batch import iter_batches
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.storage.config import LogConfig
-from barnabas.storage.directory.log_dir import LogDir
-from barnabas.storage.fs import OsFileSystem
+from barnabas.protocol.records.batch import iter_batches
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.fs import OsFileSystem
 
 NOW_MS = 1_700_000_000_000
 

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.codec import decode, encode
-from barnabas.wire.messages import fetch, metadata, produce
-from barnabas.wire.schema import Message, schema_of
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.codec import decode, encode
+from barnabas.protocol.wire.messages import fetch, metadata, produce
+from barnabas.protocol.wire.schema import Message, schema_of
 
 TOPIC_ID = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
 SECONDS_PER_CASE = 0.25

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.core.errors import KafkaError
-from barnabas.records.batch import check_crc, iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.compression import Codec
-from barnabas.records.errors import CorruptBatchError
-from barnabas.wire.apis import APIS
-from barnabas.wire.codec import decode, encode
-from barnabas.wire.errors import WireError
-from barnabas.wire.server_conn import ServerConnection
+from barnabas.protocol.records.batch import check_crc, iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.errors import CorruptBatchError
+from barnabas.protocol.wire.apis import APIS
+from barnabas.protocol.wire.codec import decode, encode
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.server_conn import ServerConnection
 
 MEMORY_FACTOR = 10
 MEMORY_FLOOR = 1 << 20

@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from barnabas.core import ids
-from barnabas.records.batch import Record, check_crc, iter_batches, iter_records
-from barnabas.records.compression import Codec
-from barnabas.storage.config import LogConfig
-from barnabas.storage.directory.log_dir import LogDir
-from barnabas.storage.fs import OsFileSystem
-from barnabas.storage.log import Log
+from barnabas.protocol.records.batch import Record, check_crc, iter_batches, iter_records
+from barnabas.protocol.records.compression import Codec
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.fs import OsFileSystem
+from barnabas.server.storage.log import Log
 from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka
 from tests.interop.jars import kafka_classpath
-from tests.unit.storage.logs import LogHarness, batch
+from tests.unit.server.storage.logs import LogHarness, batch
 
 NOW_MS = 1_700_000_100_000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

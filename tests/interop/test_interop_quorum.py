@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.node.config import build_config
-from barnabas.node.quorum.metadata_log import RaftMetadataLog
-from barnabas.node.server import Node
+from barnabas.server.node.config import build_config
+from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.server.node.server import Node
 from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka, _free_ports
 
 KAFKA = 3

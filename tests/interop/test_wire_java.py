@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from barnabas.wire.codec import encode
-from barnabas.wire.schema import Message, schema_of
+from barnabas.protocol.wire.codec import encode
+from barnabas.protocol.wire.schema import Message, schema_of
 from tests.interop.jars import KAFKA_VERSION, OLDER_CLIENTS, MavenMissingError
 from tests.interop.java_echo import Case, Echo, Outcome, echo
 from tests.property.wire_values import all_messages, full, messages, versions_of

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.wire.codec import decode, encode
-from barnabas.wire.schema import NO_UUID, Message, Struct, schema_of
+from barnabas.protocol.wire.codec import decode, encode
+from barnabas.protocol.wire.schema import NO_UUID, Message, Struct, schema_of
 from tests.property.wire_values import all_messages, messages, versions_of
 
 PACKAGES = ("admin", "consumer", "metadata", "producer", "sasl")

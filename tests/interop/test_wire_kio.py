@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.wire.apis import APIS, PRIVATE_FROM, Api
-from barnabas.wire.codec import decode, encode
+from barnabas.protocol.wire.apis import APIS, PRIVATE_FROM, Api
+from barnabas.protocol.wire.codec import decode, encode
 from tests.property.wire_values import full
 
 kio_index = pytest.importorskip("kio.index", reason="kio is not installed: pip install kio")

@@ -9,15 +9,15 @@ from typing import Any
 from unittest.mock import patch
 
 from barnabas.core.errors import ErrorCode
-from barnabas.raft.machine import elections, membership, replication, snapshots
-from barnabas.raft.machine.events import SnapshotStored, StartAt
-from barnabas.raft.machine.history import Timeline
-from barnabas.raft.machine.log_view import LogView, Place, Validity
-from barnabas.raft.machine.messages import FetchResponse, VoteRequest
-from barnabas.raft.machine.progress import Progress
-from barnabas.raft.machine.quorum import Quorum
-from barnabas.raft.machine.states import Unattached
-from barnabas.raft.machine.values import NO_NODE, ElectionState, OffsetAndEpoch, Voters
+from barnabas.server.raft.machine import elections, membership, replication, snapshots
+from barnabas.server.raft.machine.events import SnapshotStored, StartAt
+from barnabas.server.raft.machine.history import Timeline
+from barnabas.server.raft.machine.log_view import LogView, Place, Validity
+from barnabas.server.raft.machine.messages import FetchResponse, VoteRequest
+from barnabas.server.raft.machine.progress import Progress
+from barnabas.server.raft.machine.quorum import Quorum
+from barnabas.server.raft.machine.states import Unattached
+from barnabas.server.raft.machine.values import NO_NODE, ElectionState, OffsetAndEpoch, Voters
 from tests.property.raft_chaos import Plan
 from tests.property.raft_world import Node, World
 
@@ -122,7 +122,7 @@ def leader_comes_back_and_votes_again() -> AbstractContextManager[Any]:
 
 def one_replica_is_enough() -> AbstractContextManager[Any]:
     """The high watermark is what the furthest replica has."""
-    return patch("barnabas.raft.machine.progress.majority_offset", max)
+    return patch("barnabas.server.raft.machine.progress.majority_offset", max)
 
 
 def half_is_a_majority() -> AbstractContextManager[Any]:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.core.errors import ErrorCode
-from barnabas.raft.errors import NotRaftLeaderError
-from barnabas.raft.machine.events import Resign, UpgradeKRaftVersion
-from barnabas.raft.machine.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
-from barnabas.raft.machine.values import RaftConfig
+from barnabas.server.raft.errors import NotRaftLeaderError
+from barnabas.server.raft.machine.events import Resign, UpgradeKRaftVersion
+from barnabas.server.raft.machine.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
+from barnabas.server.raft.machine.values import RaftConfig
 from tests.property.raft_invariants import all_invariants
 from tests.property.raft_world import Faults, LivenessFailure, Node, World, voter_of
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.raft.machine.events import Append, Effects
-from barnabas.raft.machine.messages import VoteResponse
-from barnabas.raft.machine.states import Candidate, Leader, Prospective
-from barnabas.raft.machine.values import Batch, Voters
+from barnabas.server.raft.machine.events import Append, Effects
+from barnabas.server.raft.machine.messages import VoteResponse
+from barnabas.server.raft.machine.states import Candidate, Leader, Prospective
+from barnabas.server.raft.machine.values import Batch, Voters
 
 if TYPE_CHECKING:
     from tests.property.raft_world import Node, World

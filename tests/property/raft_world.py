@@ -1,8 +1,8 @@
 """A world for Raft machines: simulated time, network and disks, and whoever breaks them, all from one seed.
 
-The machines are the production ones; this carries out their effects as `barnabas.raft.machine.events` demands, and in
-between loses messages, duplicates, delays and reorders them, cuts links, pauses nodes, and turns the power off, which
-loses what was not synced. After every step the invariants look at the node that moved.
+The machines are the production ones. This module carries out their effects as `barnabas.server.raft.machine.events`
+demands. In between it loses, duplicates, delays and reorders messages, cuts links, pauses nodes, and turns the power
+off, which loses what was not synced. After every step the invariants check the node that moved.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.core.errors import ErrorCode
-from barnabas.raft.errors import IllegalRaftStateError, NotRaftLeaderError
-from barnabas.raft.machine.events import (
+from barnabas.server.raft.errors import IllegalRaftStateError, NotRaftLeaderError
+from barnabas.server.raft.machine.events import (
     AdvanceStart,
     Answered,
     Append,
@@ -37,9 +37,9 @@ from barnabas.raft.machine.events import (
     Truncate,
     WriteSnapshot,
 )
-from barnabas.raft.machine.messages import FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
-from barnabas.raft.machine.raft import RaftMachine
-from barnabas.raft.machine.values import (
+from barnabas.server.raft.machine.messages import FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
+from barnabas.server.raft.machine.raft import RaftMachine
+from barnabas.server.raft.machine.values import (
     ORIGIN,
     Batch,
     ElectionState,

@@ -12,9 +12,9 @@ from typing import Any
 from unittest.mock import patch
 
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata.controller import alter_partition, brokers, partition_change
-from barnabas.metadata.controller.partition_change import Elected
-from barnabas.replication.rules import follower, isr, leader, watermark
+from barnabas.server.metadata.controller import alter_partition, brokers, partition_change
+from barnabas.server.metadata.controller.partition_change import Elected
+from barnabas.server.replication.rules import follower, isr, leader, watermark
 from tests.property.replication_world import World
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.replication.rules.leader import effective_min_insync
+from barnabas.server.replication.rules.leader import effective_min_insync
 
 if TYPE_CHECKING:
     from tests.property.replication_model import ModelBroker, Record

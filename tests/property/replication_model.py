@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from barnabas.metadata.image.cluster import ClusterImage
-from barnabas.replication.rules.follower import AskBounds, FetchFrom, FollowerState
-from barnabas.replication.rules.leader import LeaderState
-from barnabas.storage.epochs import LeaderEpochs
-from barnabas.storage.values import EpochEndOffset
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.replication.rules.follower import AskBounds, FetchFrom, FollowerState
+from barnabas.server.replication.rules.leader import LeaderState
+from barnabas.server.storage.epochs import LeaderEpochs
+from barnabas.server.storage.values import EpochEndOffset
 
 
 class Record(NamedTuple):

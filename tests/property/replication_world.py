@@ -17,27 +17,31 @@ from uuid import UUID
 
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
-from barnabas.metadata.controller import brokers as broker_decisions
-from barnabas.metadata.controller import partitions as partition_decisions
-from barnabas.metadata.controller.controller import Controller
-from barnabas.metadata.controller.sessions import BrokerSessions
-from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.controller.update_features import UpgradeType
-from barnabas.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
-from barnabas.metadata.image.cluster import ClusterImage, PartitionImage
-from barnabas.replication.rules import follower, isr, leader, watermark
-from barnabas.wire.messages import alter_partition as ap
-from barnabas.wire.messages import alter_partition_reassignments as apr
-from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from barnabas.wire.messages.broker_registration import (
+from barnabas.protocol.wire.messages import alter_partition as ap
+from barnabas.protocol.wire.messages import alter_partition_reassignments as apr
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     Feature,
 )
-from barnabas.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from barnabas.wire.messages.create_topics import CreatableTopicConfig as TopicConfig
-from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
-from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.wire.messages.create_topics import CreatableTopicConfig as TopicConfig
+from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.protocol.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.server.metadata.controller import brokers as broker_decisions
+from barnabas.server.metadata.controller import partitions as partition_decisions
+from barnabas.server.metadata.controller.controller import Controller
+from barnabas.server.metadata.controller.sessions import BrokerSessions
+from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.update_features import UpgradeType
+from barnabas.server.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
+from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage
+from barnabas.server.replication.rules import follower, isr, leader, watermark
 from tests.property.replication_invariants import INVARIANTS, Oracle, Violation
 from tests.property.replication_model import ModelBroker, Record
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.assign.member import Subscription, Topics
-from barnabas.assign.server import GroupSpec, MemberSpec
-from barnabas.assign.table import CLASSIC_ASSIGNORS, SERVER_ASSIGNORS
 from barnabas.core.ids import TopicPartition
-from tests.unit.assign.assign_cases import random_case
+from barnabas.protocol.assign.member import Subscription, Topics
+from barnabas.protocol.assign.server import GroupSpec, MemberSpec
+from barnabas.protocol.assign.table import CLASSIC_ASSIGNORS, SERVER_ASSIGNORS
+from tests.unit.protocol.assign.assign_cases import random_case
 
 SEEDS = st.integers(0, 2**32)
 

@@ -16,7 +16,7 @@ from barnabas.client.membership.classic import MembershipOptions
 from barnabas.client.membership.consumer_protocol import ConsumerMember, Lost, Phase
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicIdPartition
-from barnabas.wire.messages.consumer_group_heartbeat import (
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.values import ConsumerRecord
-from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.compression import Codec
-from barnabas.records.errors import CorruptBatchError
-from barnabas.records.rows import read_rows
+from barnabas.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.errors import CorruptBatchError
+from barnabas.protocol.records.rows import read_rows
 
 BYTES = st.one_of(st.none(), st.binary(max_size=20), st.integers(60, 300).map(bytes), st.just(bytes(9_000)))
 RECORDS = st.builds(

@@ -11,28 +11,28 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.group.config import GroupCoordinatorConfig
-from barnabas.coordination.group.consumer.group import ConsumerGroup
-from barnabas.coordination.group.service import GroupCoordinator
-from barnabas.coordination.group.shard import GroupShard
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
-from barnabas.wire.messages.consumer_group_heartbeat import (
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from barnabas.wire.messages.heartbeat import HeartbeatRequest
-from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from barnabas.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.wire.messages.offset_commit import (
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.server.coordination.group.config import GroupCoordinatorConfig
+from barnabas.server.coordination.group.consumer.group import ConsumerGroup
+from barnabas.server.coordination.group.service import GroupCoordinator
+from barnabas.server.coordination.group.shard import GroupShard
 from tests.golden.coordination.conversation import settle
-from tests.unit.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual
+from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual
 
 TP = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 TOPICS = ("t", "u", "v")

@@ -9,13 +9,23 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.metadata.controller.brokers import decide_fence_broker
-from barnabas.metadata.controller.controller import Controller
-from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.features import bootstrap_records
-from barnabas.metadata.image.cluster import ClusterImage, Provenance
-from barnabas.metadata.image.delta import ClusterDelta
-from barnabas.metadata.records.codec import (
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.wire.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.server.metadata.controller.brokers import decide_fence_broker
+from barnabas.server.metadata.controller.controller import Controller
+from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.features import bootstrap_records
+from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.records.codec import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -26,17 +36,7 @@ from barnabas.metadata.records.codec import (
     decode_record,
     encode_record,
 )
-from barnabas.metadata.snapshot import image_records
-from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
-from barnabas.wire.messages.elect_leaders import ElectLeadersRequest
-from barnabas.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from barnabas.server.metadata.snapshot import image_records
 
 BROKERS = (1, 2, 3)
 NAMES = ("a", "b", "c.d", "c_d")

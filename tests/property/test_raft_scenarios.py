@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.raft.machine.messages import AddVoterRequest, RemoveVoterRequest
-from barnabas.raft.machine.values import RaftConfig, ReplicaKey
+from barnabas.server.raft.machine.messages import AddVoterRequest, RemoveVoterRequest
+from barnabas.server.raft.machine.values import RaftConfig, ReplicaKey
 from tests.property.raft_chaos import change_voters, settle
 from tests.property.raft_invariants import MajorityReachedHighWatermark, MonotonicEpoch, all_invariants
 from tests.property.raft_world import Node, World, voter_of

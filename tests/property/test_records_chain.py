@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from barnabas.records.batch import read_varint
-from barnabas.records.errors import CorruptBatchError
-from barnabas.records.scan import check_chain
+from barnabas.protocol.records.batch import read_varint
+from barnabas.protocol.records.errors import CorruptBatchError
+from barnabas.protocol.records.scan import check_chain
 
 
 def _plainly(data: bytes, record_count: int) -> int | None:

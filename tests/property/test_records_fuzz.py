@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.records.batch import Record, iter_batches, iter_records, read_header
-from barnabas.records.build import SimpleRecord, build_batch, seal
-from barnabas.records.compression import Codec, compress, decompress
-from barnabas.records.errors import CorruptBatchError, RecordRefusedError
-from barnabas.records.scan import scan_records
-from barnabas.records.validate import RecordCheck, ValidationRules, validate_and_assign
+from barnabas.protocol.records.batch import Record, iter_batches, iter_records, read_header
+from barnabas.protocol.records.build import SimpleRecord, build_batch, seal
+from barnabas.protocol.records.compression import Codec, compress, decompress
+from barnabas.protocol.records.errors import CorruptBatchError, RecordRefusedError
+from barnabas.protocol.records.scan import scan_records
+from barnabas.protocol.records.validate import RecordCheck, ValidationRules, validate_and_assign
 
 LIMIT = 1 << 20
 SEEDS = range(40)
@@ -86,8 +86,8 @@ def test_damaged_records(seed: int) -> None:
 
 def _columnar() -> Any:
     try:
-        from barnabas.records.columnar import DecodeOptions, decode_to_arrow
-        from barnabas.records.columnar.segments import Selection
+        from barnabas.protocol.records.columnar import DecodeOptions, decode_to_arrow
+        from barnabas.protocol.records.columnar.segments import Selection
     except ImportError:
         return None
 

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.hashing import murmur2
-from barnabas.records.batch import Record, check_crc, iter_records, read_header
-from barnabas.records.build import BatchBuilder, SimpleRecord, build_batch, rebuild_batch
-from barnabas.records.compression import Codec, compress, decompress
-from barnabas.records.scan import check_chain, scan_records
-from barnabas.records.validate import RecordCheck, ValidationRules, validate_and_assign
+from barnabas.protocol.records.batch import Record, check_crc, iter_records, read_header
+from barnabas.protocol.records.build import BatchBuilder, SimpleRecord, build_batch, rebuild_batch
+from barnabas.protocol.records.compression import Codec, compress, decompress
+from barnabas.protocol.records.scan import check_chain, scan_records
+from barnabas.protocol.records.validate import RecordCheck, ValidationRules, validate_and_assign
 
 payloads = st.none() | st.binary(max_size=40) | st.integers(0, 9000).map(lambda n: b"x" * n)
 headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3).map(tuple)
@@ -85,7 +85,7 @@ def test_compressed_and_inflated(data: bytes, codec: Codec, level: int | None) -
 @given(st.lists(batches, min_size=1, max_size=4), st.lists(codecs, min_size=4, max_size=4))
 def test_columns_and_back(several: list[list[SimpleRecord]], codec_of: list[Codec]) -> None:
     pa = pytest.importorskip("pyarrow")
-    columnar = pytest.importorskip("barnabas.records.columnar")
+    columnar = pytest.importorskip("barnabas.protocol.records.columnar")
     base, data, flat = 0, [], []
     for batch, codec in zip(several, codec_of, strict=False):
         data.append(build_batch(batch, base_offset=base, codec=codec))

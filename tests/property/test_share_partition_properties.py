@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from barnabas.coordination.share.state import Batch, overlay
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.replication.rules.share_partition import SharePartitionState
-from barnabas.replication.rules.share_runs import Runs
-from barnabas.replication.rules.share_values import (
+from barnabas.server.coordination.share.state import Batch, overlay
+from barnabas.server.replication.rules.share_partition import SharePartitionState
+from barnabas.server.replication.rules.share_runs import Runs
+from barnabas.server.replication.rules.share_values import (
     TERMINAL,
     Ack,
     AckType,

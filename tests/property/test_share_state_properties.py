@@ -9,14 +9,14 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.ports import LogRecord
-from barnabas.coordination.share.config import ShareCoordinatorConfig
-from barnabas.coordination.share.shard import ShareShard
-from barnabas.coordination.share.state import AVAILABLE, Batch, ShareKey, StateWrite, news_of, overlay
-from barnabas.coordination.timeline import Timeline
-from barnabas.coordination.turn import Turn
 from barnabas.core.errors import KafkaError
-from tests.unit.coordination.kit import Catalog, seeded
+from barnabas.server.coordination.ports import LogRecord
+from barnabas.server.coordination.share.config import ShareCoordinatorConfig
+from barnabas.server.coordination.share.shard import ShareShard
+from barnabas.server.coordination.share.state import AVAILABLE, Batch, ShareKey, StateWrite, news_of, overlay
+from barnabas.server.coordination.timeline import Timeline
+from barnabas.server.coordination.turn import Turn
+from tests.unit.server.coordination.kit import Catalog, seeded
 
 ACKNOWLEDGED = 2
 KEYS = [ShareKey("g", UUID(int=1), 0), ShareKey("g", UUID(int=1), 1), ShareKey("h", UUID(int=2), 0)]

@@ -15,20 +15,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.buffers import Buffer
-from barnabas.records.batch import iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.compression import Codec
-from barnabas.storage.cleaner.candidate import Candidate, Verdict, assess
-from barnabas.storage.cleaner.cleaning import EngineFactory
-from barnabas.storage.cleaner.columns import ColumnarKeys
-from barnabas.storage.cleaner.inline import clean
-from barnabas.storage.cleaner.keys import PlainKeys
-from barnabas.storage.cleaner.task import CleanerLimits
-from barnabas.storage.config import LogConfig
-from barnabas.storage.errors import DiskIoError
-from barnabas.storage.fs import Access, File
-from tests.unit.storage.logs import PATH, LogHarness
-from tests.unit.storage.memory_disk import Inode, MemoryDisk, MemoryFile
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import Codec
+from barnabas.server.storage.cleaner.candidate import Candidate, Verdict, assess
+from barnabas.server.storage.cleaner.cleaning import EngineFactory
+from barnabas.server.storage.cleaner.columns import ColumnarKeys
+from barnabas.server.storage.cleaner.inline import clean
+from barnabas.server.storage.cleaner.keys import PlainKeys
+from barnabas.server.storage.cleaner.task import CleanerLimits
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.errors import DiskIoError
+from barnabas.server.storage.fs import Access, File
+from tests.unit.server.storage.logs import PATH, LogHarness
+from tests.unit.server.storage.memory_disk import Inode, MemoryDisk, MemoryFile
 
 RETENTION_MS = 100
 CONFIG = LogConfig(

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.records.batch import BatchHeader, iter_batches
-from barnabas.storage.config import LogConfig
-from barnabas.storage.errors import DiskFullError
-from barnabas.storage.segments.indexes import OffsetIndex, TimeIndex
-from tests.unit.storage.logs import PATH, LogHarness, batch
-from tests.unit.storage.memory_disk import MemoryDisk
+from barnabas.protocol.records.batch import BatchHeader, iter_batches
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.errors import DiskFullError
+from barnabas.server.storage.segments.indexes import OffsetIndex, TimeIndex
+from tests.unit.server.storage.logs import PATH, LogHarness, batch
+from tests.unit.server.storage.memory_disk import MemoryDisk
 
 LIMITS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 CONFIG = LogConfig(internal_segment_bytes=1500, index_interval_bytes=150, file_delete_delay_ms=0, retention_ms=-1)

@@ -23,18 +23,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.broker.verification import TransactionGate
-from barnabas.coordination.ports import Producer
-from barnabas.coordination.transaction.shard import TransactionShard
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.storage.producers.state import ProducerState
-from barnabas.wire.messages.end_txn import EndTxnRequest
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.schema import Request
+from barnabas.protocol.wire.messages.end_txn import EndTxnRequest
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.wire.schema import Request
+from barnabas.server.broker.verification import TransactionGate
+from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.transaction.shard import TransactionShard
+from barnabas.server.storage.producers.state import ProducerState
 from tests.golden.transaction.conversation import Asker
-from tests.unit.coordination.kit import run_virtual
-from tests.unit.coordination.transaction_cluster import NODES, Cluster, Entry, Fate
+from tests.unit.server.coordination.kit import run_virtual
+from tests.unit.server.coordination.transaction_cluster import NODES, Cluster, Entry, Fate
 
 NAME: Final = "id"
 RETRIED: Final = frozenset(
@@ -268,7 +268,7 @@ def _forgets_decisions(patch: pytest.MonkeyPatch) -> None:
 
 def _gives_up(patch: pytest.MonkeyPatch) -> None:
     """Markers are tried once."""
-    patch.setattr("barnabas.coordination.transaction.markers.MarkerSender._later", lambda self, pending: None)
+    patch.setattr("barnabas.server.coordination.transaction.markers.MarkerSender._later", lambda self, pending: None)
 
 
 def _old_coordinators_are_believed(patch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def _nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
 
 def _answers_early(patch: pytest.MonkeyPatch) -> None:
     """A leader takes for committed what it has written."""
-    from tests.unit.coordination.transaction_cluster import StateWriter
+    from tests.unit.server.coordination.transaction_cluster import StateWriter
 
     def own_end(self: StateWriter, tp: TopicPartition) -> int:
         self._require()

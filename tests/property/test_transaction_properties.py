@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.ports import LogRecord, Producer
-from barnabas.coordination.timeline import Timeline
-from barnabas.coordination.transaction.config import TransactionConfig
-from barnabas.coordination.transaction.ports import MarkerJob
-from barnabas.coordination.transaction.shard import TransactionShard
-from barnabas.coordination.transaction.state import FOLLOWS, Transaction, from_record
-from barnabas.coordination.transaction.transitions import Initialize, ProducerIdNeededError
-from barnabas.coordination.turn import Turn
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from tests.unit.coordination.kit import seeded
+from barnabas.server.coordination.ports import LogRecord, Producer
+from barnabas.server.coordination.timeline import Timeline
+from barnabas.server.coordination.transaction.config import TransactionConfig
+from barnabas.server.coordination.transaction.ports import MarkerJob
+from barnabas.server.coordination.transaction.shard import TransactionShard
+from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, from_record
+from barnabas.server.coordination.transaction.transitions import Initialize, ProducerIdNeededError
+from barnabas.server.coordination.turn import Turn
+from tests.unit.server.coordination.kit import seeded
 
 NAME = "id"
 PARTITIONS = [TopicPartition("t", i) for i in range(3)]
@@ -207,7 +207,7 @@ def test_histories_of_one_id(steps: list[tuple[object, ...]], first_epoch: int) 
             world.init(None, True)
         raised = world.shard.transactions[NAME]
         skipped = Transaction(raised.producer_id, first_epoch, timeout_ms=60_000, updated_ms=world.now_ms)
-        from barnabas.coordination.transaction.state import to_record
+        from barnabas.server.coordination.transaction.state import to_record
 
         turn = world.turn()
         turn.write(to_record(NAME, skipped, 1))

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.wire.codec import decode, encode
-from barnabas.wire.compile_decoder import STRUCTS_ALWAYS_ALLOWED
-from barnabas.wire.errors import WireError
-from barnabas.wire.headers import read_request_header
-from barnabas.wire.messages.fetch import FetchRequest
-from barnabas.wire.messages.metadata import MetadataRequest
-from barnabas.wire.schema import Message, schema_of
-from barnabas.wire.server_conn import ServerConnection
+from barnabas.protocol.wire.codec import decode, encode
+from barnabas.protocol.wire.compile_decoder import STRUCTS_ALWAYS_ALLOWED
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.headers import read_request_header
+from barnabas.protocol.wire.messages.fetch import FetchRequest
+from barnabas.protocol.wire.messages.metadata import MetadataRequest
+from barnabas.protocol.wire.schema import Message, schema_of
+from barnabas.protocol.wire.server_conn import ServerConnection
 from tests.property.wire_values import all_messages, full, versions_of
 
 MESSAGES = [pytest.param(cls, id=schema_of(cls).name) for cls in all_messages()]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.wire.codec import decode, encode, encode_parts
-from barnabas.wire.schema import Message, schema_of
+from barnabas.protocol.wire.codec import decode, encode, encode_parts
+from barnabas.protocol.wire.schema import Message, schema_of
 from tests.property.wire_values import all_messages, full, messages, versions_of
 
 MESSAGES = [pytest.param(cls, id=schema_of(cls).name) for cls in all_messages()]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.metadata.errors import MetadataError
-from barnabas.node.zookeeper.machine.effects import Outcome
+from barnabas.server.metadata.errors import MetadataError
+from barnabas.server.node.zookeeper.machine.effects import Outcome
 from tests.property.zookeeper_bugs import BUGS
 from tests.property.zookeeper_plans import CUT, OVERTAKEN, RESIGNING, SNAPPY, STORMY, ZOMBIES, Plan
 from tests.property.zookeeper_world import InvariantError, run_world

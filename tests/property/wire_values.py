@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from barnabas.wire.apis import APIS
-from barnabas.wire.headers import RequestHeader, ResponseHeader
-from barnabas.wire.messages import consumer_protocol, control_records, principal
-from barnabas.wire.schema import NO_UUID, Field, Message, Struct, schema_of
+from barnabas.protocol.wire.apis import APIS
+from barnabas.protocol.wire.headers import RequestHeader, ResponseHeader
+from barnabas.protocol.wire.messages import consumer_protocol, control_records, principal
+from barnabas.protocol.wire.schema import NO_UUID, Field, Message, Struct, schema_of
 
 
 def all_messages() -> list[type[Message]]:

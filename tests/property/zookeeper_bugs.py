@@ -8,15 +8,24 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from barnabas.node.zookeeper.machine.appends import Appends
-from barnabas.node.zookeeper.machine.effects import Effect, Outcome, Settled
-from barnabas.node.zookeeper.machine.log_view import LogView
-from barnabas.node.zookeeper.machine.node import ZooKeeperMachine
-from barnabas.node.zookeeper.machine.office import Office
-from barnabas.node.zookeeper.machine.reader import Ask, Reader
-from barnabas.node.zookeeper.machine.requests import Answer, Check, Create, Failed, Failure, Multi, Request, SetData
-from barnabas.node.zookeeper.machine.upkeep import SnapshotUpkeep
-from barnabas.node.zookeeper.machine.writer import Writer
+from barnabas.server.node.zookeeper.machine.appends import Appends
+from barnabas.server.node.zookeeper.machine.effects import Effect, Outcome, Settled
+from barnabas.server.node.zookeeper.machine.log_view import LogView
+from barnabas.server.node.zookeeper.machine.node import ZooKeeperMachine
+from barnabas.server.node.zookeeper.machine.office import Office
+from barnabas.server.node.zookeeper.machine.reader import Ask, Reader
+from barnabas.server.node.zookeeper.machine.requests import (
+    Answer,
+    Check,
+    Create,
+    Failed,
+    Failure,
+    Multi,
+    Request,
+    SetData,
+)
+from barnabas.server.node.zookeeper.machine.upkeep import SnapshotUpkeep
+from barnabas.server.node.zookeeper.machine.writer import Writer
 from tests.property.zookeeper_plans import CUT, RESIGNING, SNAPPY, STORMY, ZOMBIES, Plan
 
 

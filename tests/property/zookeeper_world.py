@@ -14,12 +14,12 @@ from unittest.mock import patch
 from uuid import UUID
 
 from barnabas.core.errors import KafkaError
-from barnabas.metadata.ports import LoadedSnapshot
-from barnabas.metadata.records.codec import MetadataRecord, TopicRecord
-from barnabas.node.zookeeper.entries import encode_snapshot
-from barnabas.node.zookeeper.layout import TAIL, broker_path, read_tail
-from barnabas.node.zookeeper.machine import reader, writer
-from barnabas.node.zookeeper.machine.effects import (
+from barnabas.server.metadata.ports import LoadedSnapshot
+from barnabas.server.metadata.records.codec import MetadataRecord, TopicRecord
+from barnabas.server.node.zookeeper.entries import encode_snapshot
+from barnabas.server.node.zookeeper.layout import TAIL, broker_path, read_tail
+from barnabas.server.node.zookeeper.machine import reader, writer
+from barnabas.server.node.zookeeper.machine.effects import (
     Commit,
     Effect,
     Fatal,
@@ -29,8 +29,8 @@ from barnabas.node.zookeeper.machine.effects import (
     Outcome,
     Settled,
 )
-from barnabas.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
-from barnabas.node.zookeeper.machine.requests import Answer, Failed, Failure, Get, Multi, Request, Sync
+from barnabas.server.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
+from barnabas.server.node.zookeeper.machine.requests import Answer, Failed, Failure, Get, Multi, Request, Sync
 from tests.property.zookeeper_model import Ensemble, Server, Session
 from tests.property.zookeeper_plans import TIMEOUT_MS, Plan
 

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from barnabas.node.adapters import ReplicatedWriter
-from barnabas.node.channels.coordination import Markers
-from barnabas.replication import partition as partition_module
-from barnabas.replication.partition import Partition
-from barnabas.storage import log as log_module
-from barnabas.storage import recovery
-from barnabas.storage.flushing import FlushJob
-from barnabas.storage.log import Log
-from barnabas.storage.producers.state import ProducerState
-from barnabas.storage.values import AppendInfo
+from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersResponse
+from barnabas.server.node.adapters import ReplicatedWriter
+from barnabas.server.node.channels.coordination import Markers
+from barnabas.server.replication import partition as partition_module
+from barnabas.server.replication.partition import Partition
+from barnabas.server.storage import log as log_module
+from barnabas.server.storage import recovery
+from barnabas.server.storage.flushing import FlushJob
+from barnabas.server.storage.log import Log
+from barnabas.server.storage.producers.state import ProducerState
+from barnabas.server.storage.values import AppendInfo
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
 from barnabas.testing.sim.faults import Menu
-from barnabas.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
 Patch = pytest.MonkeyPatch
 
@@ -146,7 +146,7 @@ def _markers_not_written(patch: Patch) -> None:
     """A transaction ends in the coordinator only."""
 
     async def write(self: Any, broker_id: int, request: Any) -> WriteTxnMarkersResponse:
-        from barnabas.wire.messages.write_txn_markers import (
+        from barnabas.protocol.wire.messages.write_txn_markers import (
             WritableTxnMarkerPartitionResult,
             WritableTxnMarkerResult,
             WritableTxnMarkerTopicResult,

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordination.host import ShardHost
-from barnabas.coordination.runtime import CoordinatorRuntime
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.metadata import snapshot
-from barnabas.metadata.controller import alter_partition, partition_change
-from barnabas.metadata.controller.sessions import BrokerSessions
-from barnabas.metadata.driver import ControllerDriver
-from barnabas.metadata.image.cluster import ClusterImage
-from barnabas.metadata.image.small import ConfigsImage
-from barnabas.node.quorum import vote_store
-from barnabas.raft.machine.values import Voters
-from barnabas.replication import following
-from barnabas.replication.directories.homes import Homes
-from barnabas.replication.partition import Partition
-from barnabas.replication.rules import watermark
-from barnabas.replication.shares.partition import SharePartition
-from barnabas.storage import log as log_module
-from barnabas.storage import recovery
-from barnabas.storage.log import Log
-from barnabas.storage.producers.state import ProducerState
+from barnabas.server.coordination.host import ShardHost
+from barnabas.server.coordination.runtime import CoordinatorRuntime
+from barnabas.server.metadata import snapshot
+from barnabas.server.metadata.controller import alter_partition, partition_change
+from barnabas.server.metadata.controller.sessions import BrokerSessions
+from barnabas.server.metadata.driver import ControllerDriver
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.small import ConfigsImage
+from barnabas.server.node.quorum import vote_store
+from barnabas.server.raft.machine.values import Voters
+from barnabas.server.replication import following
+from barnabas.server.replication.directories.homes import Homes
+from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.rules import watermark
+from barnabas.server.replication.shares.partition import SharePartition
+from barnabas.server.storage import log as log_module
+from barnabas.server.storage import recovery
+from barnabas.server.storage.log import Log
+from barnabas.server.storage.producers.state import ProducerState
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
 from barnabas.testing.sim.cluster.trouble import Menu
 
@@ -68,9 +68,9 @@ def _ack_before_isr(patch: Patch) -> None:
 
 def _min_insync_ignored(patch: Patch) -> None:
     """A leader alone accepts, commits and acknowledges, whatever min.insync.replicas says."""
-    patch.setattr("barnabas.replication.partition.refuse_append", lambda state, acks, least: ErrorCode.NONE)
-    patch.setattr("barnabas.replication.rules.watermark.effective_min_insync", lambda replicas, least: 1)
-    patch.setattr("barnabas.replication.rules.leader.effective_min_insync", lambda replicas, least: 1)
+    patch.setattr("barnabas.server.replication.partition.refuse_append", lambda state, acks, least: ErrorCode.NONE)
+    patch.setattr("barnabas.server.replication.rules.watermark.effective_min_insync", lambda replicas, least: 1)
+    patch.setattr("barnabas.server.replication.rules.leader.effective_min_insync", lambda replicas, least: 1)
 
 
 def _truncate_to_watermark(patch: Patch) -> None:
@@ -91,7 +91,7 @@ def _truncate_to_watermark(patch: Patch) -> None:
 
 def _divergence_ignored(patch: Patch) -> None:
     """A leader does not say where its log and the follower's part; the follower goes on behind."""
-    patch.setattr("barnabas.replication.reading._diverging", lambda *args: None)
+    patch.setattr("barnabas.server.replication.reading._diverging", lambda *args: None)
 
 
 def _watermark_of_the_isr_alone(patch: Patch) -> None:
@@ -101,19 +101,19 @@ def _watermark_of_the_isr_alone(patch: Patch) -> None:
     def high_watermark(state: Any, end: int, current: int, **options: Any) -> Any:
         return real(replace(state, proposed_isr=frozenset()), end, current, **{**options, "joining": ()})
 
-    patch.setattr("barnabas.replication.partition.high_watermark", high_watermark)
+    patch.setattr("barnabas.server.replication.partition.high_watermark", high_watermark)
 
 
 def _watermark_of_the_leader_alone(patch: Patch) -> None:
     """What the leader has is committed."""
     patch.setattr(
-        "barnabas.replication.partition.high_watermark", lambda state, end, current, **options: max(end, current)
+        "barnabas.server.replication.partition.high_watermark", lambda state, end, current, **options: max(end, current)
     )
 
 
 def _anybody_joins(patch: Patch) -> None:
     """A follower is in sync as soon as it fetches, however far it is behind."""
-    patch.setattr("barnabas.replication.rules.isr.is_in_sync", lambda state, follower, watermark: True)
+    patch.setattr("barnabas.server.replication.rules.isr.is_in_sync", lambda state, follower, watermark: True)
 
 
 def _producers_not_copied(patch: Patch) -> None:
@@ -172,13 +172,13 @@ def _broker_epochs_ignored(patch: Patch) -> None:
         return ErrorCode.NONE if code is ErrorCode.INELIGIBLE_REPLICA else code
 
     patch.setattr(alter_partition, "_problem", problem)
-    patch.setattr("barnabas.replication.rules.isr.is_eligible", lambda state, follower, active: True)
-    patch.setattr("barnabas.replication.leading.is_stale_fetch", lambda epoch, registered: False)
+    patch.setattr("barnabas.server.replication.rules.isr.is_eligible", lambda state, follower, active: True)
+    patch.setattr("barnabas.server.replication.leading.is_stale_fetch", lambda epoch, registered: False)
 
 
 def _unclean_ends_forgotten(patch: Patch) -> None:
     """A broker that comes back after an unclean end is as complete as it was."""
-    patch.setattr("barnabas.metadata.controller.brokers.records_without_broker", lambda *args, **options: [])
+    patch.setattr("barnabas.server.metadata.controller.brokers.records_without_broker", lambda *args, **options: [])
 
 
 def _nobody_is_fenced(patch: Patch) -> None:
@@ -207,7 +207,7 @@ def _snapshot_without_configs(patch: Patch) -> None:
     def image_records(image: ClusterImage) -> Any:
         return real(replace(image, configs=ConfigsImage()))
 
-    patch.setattr("barnabas.node.server.image_records", image_records)
+    patch.setattr("barnabas.server.node.server.image_records", image_records)
 
 
 # -- the quorum --------------------------------------------------------------------------------------------------------
@@ -247,8 +247,8 @@ def _answers_before_commit(patch: Patch) -> None:
 
 def _markers_dropped(patch: Patch) -> None:
     """A marker whose partition's leader cannot be reached is taken for written."""
-    from barnabas.node.channels.coordination import Markers
-    from barnabas.wire.messages import write_txn_markers as wire
+    from barnabas.protocol.wire.messages import write_txn_markers as wire
+    from barnabas.server.node.channels.coordination import Markers
 
     real = Markers.write
 
@@ -289,7 +289,7 @@ def _share_state_not_written(patch: Patch) -> None:
 def _missing_is_empty(patch: Patch) -> None:
     """A broker makes an empty log in place of one on a disk that is out, and the controller counts on it."""
     patch.setattr(Homes, "_may_be_offline", lambda self, wanted: False)
-    patch.setattr("barnabas.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
+    patch.setattr("barnabas.server.metadata.controller.directories._is_lost", lambda image, broker, directory: False)
 
 
 PLANTED = [

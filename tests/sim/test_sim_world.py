@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import KafkaError
-from barnabas.storage.fs import Access
+from barnabas.server.storage.fs import Access
 from barnabas.testing import sim
 from barnabas.testing.sim.disk import MemoryDisk
 

@@ -44,8 +44,8 @@ def apis(
 
 async def served_apis(admin: AsyncAdmin) -> list[dict[str, Any]]:
     """A row for each broker and API."""
-    from barnabas.wire.apis import ApiKey
-    from barnabas.wire.messages.api_versions import ApiVersionsRequest
+    from barnabas.protocol.wire.apis import ApiKey
+    from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
 
     names = {int(key): key for key in ApiKey}
     rows = []

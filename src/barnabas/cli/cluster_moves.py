@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.assign.moves import MoveError, plan_moves
 from barnabas.cli.moves_placement import Placement, read_moving_placement
 from barnabas.cli.moves_throttle import clear_throttle, read_throttled_topics, throttled
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
@@ -18,6 +17,7 @@ from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json,
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.assign.moves import MoveError, plan_moves
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin

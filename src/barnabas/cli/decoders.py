@@ -11,11 +11,11 @@ from uuid import UUID
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import uuid_to_text
-from barnabas.records.batch import Record
+from barnabas.protocol.records.batch import Record
 
 if TYPE_CHECKING:
-    from barnabas.coordination.log_format import LogFormat
-    from barnabas.wire.schema import Field, Struct
+    from barnabas.protocol.wire.schema import Field, Struct
+    from barnabas.server.coordination.log_format import LogFormat
 
 _CONSUMER_PROTOCOL_VERSION_MAX: Final = 3
 
@@ -24,7 +24,7 @@ Decoder = Callable[[Record], str]
 
 def metadata_record(record: Record) -> str:
     """A record of `__cluster_metadata`."""
-    from barnabas.metadata.records.codec import decode_record
+    from barnabas.server.metadata.records.codec import decode_record
 
     if record.value is None:
         return ""
@@ -40,14 +40,14 @@ def metadata_record(record: Record) -> str:
 
 def offsets_record(record: Record) -> str:
     """A record of `__consumer_offsets`."""
-    from barnabas.coordination.group.shard import FORMAT
+    from barnabas.server.coordination.group.shard import FORMAT
 
     return _coordinator_record(FORMAT, record)
 
 
 def transaction_record(record: Record) -> str:
     """A record of `__transaction_state`."""
-    from barnabas.coordination.transaction.records import FORMAT
+    from barnabas.server.coordination.transaction.records import FORMAT
 
     return _coordinator_record(FORMAT, record)
 
@@ -61,7 +61,7 @@ DECODERS: Final[Mapping[str, Decoder]] = {
 
 
 def _coordinator_record(form: LogFormat, record: Record) -> str:
-    from barnabas.coordination.ports import LogRecord
+    from barnabas.server.coordination.ports import LogRecord
 
     if record.key is None:
         return " (no key)"
@@ -85,8 +85,11 @@ def _coordinator_record(form: LogFormat, record: Record) -> str:
 
 def _open_member(member: dict[str, Any]) -> None:
     """What a classic consumer subscribes to and is assigned is a message of its own, inside bytes."""
-    from barnabas.wire.codec import decode
-    from barnabas.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+    from barnabas.protocol.wire.codec import decode
+    from barnabas.protocol.wire.messages.consumer_protocol import (
+        ConsumerProtocolAssignment,
+        ConsumerProtocolSubscription,
+    )
 
     kinds: dict[str, type[Struct]] = {
         "subscription": ConsumerProtocolSubscription,
@@ -103,7 +106,7 @@ def _open_member(member: dict[str, Any]) -> None:
 
 def as_json(message: Struct, version: int) -> dict[str, Any]:
     """A message as Kafka's generated JSON converters write it: the spec's names, tagged fields only when set."""
-    from barnabas.wire.schema import schema_of
+    from barnabas.protocol.wire.schema import schema_of
 
     shown = {}
     for field in schema_of(message).fields:
@@ -140,7 +143,7 @@ def _json(value: Any) -> str:
 
 
 def _name(message: Struct) -> str:
-    from barnabas.wire.schema import schema_of
+    from barnabas.protocol.wire.schema import schema_of
 
     return schema_of(message).name
 

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import uuid_to_text
-from barnabas.records.batch import BatchHeader, Record, check_crc, iter_batches, iter_records
-from barnabas.records.compression import Codec
-from barnabas.records.control import (
+from barnabas.protocol.records.batch import BatchHeader, Record, check_crc, iter_batches, iter_records
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.control import (
     EndTxn,
     KRaftVersion,
     KRaftVoters,

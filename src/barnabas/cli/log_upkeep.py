@@ -19,9 +19,9 @@ from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, print_json, print
 from barnabas.cli.session import DEFAULT_BOOTSTRAP
 
 if TYPE_CHECKING:
-    from barnabas.metadata.config_view import ConfigView
-    from barnabas.storage.directory.log_dir import LogDir
-    from barnabas.storage.log import Log
+    from barnabas.server.metadata.config_view import ConfigView
+    from barnabas.server.storage.directory.log_dir import LogDir
+    from barnabas.server.storage.log import Log
 
 DataDir = Annotated[
     str | None,
@@ -101,9 +101,9 @@ def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: b
     from barnabas.core.clock import SystemClock
     from barnabas.core.errors import KafkaError
     from barnabas.core.rng import system_rng
-    from barnabas.replication.cleaning.worker import choose_engine
-    from barnabas.storage.cleaner.candidate import assess
-    from barnabas.storage.cleaner.inline import clean
+    from barnabas.server.replication.cleaning.worker import choose_engine
+    from barnabas.server.storage.cleaner.candidate import assess
+    from barnabas.server.storage.cleaner.inline import clean
 
     target, now_ms = entry.log, SystemClock().now_ms()
     before = target.size_bytes
@@ -202,12 +202,12 @@ def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -
     from barnabas.core.config import ConfigError
     from barnabas.core.errors import KafkaError
     from barnabas.core.rng import random_uuid, system_rng
-    from barnabas.node.config import parse_assignments
-    from barnabas.node.settings import cleaner_settings
-    from barnabas.storage.config import LogConfig
-    from barnabas.storage.directory.identity import read_meta_properties
-    from barnabas.storage.directory.log_dir import LogDir
-    from barnabas.storage.fs import OsFileSystem
+    from barnabas.server.node.config import parse_assignments
+    from barnabas.server.node.settings import cleaner_settings
+    from barnabas.server.storage.config import LogConfig
+    from barnabas.server.storage.directory.identity import read_meta_properties
+    from barnabas.server.storage.directory.log_dir import LogDir
+    from barnabas.server.storage.fs import OsFileSystem
 
     fs, path = OsFileSystem(), str(Path(data_dir).absolute())
     if not Path(path, "meta.properties").exists():
@@ -246,11 +246,11 @@ def _config_view(directory: LogDir) -> ConfigView:
 
     from barnabas.core.clock import SystemClock
     from barnabas.core.ids import METADATA_TOPIC
-    from barnabas.metadata.config_view import ConfigView
-    from barnabas.metadata.image.cluster import ClusterImage
-    from barnabas.metadata.loader import Loader
-    from barnabas.metadata.publish import Publisher
-    from barnabas.node.quorum.offline import replay
+    from barnabas.server.metadata.config_view import ConfigView
+    from barnabas.server.metadata.image.cluster import ClusterImage
+    from barnabas.server.metadata.loader import Loader
+    from barnabas.server.metadata.publish import Publisher
+    from barnabas.server.node.quorum.offline import replay
 
     publisher = Publisher(ClusterImage(cluster_id=directory.cluster_id))
     if directory.fs.exists(f"{directory.path}/{METADATA_TOPIC}-0"):

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final  # noqa: E402
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note  # noqa: E402
 
 if TYPE_CHECKING:
-    from barnabas.node.config import NodeConfig
-    from barnabas.node.server import Node
+    from barnabas.server.node.config import NodeConfig
+    from barnabas.server.node.server import Node
 
 SUMMARY: Final = "Run a broker. No format step, no cluster to set up first."
 _DESCRIPTION: Final = f"""{SUMMARY}
@@ -109,8 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.disable()  # hardly anything that a start allocates is garbage; `_announce` switches collection on again
 
     from barnabas.core.errors import BarnabasError
-    from barnabas.node.config import build_config, parse_assignments, read_properties_file, unknown_names
-    from barnabas.telemetry.log import configure_logging
+    from barnabas.core.telemetry.log import configure_logging
+    from barnabas.server.node.config import build_config, parse_assignments, read_properties_file, unknown_names
 
     configure_logging(options.log_level, as_json=options.log_json)
     try:
@@ -131,7 +131,7 @@ def _run(config: NodeConfig, cluster_id: str | None, metrics_url: str | None, re
     import uvloop
 
     from barnabas.core.errors import BarnabasError
-    from barnabas.node.server import Node
+    from barnabas.server.node.server import Node
 
     async def main() -> None:
         node = Node(config, cluster_id=cluster_id, metrics_url=metrics_url)

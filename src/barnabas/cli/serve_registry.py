@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.core.errors import BarnabasError
 
 if TYPE_CHECKING:
-    from barnabas.node.server import Node
+    from barnabas.server.node.server import Node
 
 
 class EmbeddedRegistryError(BarnabasError):

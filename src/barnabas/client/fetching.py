@@ -13,8 +13,8 @@ from uuid import UUID
 from barnabas.client.cluster.metadata import BrokerAddress
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.ids import CONSUMER_REPLICA_ID, NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
-from barnabas.records.batch import last_batch
-from barnabas.wire.messages.fetch import (
+from barnabas.protocol.records.batch import last_batch
+from barnabas.protocol.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,

@@ -15,20 +15,20 @@ from barnabas.client.cluster.versions import Versioned
 from barnabas.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import CONSUMER_REPLICA_ID, TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.list_offsets import (
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from barnabas.wire.messages.offset_commit import (
+from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from barnabas.wire.messages.offset_fetch import (
+from barnabas.protocol.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

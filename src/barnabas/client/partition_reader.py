@@ -32,8 +32,8 @@ from barnabas.client.offsets import list_offsets
 from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLevel
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,10 +23,10 @@ from barnabas.client.producer.producer import AsyncProducer
 from barnabas.client.values import EARLIEST, LATEST, ConfigEntry, ConfigResource, IsolationLevel
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.core.telemetry import get_logger
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.records import Record, SchemaRecordError, decode_record, encode_record
 from barnabas.registry.service import PenLostError
-from barnabas.telemetry import get_logger
 
 log = get_logger("barnabas.registry")
 

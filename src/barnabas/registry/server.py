@@ -12,12 +12,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from barnabas.core.errors import BarnabasError
-from barnabas.net.http import HttpServer
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.transport.http import HttpServer
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schema_log import DEFAULT_TOPIC, KafkaSchemaLog
 from barnabas.registry.service import Registry
-from barnabas.telemetry import get_logger
 
 log = get_logger("barnabas.registry")
 

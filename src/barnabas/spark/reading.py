@@ -10,8 +10,8 @@ from barnabas.client.errors import OffsetOutOfRangeError
 from barnabas.client.fetching import next_position
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches
-from barnabas.records.columnar import DecodeOptions, iter_arrow
-from barnabas.records.columnar.segments import Selection
+from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
+from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.spark.connection import connect
 from barnabas.spark.options import OnDataLoss, SourceOptions
 from barnabas.spark.planner import Loss, LossKind, Range, judge

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.core.errors import BarnabasError
 
 if TYPE_CHECKING:
-    from barnabas.node.server import Node
+    from barnabas.server.node.server import Node
 
 SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0",
@@ -58,8 +58,8 @@ class AsyncEmbeddedBroker:
 
     async def start(self) -> None:
         """Returns when clients may connect. Raises what prevented the start."""
-        from barnabas.node.config import build_config
-        from barnabas.node.server import Node
+        from barnabas.server.node.config import build_config
+        from barnabas.server.node.server import Node
 
         config = build_config(
             self._config, data_dir=self.data_dir, listener=self._listener, metadata_fsync=not self._temporary

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.apis import BROKER_APIS, ROUTES, ApiTable, Route
-from barnabas.broker.controller_apis import CONTROLLER_APIS, CONTROLLER_ROUTES, FORWARDABLE
-from barnabas.broker.handlers.cluster.api_versions import advertised
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.server.broker.apis import BROKER_APIS, ROUTES, ApiTable, Route
+from barnabas.server.broker.controller_apis import CONTROLLER_APIS, CONTROLLER_ROUTES, FORWARDABLE
+from barnabas.server.broker.handlers.cluster.api_versions import advertised
 
 TABLES = [
     (BROKER_APIS, Path(__file__).with_name("api_versions.txt")),
@@ -44,7 +44,7 @@ SERVED_UNSTABLE = {ApiKey.INIT_PRODUCER_ID}
     ids=[route.key.name for route in ROUTES] + [f"controller {route.key.name}" for route in CONTROLLER_ROUTES],
 )
 def test_every_route_has_a_handler_and_versions_that_exist(route: Route, listener: str) -> None:
-    module = import_module(f"barnabas.broker.handlers.{route.handler}")
+    module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
     assert iscoroutinefunction(module.handle)
     api = APIS[route.key]
     assert api.min_version <= route.min_version <= route.max_version <= api.max_version

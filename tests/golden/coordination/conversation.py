@@ -21,20 +21,16 @@ from uuid import UUID
 
 from barnabas.cli import why_group
 from barnabas.client.admin.upkeep import group_facts
-from barnabas.coordination.group.classic import consumer_protocol
-from barnabas.coordination.group.config import GroupCoordinatorConfig
-from barnabas.coordination.group.service import GroupCoordinator
-from barnabas.coordination.group.shard import FORMAT
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
-from barnabas.wire.errors import WireError
-from barnabas.wire.messages import (
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.messages import (
     consumer_group_describe as cgd,
 )
-from barnabas.wire.messages import (
+from barnabas.protocol.wire.messages import (
     consumer_group_heartbeat as cgh,
 )
-from barnabas.wire.messages import (
+from barnabas.protocol.wire.messages import (
     delete_groups,
     describe_groups,
     explain_group,
@@ -48,8 +44,12 @@ from barnabas.wire.messages import (
     sync_group,
     txn_offset_commit,
 )
-from barnabas.wire.messages.consumer_protocol import ConsumerProtocolSubscription
-from tests.unit.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual, seeded
+from barnabas.protocol.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from barnabas.server.coordination.group.classic import consumer_protocol
+from barnabas.server.coordination.group.config import GroupCoordinatorConfig
+from barnabas.server.coordination.group.service import GroupCoordinator
+from barnabas.server.coordination.group.shard import FORMAT
+from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual, seeded
 
 TP = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")

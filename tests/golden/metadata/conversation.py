@@ -27,20 +27,20 @@ from uuid import UUID
 from barnabas.core.decision import Decision
 from barnabas.core.errors import error_code
 from barnabas.core.ids import uuid_from_text, uuid_to_text
-from barnabas.metadata.config_source import ConfigSource
-from barnabas.metadata.controller.brokers import decide_fence_broker
-from barnabas.metadata.controller.controller import Controller
-from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
-from barnabas.metadata.image.cluster import ClusterImage, PartitionImage, Provenance
-from barnabas.metadata.image.delta import ClusterDelta
-from barnabas.metadata.records.base import MetadataRecord
-from barnabas.metadata.records.codec import decode_record, encode_record
-from barnabas.metadata.snapshot import image_records
-from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from barnabas.wire.messages.create_topics import CreateTopicsResponse
-from barnabas.wire.schema import Message, Struct, schema_of
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from barnabas.protocol.wire.messages.create_topics import CreateTopicsResponse
+from barnabas.protocol.wire.schema import Message, Struct, schema_of
+from barnabas.server.metadata.config_source import ConfigSource
+from barnabas.server.metadata.controller.brokers import decide_fence_broker
+from barnabas.server.metadata.controller.controller import Controller
+from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
+from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, Provenance
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.records.base import MetadataRecord
+from barnabas.server.metadata.records.codec import decode_record, encode_record
+from barnabas.server.metadata.snapshot import image_records
 
 _DIRECTORIES = 1_000_000
 """Ids from here on are those of log directories; below are processes, far above are topics."""
@@ -87,7 +87,7 @@ class Conversation:
 
     def request(self, text: str) -> Iterator[str]:
         api, version, body = text.split(" ", 2)
-        module = importlib.import_module("barnabas.wire.messages." + snake(api))
+        module = importlib.import_module("barnabas.protocol.wire.messages." + snake(api))
         request = build(getattr(module, api + "Request"), json.loads(self.with_ids(body)))
         assert isinstance(request, Message)
         decision = self.controller.decide(self.controller.image, request, self.context(int(version)))

@@ -14,23 +14,23 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.metadata.config_view import ConfigView
-from barnabas.metadata.controller.controller import Controller
-from barnabas.metadata.controller.settings import ControllerSettings, DecideContext
-from barnabas.metadata.describe_configs import DescribeOptions, describe_broker, describe_topic
-from barnabas.metadata.features import SUPPORTED_FEATURES
-from barnabas.metadata.image.cluster import ClusterImage
-from barnabas.metadata.loader import Loader
-from barnabas.metadata.ports import CommittedBatch
-from barnabas.metadata.publish import Publisher
-from barnabas.metadata.records.codec import decode_record
-from barnabas.records.batch import iter_batches, iter_records
-from barnabas.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.wire.messages.broker_registration import (
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     Feature,
 )
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.controller.controller import Controller
+from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.describe_configs import DescribeOptions, describe_broker, describe_topic
+from barnabas.server.metadata.features import SUPPORTED_FEATURES
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.loader import Loader
+from barnabas.server.metadata.ports import CommittedBatch
+from barnabas.server.metadata.publish import Publisher
+from barnabas.server.metadata.records.codec import decode_record
 
 HERE = Path(__file__).parent
 STATIC = {

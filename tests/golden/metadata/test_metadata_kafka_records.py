@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from barnabas.core.ids import uuid_from_text
-from barnabas.metadata.errors import MetadataRecordError
-from barnabas.metadata.records.base import MetadataRecord
-from barnabas.metadata.records.codec import FRAME_VERSION, RECORDS, decode_record, encode_record, record_version
-from barnabas.wire.codec import encode
-from barnabas.wire.schema import Struct, schema_of
+from barnabas.protocol.wire.codec import encode
+from barnabas.protocol.wire.schema import Struct, schema_of
+from barnabas.server.metadata.errors import MetadataRecordError
+from barnabas.server.metadata.records.base import MetadataRecord
+from barnabas.server.metadata.records.codec import FRAME_VERSION, RECORDS, decode_record, encode_record, record_version
 
 LINES = [
     line.split("\t")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.apis import BROKER_APIS, ApiTable
-from barnabas.broker.controller_apis import CONTROLLER_APIS
+from barnabas.protocol.wire.apis import APIS
+from barnabas.server.broker.apis import BROKER_APIS, ApiTable
+from barnabas.server.broker.controller_apis import CONTROLLER_APIS
 from barnabas.spark.options import OPTIONS
-from barnabas.wire.apis import APIS
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.raft.errors import NotRaftLeaderError
-from barnabas.raft.machine.events import (
+from barnabas.server.raft.errors import NotRaftLeaderError
+from barnabas.server.raft.machine.events import (
     AdvanceStart,
     Answered,
     Append,
@@ -40,9 +40,14 @@ from barnabas.raft.machine.events import (
     Truncate,
     WriteSnapshot,
 )
-from barnabas.raft.machine.messages import AddVoterRequest, FetchResponse, FetchSnapshotResponse, RemoveVoterRequest
-from barnabas.raft.machine.raft import RaftMachine
-from barnabas.raft.machine.values import Batch, RaftConfig, ReplicaKey, Voter, Voters
+from barnabas.server.raft.machine.messages import (
+    AddVoterRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RemoveVoterRequest,
+)
+from barnabas.server.raft.machine.raft import RaftMachine
+from barnabas.server.raft.machine.values import Batch, RaftConfig, ReplicaKey, Voter, Voters
 from tests.property.raft_world import SimDisk, Snapshot, decode_snapshot, encode_snapshot, key_of, voter_of
 
 

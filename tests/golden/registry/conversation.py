@@ -17,7 +17,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 
-from barnabas.net.http import HttpRequest
+from barnabas.protocol.transport.http import HttpRequest
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.records import Record, decode_record, encode_record
 from barnabas.registry.service import PenLostError, Registry

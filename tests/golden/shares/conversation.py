@@ -12,26 +12,26 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from barnabas.coordination.group.config import GroupCoordinatorConfig
-from barnabas.coordination.group.service import GroupCoordinator
-from barnabas.coordination.group.shard import FORMAT as GROUP_FORMAT
-from barnabas.coordination.group.share.service import ShareGroupService
-from barnabas.coordination.share.config import ShareCoordinatorConfig
-from barnabas.coordination.share.persister import Persister
-from barnabas.coordination.share.records import FORMAT as SHARE_FORMAT
-from barnabas.coordination.share.service import ShareCoordinator
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TopicPartition
-from barnabas.wire.messages import alter_share_group_offsets as alter
-from barnabas.wire.messages import delete_share_group_offsets as forget
-from barnabas.wire.messages import describe_share_group_offsets as offsets
-from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
-from barnabas.wire.messages.list_groups import ListGroupsRequest
-from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
-from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from barnabas.wire.schema import Request
+from barnabas.protocol.wire.messages import alter_share_group_offsets as alter
+from barnabas.protocol.wire.messages import delete_share_group_offsets as forget
+from barnabas.protocol.wire.messages import describe_share_group_offsets as offsets
+from barnabas.protocol.wire.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.wire.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from barnabas.protocol.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.protocol.wire.schema import Request
+from barnabas.server.coordination.group.config import GroupCoordinatorConfig
+from barnabas.server.coordination.group.service import GroupCoordinator
+from barnabas.server.coordination.group.shard import FORMAT as GROUP_FORMAT
+from barnabas.server.coordination.group.share.service import ShareGroupService
+from barnabas.server.coordination.share.config import ShareCoordinatorConfig
+from barnabas.server.coordination.share.persister import Persister
+from barnabas.server.coordination.share.records import FORMAT as SHARE_FORMAT
+from barnabas.server.coordination.share.service import ShareCoordinator
 from tests.golden.coordination.conversation import settle, show_record
-from tests.unit.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual, seeded
+from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual, seeded
 
 GROUPS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 STATE = TopicPartition(SHARE_STATE_TOPIC, 0)

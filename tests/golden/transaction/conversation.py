@@ -21,20 +21,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.coordination.ports import Producer
-from barnabas.coordination.transaction.config import TransactionConfig
-from barnabas.coordination.transaction.records import FORMAT
-from barnabas.coordination.transaction.service import TransactionCoordinator
-from barnabas.coordination.transaction.state import BY_LABEL, Transaction, from_record, to_record
-from barnabas.coordination.turn import StateRecord
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
-from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from barnabas.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from barnabas.wire.messages.write_txn_markers import (
+from barnabas.protocol.wire.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from barnabas.protocol.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.protocol.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -42,7 +39,13 @@ from barnabas.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.unit.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
+from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.transaction.config import TransactionConfig
+from barnabas.server.coordination.transaction.records import FORMAT
+from barnabas.server.coordination.transaction.service import TransactionCoordinator
+from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, from_record, to_record
+from barnabas.server.coordination.turn import StateRecord
+from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
 
 TP = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 

@@ -13,17 +13,17 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from barnabas.coordination.ports import Producer
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from barnabas.wire.messages.end_txn import EndTxnRequest
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.messages.write_txn_markers import WriteTxnMarkersRequest
-from barnabas.wire.schema import Request
+from barnabas.protocol.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from barnabas.protocol.wire.messages.end_txn import EndTxnRequest
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from barnabas.protocol.wire.schema import Request
+from barnabas.server.coordination.ports import Producer
 from tests.golden.transaction.conversation import Asker, _show_marker, settle
-from tests.unit.coordination.kit import run_virtual
-from tests.unit.coordination.transaction_cluster import NODES, Cluster, Entry
+from tests.unit.server.coordination.kit import run_virtual
+from tests.unit.server.coordination.transaction_cluster import NODES, Cluster, Entry
 
 NAME = "id"
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from barnabas.coordination.ports import LogRecord
-from barnabas.coordination.timeline import Timeline
-from barnabas.coordination.transaction import transitions
-from barnabas.coordination.transaction.config import TransactionConfig
-from barnabas.coordination.transaction.ports import MarkerJob
-from barnabas.coordination.transaction.records import FORMAT
-from barnabas.coordination.transaction.shard import TransactionShard
-from barnabas.coordination.transaction.state import FOLLOWS, Transaction, TxnState, from_record
 from barnabas.core.ids import TopicPartition
-from barnabas.records.batch import iter_batches, iter_records
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.server.coordination.ports import LogRecord
+from barnabas.server.coordination.timeline import Timeline
+from barnabas.server.coordination.transaction import transitions
+from barnabas.server.coordination.transaction.config import TransactionConfig
+from barnabas.server.coordination.transaction.ports import MarkerJob
+from barnabas.server.coordination.transaction.records import FORMAT
+from barnabas.server.coordination.transaction.shard import TransactionShard
+from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, TxnState, from_record
 
 LOG = (Path(__file__).parent / "kafka_4_3_1_transaction_state.log").read_bytes()
 RECORDS = [

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from barnabas.wire.messages import alter_configs as legacy
-from barnabas.wire.messages import incremental_alter_configs as incremental
-from barnabas.wire.messages.alter_replica_log_dirs import (
+from barnabas.protocol.wire.messages import alter_configs as legacy
+from barnabas.protocol.wire.messages import incremental_alter_configs as incremental
+from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.wire.messages.list_config_resources import ListConfigResourcesRequest
+from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.protocol.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.interop.same_answers.talk import Talk, batch
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
-from barnabas.wire.messages.describe_groups import DescribeGroupsRequest
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.heartbeat import HeartbeatRequest
-from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.wire.messages.list_groups import ListGroupsRequest
-from barnabas.wire.messages.offset_commit import (
+from barnabas.protocol.wire.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.wire.messages.describe_groups import DescribeGroupsRequest
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.wire.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.wire.messages.offset_delete import (
+from barnabas.protocol.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from barnabas.wire.messages.offset_fetch import (
+from barnabas.protocol.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.interop.same_answers.talk import Talk
 
 NOWHERE = UUID(int=0xDEAD)

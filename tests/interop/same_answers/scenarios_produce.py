@@ -9,11 +9,11 @@ from uuid import UUID
 from crc32c import crc32c
 
 from barnabas.core.ids import NO_TOPIC_ID
-from barnabas.records.compression import Codec
-from barnabas.wire.messages.describe_producers import DescribeProducersRequest
-from barnabas.wire.messages.describe_producers import TopicRequest as ProducersOf
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.wire.messages.describe_producers import DescribeProducersRequest
+from barnabas.protocol.wire.messages.describe_producers import TopicRequest as ProducersOf
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.interop.same_answers.asking import T, fetch, list_ends
 from tests.interop.same_answers.talk import Talk, batch, produce
 

@@ -6,24 +6,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from uuid import UUID
 
-from barnabas.wire.apis import PRIVATE_FROM
-from barnabas.wire.messages.api_versions import ApiVersionsRequest
-from barnabas.wire.messages.create_partitions import (
+from barnabas.protocol.wire.apis import PRIVATE_FROM
+from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from barnabas.wire.messages.create_topics import (
+from barnabas.protocol.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
-from barnabas.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
-from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from barnabas.protocol.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.interop.same_answers.talk import Talk
 
 NOWHERE = UUID(int=0xDEAD)

@@ -12,15 +12,15 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.core.errors import ErrorCode
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.schema import Request, Struct
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.wire.schema import Request, Struct
 from tests.system.broker.wire_client import WireClient
 
 CLOSED = "the connection was closed"

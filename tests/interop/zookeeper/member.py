@@ -19,21 +19,21 @@ from uuid import UUID
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError, error_code
 from barnabas.core.rng import random_uuid, system_rng
-from barnabas.metadata import features
-from barnabas.metadata.controller.controller import Controller
-from barnabas.metadata.controller.settings import ControllerSettings
-from barnabas.metadata.controller_service import ControllerService
-from barnabas.metadata.image.cluster import ClusterImage
-from barnabas.metadata.loader import Loader
-from barnabas.metadata.ports import CommittedBatch, LoadedSnapshot
-from barnabas.metadata.publish import Publisher
-from barnabas.metadata.records.other import ProducerIdsRecord
-from barnabas.metadata.snapshot import image_records
-from barnabas.net.endpoint import Endpoint
-from barnabas.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
-from barnabas.node.zookeeper.settings import ZooKeeperSettings
-from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from barnabas.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from barnabas.server.metadata import features
+from barnabas.server.metadata.controller.controller import Controller
+from barnabas.server.metadata.controller.settings import ControllerSettings
+from barnabas.server.metadata.controller_service import ControllerService
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.loader import Loader
+from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
+from barnabas.server.metadata.publish import Publisher
+from barnabas.server.metadata.records.other import ProducerIdsRecord
+from barnabas.server.metadata.snapshot import image_records
+from barnabas.server.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
+from barnabas.server.node.zookeeper.settings import ZooKeeperSettings
 
 
 class Member:

@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.broker.handlers.transactions import write_txn_markers
-from barnabas.coordination.group.offset_store import OffsetStore
-from barnabas.coordination.transaction import transitions
-from barnabas.coordination.transaction.state import PREPARED
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_ID
-from barnabas.records.batch import iter_batches
-from barnabas.records.validate import Origin
-from barnabas.replication.partition import Partition
-from barnabas.storage import recovery
-from barnabas.storage.log import Log
-from barnabas.storage.producers.state import ProducerState
-from barnabas.storage.values import AppendInfo
+from barnabas.protocol.records.batch import iter_batches
+from barnabas.protocol.records.validate import Origin
+from barnabas.server.broker.handlers.transactions import write_txn_markers
+from barnabas.server.coordination.group.offset_store import OffsetStore
+from barnabas.server.coordination.transaction import transitions
+from barnabas.server.coordination.transaction.state import PREPARED
+from barnabas.server.replication.partition import Partition
+from barnabas.server.storage import recovery
+from barnabas.server.storage.log import Log
+from barnabas.server.storage.producers.state import ProducerState
+from barnabas.server.storage.values import AppendInfo
 from barnabas.testing.histories import Anomaly
 
 TEST_TOPIC = "log"

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.testing import EmbeddedBroker
-from barnabas.wire.messages.api_versions import ApiVersionsRequest
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.wire.messages.metadata import MetadataRequest
 from tests.system.broker.test_broker_data import batch, create, fetch, produce, produce_request, values
 from tests.system.broker.wire_client import WireClient
 

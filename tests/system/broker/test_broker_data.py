@@ -10,26 +10,32 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.records.batch import iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.compression import Codec
-from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.wire.messages.delete_records import (
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.wire.messages.offset_for_leader_epoch import (
+from barnabas.protocol.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.wire.messages.produce import (
+from barnabas.protocol.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.apis import ROUTES, Route
-from barnabas.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.wire.schema import schema_of
+from barnabas.server.broker.apis import ROUTES, Route
 from barnabas.testing import EmbeddedBroker
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.wire.schema import schema_of
 from tests.system.broker.wire_client import WireClient
 
 TOPIC = "every-version"

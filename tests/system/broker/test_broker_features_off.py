@@ -5,18 +5,18 @@ from __future__ import annotations
 from uuid import uuid4
 
 from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages import describe_share_group_offsets as offsets
+from barnabas.protocol.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from barnabas.protocol.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from barnabas.protocol.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from barnabas.protocol.wire.messages.share_acknowledge import ShareAcknowledgeRequest
+from barnabas.protocol.wire.messages.share_fetch import ShareFetchRequest
+from barnabas.protocol.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from barnabas.protocol.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.protocol.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.wire.schema import Request
 from barnabas.testing import EmbeddedBroker
-from barnabas.wire.messages import describe_share_group_offsets as offsets
-from barnabas.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
-from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from barnabas.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
-from barnabas.wire.messages.share_acknowledge import ShareAcknowledgeRequest
-from barnabas.wire.messages.share_fetch import ShareFetchRequest
-from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
-from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from barnabas.wire.schema import Request
 from tests.system.broker.wire_client import WireClient
 
 SAFE_DOWNGRADE, UPGRADE = 2, 1

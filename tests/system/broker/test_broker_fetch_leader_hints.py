@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.testing import EmbeddedBroker
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.system.broker.wire_client import WireClient
 
 TOPIC_IDS_FROM, HINTS_FROM = 13, 16

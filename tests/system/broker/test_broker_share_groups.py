@@ -12,20 +12,20 @@ from typer.testing import CliRunner
 
 from barnabas.cli.app import build_app
 from barnabas.core.errors import ErrorCode
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.testing import EmbeddedBroker
-from barnabas.wire.messages import share_acknowledge as sa
-from barnabas.wire.messages import share_fetch as sf
-from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.incremental_alter_configs import (
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages import share_acknowledge as sa
+from barnabas.protocol.wire.messages import share_fetch as sf
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.testing import EmbeddedBroker
 from tests.system.broker.wire_client import WireClient
 
 GROUP_RESOURCE = 32

@@ -6,8 +6,8 @@ import socket
 from typing import Any
 
 from barnabas.core.buffers import Buffer
-from barnabas.wire.client_conn import ClientConnection
-from barnabas.wire.schema import Request
+from barnabas.protocol.wire.client_conn import ClientConnection
+from barnabas.protocol.wire.schema import Request
 
 
 class WireClient:

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.records.batch import iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.testing.process import BrokerProcess
-from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.metadata import MetadataRequest
-from barnabas.wire.messages.offset_commit import (
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.metadata import MetadataRequest
+from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.testing.process import BrokerProcess
 from tests.system.broker.wire_client import WireClient
 
 SIZE = 8 << 20

@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.wire.schema import Request
 from barnabas.testing import EmbeddedBroker
 from barnabas.testing.process import BrokerProcess
-from barnabas.wire.messages.api_versions import ApiVersionsRequest
-from barnabas.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.schema import Request
 from tests.system.broker.wire_client import WireClient
 
 MB = 1 << 20

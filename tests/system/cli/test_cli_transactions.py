@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from barnabas.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.testing import EmbeddedBroker
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.system.broker.wire_client import WireClient
 from tests.system.cli.conftest import Cli
 

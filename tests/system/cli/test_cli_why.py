@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.testing import EmbeddedBroker
-from barnabas.wire.messages.consumer_group_heartbeat import (
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.testing import EmbeddedBroker
 from tests.system.broker.wire_client import WireClient
 from tests.system.cli.conftest import Cli
 

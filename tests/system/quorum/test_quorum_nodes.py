@@ -15,11 +15,11 @@ import pytest
 from barnabas.client.admin import AsyncAdmin
 from barnabas.client.values import NewTopic
 from barnabas.core.errors import ErrorCode
-from barnabas.node.config import build_config
-from barnabas.node.quorum.metadata_log import RaftMetadataLog
-from barnabas.node.server import Node
-from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
-from barnabas.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from barnabas.protocol.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.server.node.config import build_config
+from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.server.node.server import Node
 
 ALL = (1, 2, 3)
 

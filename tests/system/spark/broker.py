@@ -12,8 +12,8 @@ from barnabas.client.offsets import fetch_group_offsets
 from barnabas.client.values import NewTopic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.wire.apis import ApiKey
 from barnabas.spark.connection import LogClient
-from barnabas.wire.apis import ApiKey
 
 
 @dataclass(frozen=True)

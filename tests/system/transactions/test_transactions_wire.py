@@ -9,33 +9,33 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.records.batch import iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.testing import EmbeddedBroker
-from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from barnabas.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest
-from barnabas.wire.messages.end_txn import EndTxnRequest
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
-from barnabas.wire.messages.offset_fetch import (
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.protocol.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from barnabas.protocol.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.wire.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.protocol.wire.messages.end_txn import EndTxnRequest
+from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.wire.messages.txn_offset_commit import (
+from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from barnabas.wire.messages.write_txn_markers import (
+from barnabas.protocol.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from barnabas.testing import EmbeddedBroker
 from tests.system.broker.wire_client import WireClient
 
 

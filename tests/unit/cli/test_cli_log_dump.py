@@ -9,9 +9,9 @@ import pytest
 
 from barnabas.cli.decoders import as_json, metadata_record
 from barnabas.cli.log_dump import DumpOptions, dump_file
-from barnabas.records.batch import Record
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.records.batch import Record
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 
 BATCH = build_batch(
     [SimpleRecord(b"k", b"v", 1000, (("h", b"x"),)), SimpleRecord(None, None, 1001)],
@@ -90,8 +90,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_metadata_records_as_kafkas_json() -> None:
-    from barnabas.metadata.records.codec import encode_record
-    from barnabas.metadata.records.other import FeatureLevelRecord
+    from barnabas.server.metadata.records.codec import encode_record
+    from barnabas.server.metadata.records.other import FeatureLevelRecord
 
     value = encode_record(FeatureLevelRecord(name="metadata.version", feature_level=30))
     assert metadata_record(Record(0, 0, None, value)) == (
@@ -101,7 +101,7 @@ def test_metadata_records_as_kafkas_json() -> None:
 
 
 def test_tagged_fields_are_shown_only_when_set() -> None:
-    from barnabas.wire.messages.fetch import FetchRequest
+    from barnabas.protocol.wire.messages.fetch import FetchRequest
 
     assert "clusterId" not in as_json(FetchRequest(), 12)
     assert as_json(FetchRequest(cluster_id="c"), 12)["clusterId"] == "c"

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from barnabas.cli.logs import app
 from barnabas.core.ids import TopicPartition
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.storage.config import LogConfig
-from barnabas.storage.directory.log_dir import LogDir
-from barnabas.storage.fs import OsFileSystem
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.fs import OsFileSystem
 
 COMPACT = ("-c", "cleanup.policy=compact")
 

@@ -55,21 +55,34 @@ def test_serve_is_listed_with_the_other_nouns() -> None:
 
 def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
     """Each of these costs 20 to 150 ms; the broker's start-up is promised to be a fraction of a second."""
-    code = "import sys, barnabas.cli.serve, barnabas.node.server, uvloop; print(*sys.modules)"
+    code = "import sys, barnabas.cli.serve, barnabas.server.node.server, uvloop; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
     assert (
-        imported & {"typer", "rich", "numpy", "numba", "pyarrow", "pydantic", "barnabas.client", "barnabas.net.pages"}
+        imported
+        & {
+            "typer",
+            "rich",
+            "numpy",
+            "numba",
+            "pyarrow",
+            "pydantic",
+            "barnabas.client",
+            "barnabas.protocol.transport.pages",
+        }
         == set()
     )
     assert "importlib.metadata" not in imported
     assert {
-        "barnabas.node.quorum.messages",
-        "barnabas.node.setup.cluster_id",
-        "barnabas.wire.messages.vote",
+        "barnabas.server.node.quorum.messages",
+        "barnabas.server.node.setup.cluster_id",
+        "barnabas.protocol.wire.messages.vote",
     } & imported == set()
-    assert {"barnabas.storage.cleaner.cleaning", "barnabas.replication.cleaning.worker"} & imported == set()
+    assert {
+        "barnabas.server.storage.cleaner.cleaning",
+        "barnabas.server.replication.cleaning.worker",
+    } & imported == set()
     assert {"cramjam", "ctypes", "hashlib", "ipaddress", "pathlib", "pickle", "shutil"} & imported == set()
     assert {
-        f"barnabas.coordination.group.{machine}" for machine in ("shard", "groups", "share_group")
+        f"barnabas.server.coordination.group.{machine}" for machine in ("shard", "groups", "share_group")
     } & imported == set()

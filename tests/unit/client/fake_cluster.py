@@ -18,9 +18,9 @@ from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.records.batch import iter_batches, iter_records, read_header
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.messages import (
+from barnabas.protocol.records.batch import iter_batches, iter_records, read_header
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages import (
     api_versions,
     fetch,
     find_coordinator,
@@ -29,7 +29,7 @@ from barnabas.wire.messages import (
     metadata,
     produce,
 )
-from barnabas.wire.server_conn import ServerConnection
+from barnabas.protocol.wire.server_conn import ServerConnection
 
 DROP = object()
 """A script's answer: close the connection instead of answering."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.client.producer.accumulator import Accumulator, ProducerIdentity
 from barnabas.client.producer.delivery import RecordFuture
 from barnabas.core.ids import TopicPartition
-from barnabas.records.compression import Codec
+from barnabas.protocol.records.compression import Codec
 
 ME = ProducerIdentity(1, 0)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from barnabas.client.admin import configs
 from barnabas.client.values import ConfigChange, ConfigResource
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages import incremental_alter_configs as wire
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages import incremental_alter_configs as wire
 from tests.unit.client.fake_cluster import FakeCluster
 
 

@@ -20,9 +20,9 @@ from barnabas.client.errors import (
 from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
-from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import DROP, SILENCE, FakeCluster
 
 

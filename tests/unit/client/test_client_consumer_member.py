@@ -8,7 +8,7 @@ from barnabas.client.membership.classic import Failed, MembershipOptions
 from barnabas.client.membership.consumer_protocol import ConsumerMember, Lost, Phase, Wait
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages.consumer_group_heartbeat import (
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from barnabas.client.consumer.consumer import AsyncConsumer
 from barnabas.core.ids import NO_LEADER_EPOCH, TopicPartition
-from barnabas.records.batch import read_header
-from barnabas.records.control import EndTxn, build_end_txn_marker
-from barnabas.wire.apis import ApiKey
+from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.wire.apis import ApiKey
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_client_reader import batch
 

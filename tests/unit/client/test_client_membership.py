@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from barnabas.assign.member import Subscription
-from barnabas.assign.table import CLASSIC_ASSIGNORS
 from barnabas.client.membership.classic import (
     Assigned,
     ClassicMember,
@@ -22,8 +20,10 @@ from barnabas.client.membership.subscriptions import (
 )
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from barnabas.wire.messages.sync_group import SyncGroupResponse
+from barnabas.protocol.assign.member import Subscription
+from barnabas.protocol.assign.table import CLASSIC_ASSIGNORS
+from barnabas.protocol.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.protocol.wire.messages.sync_group import SyncGroupResponse
 
 A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.client.cluster.metadata import BrokerAddress, MetadataCache
-from barnabas.wire.messages.metadata import (
+from barnabas.protocol.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -15,9 +15,9 @@ from barnabas.client.serialization import json_serializer
 from barnabas.client.values import RecordMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.hashing import partition_for_key
-from barnabas.records.batch import read_header
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.produce import (
+from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceRequest,

@@ -13,9 +13,9 @@ from barnabas.client.partition_reader import OffsetRange, PartitionReader
 from barnabas.client.values import IsolationLevel
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.records.batch import iter_batches, iter_records
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.wire.apis import ApiKey
+from barnabas.protocol.records.batch import iter_batches, iter_records
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.wire.apis import ApiKey
 from tests.unit.client.fake_cluster import DROP, FakeCluster, FakeLog
 
 

@@ -9,9 +9,9 @@ from barnabas.client.errors import SerializationError
 from barnabas.client.serialization import as_decode, json_deserializer
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.ids import TopicPartition
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.control import EndTxn, build_end_txn_marker
-from barnabas.records.errors import CorruptBatchError
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.records.errors import CorruptBatchError
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 

@@ -11,8 +11,8 @@ import pytest
 from barnabas.client.producer.links import Link
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import FakeCluster, _Transport
 
 

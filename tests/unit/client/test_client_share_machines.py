@@ -10,7 +10,7 @@ from barnabas.client.membership.share_protocol import ShareMember
 from barnabas.client.share.session import GAP, AcknowledgeType, ShareSession, runs
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicIdPartition
-from barnabas.wire.messages.share_group_heartbeat import (
+from barnabas.protocol.wire.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

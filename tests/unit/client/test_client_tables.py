@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.errors import ClientClosedError
 from barnabas.client.producer.producer import AsyncProducer
-from barnabas.wire.apis import ApiKey
+from barnabas.protocol.wire.apis import ApiKey
 from tests.unit.client.fake_cluster import SILENCE, FakeCluster
 
 pa = pytest.importorskip("pyarrow")

@@ -9,8 +9,8 @@ from barnabas.client.errors import OffsetOutOfRangeError
 from barnabas.client.partition_reader import OffsetRange
 from barnabas.client.values import FetchedBatches
 from barnabas.core.ids import TopicPartition
-from barnabas.records.build import SimpleRecord, build_batch
-from barnabas.records.compression import Codec
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import Codec
 from barnabas.spark import reading
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import OnDataLoss

@@ -53,8 +53,8 @@ def test_the_fixtures(barnabas_broker: EmbeddedBroker, barnabas_broker_factory: 
 def test_the_plugin_is_cheap_to_load() -> None:
     code = (
         "import sys, barnabas.testing.pytest_plugin, barnabas.testing; "
-        "print([m for m in ('asyncio', 'uvloop', 'barnabas.node', 'barnabas.broker', 'cramjam') if m in sys.modules "
-        "and m not in before])"
+        "print([m for m in ('asyncio', 'uvloop', 'barnabas.server.node', 'barnabas.server.broker', 'cramjam') "
+        "if m in sys.modules and m not in before])"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", f"import pytest, sys; before = set(sys.modules); {code}"],

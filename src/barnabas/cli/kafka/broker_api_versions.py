@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cli.cluster import served_apis
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit
 from barnabas.cli.session import run_admin
-from barnabas.wire.apis import APIS
+from barnabas.protocol.wire.apis import APIS
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin

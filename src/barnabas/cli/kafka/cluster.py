@@ -43,7 +43,7 @@ def main() -> None:
 
 async def unregister(admin: AsyncAdmin, broker_id: int) -> None:
     """Forgets a broker that will not come back."""
-    from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest
+    from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 
     response = await admin.cluster.send_any(UnregisterBrokerRequest(broker_id=broker_id))
     if response.error_code:

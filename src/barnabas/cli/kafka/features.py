@@ -36,8 +36,8 @@ def main() -> None:
         parser.error(f"{options.command} is not offered: `describe` shows the levels, `upgrade` changes them")
 
     async def command(admin: AsyncAdmin) -> None:
-        from barnabas.metadata.features import METADATA_VERSION_NAMES
-        from barnabas.wire.messages.api_versions import ApiVersionsRequest
+        from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
+        from barnabas.server.metadata.features import METADATA_VERSION_NAMES
 
         request = ApiVersionsRequest(client_software_name="barnabas-cli", client_software_version="1")
         response = await admin.cluster.send_any(request)
@@ -61,7 +61,7 @@ def change(levels: dict[str, int], options: argparse.Namespace) -> None:
 
     async def command(admin: AsyncAdmin) -> None:
         from barnabas.core.errors import KafkaError, error_code
-        from barnabas.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+        from barnabas.protocol.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
         upgrade_type = 3 if options.command == "downgrade" and options.unsafe else _CHANGES[options.command]
         updates = [

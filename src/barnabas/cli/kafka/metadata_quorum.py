@@ -46,7 +46,7 @@ def main() -> None:
         parser.error("describe needs one of --status and --replication")
 
     async def command(admin: AsyncAdmin) -> None:
-        from barnabas.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+        from barnabas.protocol.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 
         topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
         response = await admin.cluster.send_any(DescribeQuorumRequest(topics=[topic]))
@@ -66,9 +66,9 @@ def main() -> None:
 
 def add_controller(options: argparse.Namespace) -> None:
     """The file of `--command-config` is the new controller's own: it says who and where that is."""
-    from barnabas.node.config import build_config, read_properties_file
-    from barnabas.storage.directory.identity import read_meta_properties
-    from barnabas.storage.fs import OsFileSystem
+    from barnabas.server.node.config import build_config, read_properties_file
+    from barnabas.server.storage.directory.identity import read_meta_properties
+    from barnabas.server.storage.fs import OsFileSystem
 
     async def command(admin: AsyncAdmin) -> None:
         config = build_config(read_properties_file(options.command_config))

@@ -71,8 +71,8 @@ def main() -> None:
 
 
 async def _generate(admin: AsyncAdmin, options: argparse.Namespace) -> None:
-    from barnabas.assign.placement import UsableBroker, place_replicas
     from barnabas.core.rng import system_rng
+    from barnabas.protocol.assign.placement import UsableBroker, place_replicas
 
     placement = await read_moving_placement(admin)
     topics = [row["topic"] for row in _read(options.topics_to_move_json_file)["topics"]]

@@ -10,8 +10,8 @@ from barnabas.cli.session import read_properties
 from barnabas.core.ids import uuid_to_text
 from barnabas.core.properties import parse_properties, render_properties
 from barnabas.core.rng import random_uuid, system_rng
-from barnabas.metadata.features import METADATA_VERSION_NAMES
-from barnabas.metadata.records.codec import LATEST_METADATA_VERSION
+from barnabas.server.metadata.features import METADATA_VERSION_NAMES
+from barnabas.server.metadata.records.codec import LATEST_METADATA_VERSION
 
 _LEVEL = METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]
 

@@ -23,16 +23,16 @@ from barnabas.client.values import (
 )
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages import alter_configs as legacy
-from barnabas.wire.messages import incremental_alter_configs as incremental
-from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from barnabas.wire.messages.describe_configs import (
+from barnabas.protocol.wire.messages import alter_configs as legacy
+from barnabas.protocol.wire.messages import incremental_alter_configs as incremental
+from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.protocol.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
-from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 V = TypeVar("V")
 

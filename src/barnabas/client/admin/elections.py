@@ -10,8 +10,8 @@ from barnabas.client.cluster.fanout import by_topic
 from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 ELECTION_TYPES_SINCE = 1
 

@@ -24,13 +24,13 @@ from barnabas.client.values import (
 )
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages import consumer_group_describe as consumer
-from barnabas.wire.messages import describe_groups as classic
-from barnabas.wire.messages import share_group_describe as share
-from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from barnabas.wire.messages.offset_delete import (
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages import consumer_group_describe as consumer
+from barnabas.protocol.wire.messages import describe_groups as classic
+from barnabas.protocol.wire.messages import share_group_describe as share
+from barnabas.protocol.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.protocol.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

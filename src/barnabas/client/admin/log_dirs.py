@@ -12,7 +12,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.values import ReplicaLogDirs, TopicPartitionReplica
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages.alter_replica_log_dirs import (
+from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

@@ -10,13 +10,13 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.fanout import by_topic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages.alter_partition_reassignments import (
+from barnabas.protocol.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from barnabas.wire.messages.list_partition_reassignments import (
+from barnabas.protocol.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,

@@ -13,9 +13,9 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.fanout import by_topic
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages import alter_share_group_offsets as alter
-from barnabas.wire.messages import delete_share_group_offsets as delete
-from barnabas.wire.messages import describe_share_group_offsets as describe
+from barnabas.protocol.wire.messages import alter_share_group_offsets as alter
+from barnabas.protocol.wire.messages import delete_share_group_offsets as delete
+from barnabas.protocol.wire.messages import describe_share_group_offsets as describe
 
 
 @dataclass(frozen=True, slots=True)

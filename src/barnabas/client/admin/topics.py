@@ -12,27 +12,27 @@ from barnabas.client.cluster.versions import Versioned
 from barnabas.client.values import CreatedTopic, NewTopic, TopicListing
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.create_partitions import (
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from barnabas.wire.messages.create_topics import (
+from barnabas.protocol.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from barnabas.wire.messages.delete_records import (
+from barnabas.protocol.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
 
 async def create_topics(

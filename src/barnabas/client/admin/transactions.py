@@ -13,16 +13,19 @@ from barnabas.client.cluster.fanout import ask_leaders, by_topic
 from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.describe_producers import (
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     TopicRequest,
 )
-from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from barnabas.wire.messages.write_txn_markers import (
+from barnabas.protocol.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.protocol.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

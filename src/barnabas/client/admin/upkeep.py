@@ -17,7 +17,7 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.fanout import ask_leaders, by_topic
 from barnabas.core.errors import KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages import explain_group, explain_partition, run_upkeep
+from barnabas.protocol.wire.messages import explain_group, explain_partition, run_upkeep
 
 V = TypeVar("V")
 

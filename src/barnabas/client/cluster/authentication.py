@@ -7,9 +7,9 @@ from barnabas.client.cluster.sasl import SaslClient, sasl_client
 from barnabas.client.options import SecurityOptions
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 async def authenticate(connection: Connection, options: SecurityOptions, deadline: float, rng: Rng) -> None:

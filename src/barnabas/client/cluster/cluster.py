@@ -32,9 +32,9 @@ from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng, system_rng
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.wire.schema import schema_of
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.protocol.wire.schema import schema_of
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from barnabas.client.cluster.tls import handshake_error, is_refusal
 from barnabas.client.cluster.versions import BrokerVersions
 from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
 from barnabas.core.errors import BarnabasError
-from barnabas.wire.client_conn import RESPONSE_BYTES_MAX, ClientConnection
-from barnabas.wire.frame_buffer import FrameBuffer
+from barnabas.protocol.wire.client_conn import RESPONSE_BYTES_MAX, ClientConnection
+from barnabas.protocol.wire.frame_buffer import FrameBuffer
 
 OnAnswer = Callable[[Any, BarnabasError | None], None]
 """Called once: with the response, or with None and what went wrong."""

@@ -19,8 +19,8 @@ from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 @dataclass(frozen=True, slots=True)

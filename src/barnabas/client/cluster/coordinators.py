@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.cluster.metadata import BrokerAddress
 from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from barnabas.client.cluster.cluster import Cluster

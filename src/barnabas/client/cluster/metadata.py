@@ -16,7 +16,7 @@ from barnabas.core.errors import ErrorCode, error_code
 from barnabas.core.ids import NO_LEADER, NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+    from barnabas.protocol.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 
 @dataclass(frozen=True, slots=True)

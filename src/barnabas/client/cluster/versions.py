@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.errors import UnsupportedApiError
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.apis import APIS, ApiKey
 
 if TYPE_CHECKING:
-    from barnabas.wire.messages.api_versions import ApiVersionsResponse
+    from barnabas.protocol.wire.messages.api_versions import ApiVersionsResponse
 
 VersionRange = tuple[int, int]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from barnabas.client.values import FetchedBatches, IsolationLevel
 from barnabas.core.buffers import Buffer
-from barnabas.records.columnar import (
+from barnabas.protocol.records.columnar import (
     COLUMNS,
     DecodeOptions,
     EncodeOptions,
@@ -16,10 +16,10 @@ from barnabas.records.columnar import (
     partitions_for_keys,
     rows_by_partition,
 )
-from barnabas.records.columnar._jit import np, pa
-from barnabas.records.columnar.encode import Layout, lay_out, rows_from_arrow, write_batches
-from barnabas.records.columnar.segments import Selection
-from barnabas.records.compression import Codec
+from barnabas.protocol.records.columnar._jit import np, pa
+from barnabas.protocol.records.columnar.encode import Layout, lay_out, rows_from_arrow, write_batches
+from barnabas.protocol.records.columnar.segments import Selection
+from barnabas.protocol.records.compression import Codec
 
 WITHOUT_HEADERS: Final = tuple(name for name in COLUMNS if name != "headers")
 ROWS_MAX: Final = 1_000_000

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from barnabas.records.columnar._jit import BYTES, I32, I64, MUTABLE_BYTES, OUT_I64, copy_bytes, kernel, np, pa, scalar
-from barnabas.records.columnar.byte_column import ByteColumn, from_arrow
+from barnabas.protocol.records.columnar._jit import (
+    BYTES,
+    I32,
+    I64,
+    MUTABLE_BYTES,
+    OUT_I64,
+    copy_bytes,
+    kernel,
+    np,
+    pa,
+    scalar,
+)
+from barnabas.protocol.records.columnar.byte_column import ByteColumn, from_arrow
 
 __all__ = [
     "BYTES",

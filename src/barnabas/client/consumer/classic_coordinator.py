@@ -25,10 +25,10 @@ from barnabas.client.membership.classic import (
 from barnabas.client.values import GroupMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.heartbeat import HeartbeatResponse
-from barnabas.wire.messages.join_group import JoinGroupResponse
-from barnabas.wire.messages.sync_group import SyncGroupResponse
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatResponse
+from barnabas.protocol.wire.messages.join_group import JoinGroupResponse
+from barnabas.protocol.wire.messages.sync_group import SyncGroupResponse
 
 log = logging.getLogger("barnabas.client")
 

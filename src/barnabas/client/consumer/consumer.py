@@ -19,7 +19,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.assign.member import Assignor
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.config import CONSUMER_CONFIGS, is_given, resolve_config
 from barnabas.client.consumer.commits import Commits
@@ -49,6 +48,7 @@ from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.assign.member import Assignor
 
 if TYPE_CHECKING:
     import pyarrow as pa

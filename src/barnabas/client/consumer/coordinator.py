@@ -24,8 +24,8 @@ from barnabas.client.offsets import commit_group_offsets
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.schema import schema_of
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.schema import schema_of
 
 log = logging.getLogger("barnabas.client")
 

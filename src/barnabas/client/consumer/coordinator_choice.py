@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.assign.member import Assignor
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.consumer.classic_coordinator import ClassicCoordinator
 from barnabas.client.consumer.consumer_coordinator import ConsumerProtocolCoordinator
@@ -17,6 +16,7 @@ from barnabas.client.membership.subscriptions import build_assignors
 from barnabas.client.options import Settings
 from barnabas.core.ids import uuid_to_text
 from barnabas.core.rng import random_uuid
+from barnabas.protocol.assign.member import Assignor
 
 
 def make_coordinator(

@@ -30,8 +30,8 @@ from barnabas.client.values import FetchedBatches
 from barnabas.core.clock import Clock
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.fetch import FetchResponse, PartitionData
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.fetch import FetchResponse, PartitionData
 
 SESSION_EPOCH_MAX: Final = 0x7FFFFFFF
 SESSIONS_VERSION: Final = 7

@@ -9,9 +9,9 @@ from barnabas.client.errors import SerializationError
 from barnabas.client.serialization import Decode, NotReadyError
 from barnabas.client.values import ConsumerRecord, FetchedBatches, IsolationLevel
 from barnabas.core.buffers import Buffer
-from barnabas.records.batch import BatchHeader, check_crc, iter_batches, iter_records
-from barnabas.records.control import EndTxn, parse_control
-from barnabas.records.rows import read_rows
+from barnabas.protocol.records.batch import BatchHeader, check_crc, iter_batches, iter_records
+from barnabas.protocol.records.control import EndTxn, parse_control
+from barnabas.protocol.records.rows import read_rows
 
 
 class AbortedFilter:

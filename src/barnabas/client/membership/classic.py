@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from barnabas.assign.member import Assignor, Subscription, Topics
 from barnabas.client.membership.subscriptions import (
     decode_assignment,
     decode_subscription,
@@ -24,10 +23,11 @@ from barnabas.client.membership.subscriptions import (
 )
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.messages.heartbeat import HeartbeatRequest
-from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from barnabas.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from barnabas.protocol.assign.member import Assignor, Subscription, Topics
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1

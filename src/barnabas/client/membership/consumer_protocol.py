@@ -26,7 +26,7 @@ from uuid import UUID
 from barnabas.client.membership.classic import Failed, MembershipOptions
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicIdPartition, TopicPartition
-from barnabas.wire.messages.consumer_group_heartbeat import (
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,

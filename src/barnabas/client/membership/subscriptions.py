@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.assign.member import Assignor, Subscription
-from barnabas.assign.table import CLASSIC_ASSIGNORS
 from barnabas.core.config import ConfigError
 from barnabas.core.ids import TopicPartition
-from barnabas.wire.codec import decode, encode
-from barnabas.wire.messages.consumer_protocol import (
+from barnabas.protocol.assign.member import Assignor, Subscription
+from barnabas.protocol.assign.table import CLASSIC_ASSIGNORS
+from barnabas.protocol.wire.codec import decode, encode
+from barnabas.protocol.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,

@@ -25,8 +25,8 @@ from barnabas.client.producer.delivery import ProducerBatch, RecordPlace
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
-from barnabas.records.build import RECORD_OVERHEAD_MAX, BatchBuilder, Headers
-from barnabas.records.compression import Codec
+from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX, BatchBuilder, Headers
+from barnabas.protocol.records.compression import Codec
 
 IN_FLIGHT_PER_PARTITION_MAX: Final = 5
 """A broker remembers the last five batches of an idempotent producer, so more may not be under way."""

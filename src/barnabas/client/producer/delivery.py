@@ -17,8 +17,8 @@ from barnabas.client.values import RecordMetadata
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import NO_SEQUENCE, TopicPartition
-from barnabas.records.batch import CRC_START, TRANSACTIONAL_FLAG, iter_batches, iter_records
-from barnabas.records.build import BatchBuilder, SimpleRecord, build_batch
+from barnabas.protocol.records.batch import CRC_START, TRANSACTIONAL_FLAG, iter_batches, iter_records
+from barnabas.protocol.records.build import BatchBuilder, SimpleRecord, build_batch
 
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")

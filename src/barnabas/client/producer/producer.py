@@ -38,8 +38,8 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.records.build import RECORD_OVERHEAD_MAX
-from barnabas.records.compression import Codec
+from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX
+from barnabas.protocol.records.compression import Codec
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from barnabas.client.options import Settings
 from barnabas.core.buffers import Buffer
 from barnabas.core.config import ConfigError
 from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
-from barnabas.wire.messages.produce import (
+from barnabas.protocol.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

@@ -21,10 +21,10 @@ from barnabas.client.producer.links import Link, Links
 from barnabas.client.producer.producing import SenderOptions, answers_of, build_produce
 from barnabas.client.producer.transactions import Transactions
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
-from barnabas.records.batch import HEADER_SIZE
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.wire.messages.produce import (
+from barnabas.protocol.records.batch import HEADER_SIZE
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
 )

@@ -24,8 +24,8 @@ from barnabas.client.share.session import CLOSING_EPOCH, GAP, Acknowledgements, 
 from barnabas.client.values import ConsumerRecord, FetchedBatches, IsolationLevel
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicIdPartition, TopicPartition
-from barnabas.wire.messages.share_acknowledge import ShareAcknowledgeRequest
-from barnabas.wire.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+from barnabas.protocol.wire.messages.share_acknowledge import ShareAcknowledgeRequest
+from barnabas.protocol.wire.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
 
 log = logging.getLogger("barnabas.client")
 

@@ -18,7 +18,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.core.ids import TopicIdPartition
-from barnabas.wire.messages import share_acknowledge, share_fetch
+from barnabas.protocol.wire.messages import share_acknowledge, share_fetch
 
 EPOCH_MAX: Final = 0x7FFFFFFF
 CLOSING_EPOCH: Final = -1

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
-from barnabas.net.http import HttpRequest, HttpResponse
+from barnabas.protocol.transport.http import HttpRequest, HttpResponse
 from barnabas.registry.api.calls import Call, Text
 from barnabas.registry.api.table import LASTING, ROUTES, Handler
 from barnabas.registry.errors import Code, RegistryError

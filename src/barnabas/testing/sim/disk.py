@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.rng import Rng
-from barnabas.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError
-from barnabas.storage.fs import Access, DiskUsage, File, FileStat, FileSystem, Lock
+from barnabas.server.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError
+from barnabas.server.storage.fs import Access, DiskUsage, File, FileStat, FileSystem, Lock
 from barnabas.testing.sim.platter import Inode, left_by_chance, left_of
 
 Predicate = Callable[[str], bool]

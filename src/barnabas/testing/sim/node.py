@@ -13,9 +13,9 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.net.endpoint import Endpoint
-from barnabas.node.config import build_config
-from barnabas.node.server import Node
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.server.node.config import build_config
+from barnabas.server.node.server import Node
 from barnabas.testing.embedded import SETTINGS
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.disk import MemoryDisk, never

@@ -15,7 +15,7 @@ from barnabas.testing.sim.errors import LivenessError
 from barnabas.testing.sim.node import SimNode
 
 if TYPE_CHECKING:
-    from barnabas.metadata.image.cluster import ClusterImage, PartitionImage
+    from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage
     from barnabas.testing.sim.world import World
 
 ROOM: Final = 1 << 40

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from barnabas.testing.sim.cluster.rule import Rule
 
 if TYPE_CHECKING:
-    from barnabas.coordination.group.consumer.group import ConsumerGroup
+    from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.cluster.sight import Sight
 

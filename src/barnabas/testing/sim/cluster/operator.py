@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.values import ConfigChange, ConfigResource
 from barnabas.core.errors import BarnabasError, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.sim.cluster.trouble import Fault, Trouble
-from barnabas.testing.sim.workload.supervisor import PATIENCE
-from barnabas.wire.messages.alter_partition_reassignments import (
+from barnabas.protocol.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
+from barnabas.testing.sim.cluster.trouble import Fault, Trouble
+from barnabas.testing.sim.workload.supervisor import PATIENCE
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin

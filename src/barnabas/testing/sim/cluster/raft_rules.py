@@ -11,8 +11,8 @@ from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
 from barnabas.testing.sim.cluster.view import image_of, metadata_log_of, raft_of, told_epoch_of
 
 if TYPE_CHECKING:
-    from barnabas.metadata.image.cluster import ClusterImage
-    from barnabas.raft.machine.raft import RaftMachine
+    from barnabas.server.metadata.image.cluster import ClusterImage
+    from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.cluster.sight import Sight
     from barnabas.testing.sim.node import SimNode

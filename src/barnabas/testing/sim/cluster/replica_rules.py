@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.core.ids import TopicPartition
-from barnabas.replication.rules.leader import effective_min_insync
-from barnabas.storage.recovery import scan_batches
+from barnabas.server.replication.rules.leader import effective_min_insync
+from barnabas.server.storage.recovery import scan_batches
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
 from barnabas.testing.sim.cluster.sight import Key, Replica, Sight, replicas_of
 from barnabas.testing.sim.cluster.view import broker_epoch_of

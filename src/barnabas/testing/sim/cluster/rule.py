@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from barnabas.storage.segments.batches import walk_headers
+from barnabas.server.storage.segments.batches import walk_headers
 from barnabas.testing.sim.errors import CorrectnessError
 
 if TYPE_CHECKING:
-    from barnabas.raft.machine.raft import RaftMachine
-    from barnabas.storage.log import Log
+    from barnabas.server.raft.machine.raft import RaftMachine
+    from barnabas.server.storage.log import Log
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.cluster.sight import Sight
     from barnabas.testing.sim.node import SimNode

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.testing.sim.cluster.view import consumer_groups_of, coordinators_of, partitions_of, services_of
 
 if TYPE_CHECKING:
-    from barnabas.coordination.group.consumer.group import ConsumerGroup
-    from barnabas.metadata.image.topics import PartitionImage
-    from barnabas.replication.partition import Partition
-    from barnabas.storage.log import Log
+    from barnabas.server.coordination.group.consumer.group import ConsumerGroup
+    from barnabas.server.metadata.image.topics import PartitionImage
+    from barnabas.server.replication.partition import Partition
+    from barnabas.server.storage.log import Log
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.node import SimNode
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.coordination.group.consumer.group import ConsumerGroup
-    from barnabas.coordination.group.shard import GroupShard
-    from barnabas.coordination.host import ShardHost
-    from barnabas.metadata.image.cluster import ClusterImage
-    from barnabas.raft.machine.raft import RaftMachine
-    from barnabas.replication.partition import Partition
-    from barnabas.storage.log import Log
+    from barnabas.server.coordination.group.consumer.group import ConsumerGroup
+    from barnabas.server.coordination.group.shard import GroupShard
+    from barnabas.server.coordination.host import ShardHost
+    from barnabas.server.metadata.image.cluster import ClusterImage
+    from barnabas.server.raft.machine.raft import RaftMachine
+    from barnabas.server.replication.partition import Partition
+    from barnabas.server.storage.log import Log
     from barnabas.testing.sim.node import SimNode
 
 
@@ -86,7 +86,7 @@ def metadata_log_of(host: SimNode) -> Log | None:
 def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
     """(leader epoch, group) of the groups of the new protocol that this broker coordinates, as far as it has loaded
     what was committed before."""
-    from barnabas.coordination.group.consumer.group import ConsumerGroup
+    from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 
     services = services_of(host)
     if services is None:

@@ -16,7 +16,7 @@ from barnabas.testing.sim.cluster.sight import Sight
 from barnabas.testing.sim.cluster.view import quorum_of
 
 if TYPE_CHECKING:
-    from barnabas.raft.machine.raft import RaftMachine
+    from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
     from barnabas.testing.sim.node import SimNode
     from barnabas.testing.sim.process import Process

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.net.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.testing.sim.errors import RealWorldError
 from barnabas.testing.sim.network.links import OUTSIDE, Link
 from barnabas.testing.sim.network.servers import SimServer, SimSocket

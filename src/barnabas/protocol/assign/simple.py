@@ -1,0 +1,76 @@
+"""Machine: the server's "simple" assignor for share groups (KIP-932): partitions are shared, not divided.
+
+Members of a share group may have the same partition. So every partition goes to as many members as it takes to give
+everyone something: with more members than partitions several share one, with fewer each partition has one member.
+
+    sharing   members that each partition of a topic set is spread over:  ceil(members / partitions)
+    slots     partitions x sharing, dealt so that loads differ by one at most where everyone wants the same
+
+What a member had it keeps as long as its load and the partition's sharing allow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.core.ids import TopicId
+from barnabas.protocol.assign.server import GroupSpec, Partitions
+
+Partition = tuple[TopicId, int]
+
+
+class SimpleAssignor:
+    name = "simple"
+
+    def assign(self, group: GroupSpec) -> dict[str, Partitions]:
+        held: dict[str, dict[Partition, None]] = {member_id: {} for member_id in sorted(group.members)}
+        for topics in sorted({member.topics for member in group.members.values()}, key=sorted):
+            members = [m for m in held if group.members[m].topics == topics]
+            partitions = [(t, p) for t in sorted(topics) for p in group.partitions_of(t)]
+            if partitions:
+                _share(group, held, members, partitions)
+        return {member_id: _by_topic(partitions) for member_id, partitions in held.items()}
+
+
+def _share(
+    group: GroupSpec, held: dict[str, dict[Partition, None]], members: list[str], partitions: list[Partition]
+) -> None:
+    """Deal `partitions` to `members`, who all want just these."""
+    sharing = -(-len(members) // len(partitions))
+    quota, extras = divmod(len(partitions) * sharing, len(members))
+    load: Counter[Partition] = Counter()
+    had = {m: [p for p in partitions if p[1] in group.members[m].assigned.get(p[0], ())] for m in members}
+    limits: dict[str, int] = {}
+    # The richest keep the extra ones: fewer partitions move.
+    for rank, member_id in enumerate(sorted(members, key=lambda m: (-len(had[m]), m))):
+        limit = limits[member_id] = quota + (rank < extras)
+        for partition in had[member_id]:
+            if len(held[member_id]) < limit and load[partition] < sharing:
+                held[member_id][partition] = None
+                load[partition] += 1
+    wanting = [m for m in members if len(held[m]) < limits[m]]
+    for partition in sorted(partitions, key=lambda p: (load[p], p)):
+        while load[partition] < sharing:
+            able = [m for m in wanting if partition not in held[m] and len(held[m]) < limits[m]]
+            if not able:
+                break
+            poorest = min(able, key=lambda m: (len(held[m]), m))
+            held[poorest][partition] = None
+            load[partition] += 1
+    for member_id in members:  # what stickiness has left over: nobody goes without, every partition has someone
+        while len(held[member_id]) < min(limits[member_id], len(partitions)):
+            partition = min((p for p in partitions if p not in held[member_id]), key=lambda p: (load[p], p))
+            held[member_id][partition] = None
+            load[partition] += 1
+    for partition in partitions:
+        if not load[partition]:
+            poorest = min(members, key=lambda m: (len(held[m]), m))
+            held[poorest][partition] = None
+            load[partition] += 1
+
+
+def _by_topic(partitions: dict[Partition, None]) -> Partitions:
+    topics: dict[TopicId, list[int]] = {}
+    for topic_id, p in sorted(partitions):
+        topics.setdefault(topic_id, []).append(p)
+    return {topic_id: frozenset(found) for topic_id, found in topics.items()}

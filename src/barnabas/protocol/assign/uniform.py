@@ -1,0 +1,112 @@
+"""Machine: the server's "uniform" assignor: loads as equal as the subscriptions allow, and little moves.
+
+    1  everyone keeps what it had and still wants; when all want the same, up to its share
+    2  what nobody has goes to the poorest member that wants it, scarce topics first
+    3  when members want different things, single partitions move from richer to poorer members until no move helps
+
+A move always narrows the gap between two members, so the third step ends.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heapreplace
+
+from barnabas.core.ids import TopicId
+from barnabas.protocol.assign.server import GroupSpec, Partitions
+
+Partition = tuple[TopicId, int]
+
+
+class UniformAssignor:
+    name = "uniform"
+
+    def assign(self, group: GroupSpec) -> dict[str, Partitions]:
+        if not group.members:
+            return {}
+        held = _keep(group)
+        taken = {partition for partitions in held.values() for partition in partitions}
+        wanted_by = {
+            topic_id: [m for m in sorted(group.members) if topic_id in group.members[m].topics]
+            for topic_id in sorted(group.topics)
+        }
+        free = [
+            (topic_id, p)
+            for topic_id in sorted(wanted_by, key=lambda topic_id: (len(wanted_by[topic_id]), topic_id))
+            for p in range(group.topics[topic_id])
+            if wanted_by[topic_id] and (topic_id, p) not in taken
+        ]
+        if group.is_homogeneous:
+            _deal_alike(held, free)
+        else:
+            _deal(held, free, wanted_by)
+            _level(held, wanted_by)
+        return {member_id: _by_topic(partitions) for member_id, partitions in held.items()}
+
+
+def _keep(group: GroupSpec) -> dict[str, list[Partition]]:
+    """What each member had, still wants, and may keep."""
+    held: dict[str, list[Partition]] = {}
+    for member_id in sorted(group.members):
+        member = group.members[member_id]
+        held[member_id] = [
+            (topic_id, p)
+            for topic_id in sorted(member.assigned)
+            if topic_id in member.topics
+            for p in sorted(member.assigned[topic_id])
+            if p < group.topics.get(topic_id, 0)
+        ]
+    if group.is_homogeneous:
+        wanted = next(iter(group.members.values())).topics
+        total = sum(count for topic_id, count in group.topics.items() if topic_id in wanted)
+        quota, extras = divmod(total, len(held))
+        # The richest may keep the extra ones: fewer partitions move.
+        for rank, member_id in enumerate(sorted(held, key=lambda m: (-len(held[m]), m))):
+            del held[member_id][quota + (rank < extras) :]
+    return held
+
+
+def _deal_alike(held: dict[str, list[Partition]], free: list[Partition]) -> None:
+    """Everyone wants everything: always to the poorest."""
+    heap = [(len(partitions), member_id) for member_id, partitions in held.items()]
+    heapify(heap)
+    for partition in free:
+        load, member_id = heap[0]
+        held[member_id].append(partition)
+        heapreplace(heap, (load + 1, member_id))
+
+
+def _deal(held: dict[str, list[Partition]], free: list[Partition], wanted_by: dict[TopicId, list[str]]) -> None:
+    for partition in free:
+        poorest = min(wanted_by[partition[0]], key=lambda m: (len(held[m]), m))
+        held[poorest].append(partition)
+
+
+def _level(held: dict[str, list[Partition]], wanted_by: dict[TopicId, list[str]]) -> None:
+    moved = True
+    while moved:
+        moved = False
+        for topic_id, members in wanted_by.items():
+            while _level_topic(held, topic_id, members):
+                moved = True
+
+
+def _level_topic(held: dict[str, list[Partition]], topic_id: TopicId, members: list[str]) -> bool:
+    """Move one partition of the topic from the richest that has one to the poorest that wants one, if that helps."""
+    if not members:
+        return False
+    poorest = min(members, key=lambda m: (len(held[m]), m))
+    for richest in sorted(members, key=lambda m: (-len(held[m]), m)):
+        if len(held[richest]) <= len(held[poorest]) + 1:
+            return False
+        for i in range(len(held[richest]) - 1, -1, -1):
+            if held[richest][i][0] == topic_id:
+                held[poorest].append(held[richest].pop(i))
+                return True
+    return False
+
+
+def _by_topic(partitions: list[Partition]) -> Partitions:
+    topics: dict[TopicId, list[int]] = {}
+    for topic_id, p in sorted(partitions):
+        topics.setdefault(topic_id, []).append(p)
+    return {topic_id: frozenset(found) for topic_id, found in topics.items()}

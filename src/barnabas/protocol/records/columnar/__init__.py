@@ -1,0 +1,24 @@
+"""Batches <-> Arrow without a Python object per record. Needs the `columnar` extra: numpy, numba, pyarrow."""
+
+from barnabas.protocol.records.columnar.decode import (
+    COLUMNS,
+    DecodeOptions,
+    decode_to_arrow,
+    iter_arrow,
+    schema,
+)
+from barnabas.protocol.records.columnar.encode import EncodedBatch, EncodeOptions, encode_from_arrow
+from barnabas.protocol.records.columnar.partition import partitions_for_keys, rows_by_partition
+
+__all__ = [
+    "COLUMNS",
+    "DecodeOptions",
+    "EncodeOptions",
+    "EncodedBatch",
+    "decode_to_arrow",
+    "encode_from_arrow",
+    "iter_arrow",
+    "partitions_for_keys",
+    "rows_by_partition",
+    "schema",
+]

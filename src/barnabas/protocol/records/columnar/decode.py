@@ -1,0 +1,191 @@
+"""Codec: record batches to Arrow, with the columns and types of Spark's own Kafka source.
+
+key binary | value binary | topic string | partition int32 | offset int64 | timestamp timestamp[us, UTC] |
+timestampType int32 | headers list<struct<key string, value binary>> (null when a record has none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from functools import lru_cache
+from typing import Any, Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
+from barnabas.protocol.records.columnar._jit import np, pa
+from barnabas.protocol.records.columnar.kernels import count_headers, find_headers, gather, measure
+from barnabas.protocol.records.columnar.segments import RecordTable, Selection, iter_tables
+from barnabas.protocol.records.errors import CorruptBatchError
+
+_HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_TYPES: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(_HEADER_TYPE),
+}
+COLUMNS: Final = tuple(_TYPES)
+"""Every column, in Spark's order."""
+_OFFSETS_MAX: Final = (1 << 31) - 1
+_REPEATED_ROWS_MAX: Final = 1 << 16
+_NO_BITMAP: Final = np.zeros(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """What to decode, and into batches of which size."""
+
+    topic: str
+    partition: int
+    columns: Sequence[str] = COLUMNS
+    selection: Selection = field(default_factory=Selection)
+    rows_max: int = 10_000
+    bytes_max: int = 1 << 20
+    """Bytes of keys and values after which a RecordBatch ends; a larger single record makes one of its own."""
+
+
+def schema(columns: Sequence[str] = COLUMNS) -> Any:
+    """The Arrow schema of these columns. Raises ValueError for a column that does not exist."""
+    unknown = [name for name in columns if name not in _TYPES]
+    if unknown:
+        raise ValueError(f"no such column: {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+    return pa.schema([pa.field(name, _TYPES[name]) for name in columns])
+
+
+def iter_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Iterator[Any]:
+    """The wanted records as `pyarrow.RecordBatch`es of about `rows_max` rows or `bytes_max` bytes, in offset order.
+
+    Raises CorruptBatchError; batches yielded before it are good.
+    """
+    arrow_schema = schema(options.columns)
+    for table in iter_tables(buffers, options.selection):
+        for low, high in _cuts(table, options):
+            yield _record_batch(table, low, high, options, arrow_schema)
+
+
+def decode_to_arrow(buffers: Sequence[Buffer], options: DecodeOptions) -> Any:
+    """All the wanted records as one `pyarrow.Table`, in chunks of the sizes asked for."""
+    return pa.Table.from_batches(iter_arrow(buffers, options), schema=schema(options.columns))
+
+
+def _cuts(table: RecordTable, options: DecodeOptions) -> Iterator[tuple[int, int]]:
+    """Row ranges that keep to `rows_max` and `bytes_max`."""
+    rows = len(table)
+    if 0 < rows <= options.rows_max and len(table.data) <= min(options.bytes_max, _OFFSETS_MAX):
+        yield 0, rows
+        return
+    # null lengths are -1: adding one byte per field instead keeps this to two vector operations
+    ends = np.cumsum(table.key_len.astype(np.int64) + table.value_len + 2)
+    limit = max(min(options.bytes_max, _OFFSETS_MAX), 1)
+    low = 0
+    while low < rows:
+        before = int(ends[low - 1]) if low else 0
+        high = int(np.searchsorted(ends, before + limit, side="right"))
+        high = max(low + 1, min(high, low + max(options.rows_max, 1), rows))
+        yield low, high
+        low = high
+
+
+def _record_batch(table: RecordTable, low: int, high: int, options: DecodeOptions, arrow_schema: Any) -> Any:
+    rows = slice(low, high)
+    arrays = []
+    for name in options.columns:
+        match name:
+            case "key":
+                arrays.append(_binary(table.data, table.key_at[rows], table.key_len[rows]))
+            case "value":
+                arrays.append(_binary(table.data, table.value_at[rows], table.value_len[rows]))
+            case "topic":
+                arrays.append(_repeat(options.topic, high - low))
+            case "partition":
+                arrays.append(_repeat(options.partition, high - low))
+            case "offset":
+                arrays.append(_fixed(table.offsets[rows], pa.int64()))
+            case "timestamp":
+                arrays.append(_fixed(table.timestamps[rows] * 1000, _TYPES["timestamp"]))
+            case "timestampType":
+                arrays.append(_timestamp_types(table.timestamp_types, rows))
+            case _:
+                arrays.append(_headers(table.data, table.headers_at[rows], table.headers_len[rows]))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+
+
+def _fixed(values: Any, arrow_type: Any) -> Any:
+    """A column over the memory of a numpy array, which must be contiguous."""
+    return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
+
+
+def _repeat(value: str | int, rows: int) -> Any:
+    """A column of one value. Fetches bring one partition, so there is one such array behind many batches."""
+    if rows > _REPEATED_ROWS_MAX:
+        return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), rows)
+    return _repeated(value, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=32)
+def _repeated(value: str | int, rows: int) -> Any:
+    return pa.repeat(pa.scalar(value, pa.string() if isinstance(value, str) else pa.int32()), rows)
+
+
+def _timestamp_types(types: Any, rows: slice) -> Any:
+    if isinstance(types, int):
+        return _repeat(types, rows.stop - rows.start)
+    return _fixed(types[rows], pa.int32())
+
+
+def _binary(data: Any, at: Any, lengths: Any) -> Any:
+    """A binary column of the byte strings at these places, copied together.
+
+    The copy's memory is from Arrow's pool, which keeps what was given back; malloc returns such sizes to the kernel.
+    """
+    rows = len(at)
+    total, nulls = measure(lengths)
+    if total > _OFFSETS_MAX:
+        raise CorruptBatchError(f"{total} bytes of record headers do not fit one Arrow array: ask for fewer rows")
+    if nulls == rows:
+        return pa.nulls(rows, pa.binary())
+    offsets = np.empty(rows + 1, np.int32)
+    out = np.frombuffer(pa.allocate_buffer(total), np.uint8)
+    validity = np.zeros((rows + 7) // 8, np.uint8) if nulls else _NO_BITMAP
+    done = gather(data, at, lengths, offsets, out, validity)
+    assert done == 0, "scan checked these positions"
+    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
+
+
+def _headers(data: Any, at: Any, lengths: Any) -> Any:
+    """The headers column; a record without headers has null, as in Spark's source."""
+    rows = len(at)
+    total = count_headers(data, at, lengths)
+    if total == 0:
+        return pa.nulls(rows, _TYPES["headers"])
+    list_offsets = np.zeros(rows + 1, np.int32)
+    key_at, value_at = np.empty(total, np.int64), np.empty(total, np.int64)
+    key_len, value_len = np.empty(total, np.int32), np.empty(total, np.int32)
+    found = find_headers(data, at, lengths, list_offsets, key_at, key_len, value_at, value_len)
+    assert found == total, "scan checked these headers"
+    keys = _text(_binary(data, key_at, key_len))
+    values = _binary(data, value_at, value_len)
+    entries = pa.StructArray.from_arrays([keys, values], fields=list(_HEADER_TYPE))
+    has_any = np.diff(list_offsets) > 0
+    validity = pa.py_buffer(np.packbits(has_any, bitorder="little"))
+    return pa.Array.from_buffers(
+        _TYPES["headers"],
+        rows,
+        [validity, pa.py_buffer(list_offsets)],
+        rows - int(has_any.sum()),
+        children=[entries],
+    )
+
+
+def _text(keys: Any) -> Any:
+    """Header keys as strings; bytes that are not UTF-8 become the replacement character, as Java's decoder has it."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())

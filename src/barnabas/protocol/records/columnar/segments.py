@@ -1,0 +1,206 @@
+"""Codec: from fetched buffers to tables of where every record lies.
+
+A *segment* is the records of one batch, uncompressed, inside some array of bytes. Segments are gathered in groups that
+share one array: uncompressed batches are scanned where they lie, compressed ones are inflated into a new array first.
+Control batches, batches outside the wanted offsets and batches of aborted transactions are left out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop
+from typing import Any, Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
+from barnabas.protocol.records.batch import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    BatchHeader,
+    check_crc,
+    iter_batches,
+    iter_records,
+    records_payload,
+)
+from barnabas.protocol.records.columnar._jit import np
+from barnabas.protocol.records.columnar.kernels import OK, REASONS, scan
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec
+from barnabas.protocol.records.control import EndTxn, parse_control
+from barnabas.protocol.records.errors import CorruptBatchError
+
+OWN_TIME: Final = -(1 << 63)
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, two lengths, header count: one byte each."""
+_GROUP_BYTES: Final = 8 * 1024 * 1024
+_SEGMENT_WIDTH: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records are wanted, and how far the bytes are trusted."""
+
+    start_offset: int = 0
+    end_offset: int = (1 << 63) - 1
+    aborted: Sequence[tuple[int, int]] = ()
+    """(producer id, first offset) of aborted transactions, as a read_committed fetch response lists them."""
+    check_crcs: bool = True
+    limit_bytes: int = DECOMPRESSED_BYTES_MAX
+
+
+@dataclass(slots=True)
+class RecordTable:
+    """Where each record's parts lie in `data`; one row per record. A length of -1 is null."""
+
+    data: Any
+    offsets: Any
+    timestamps: Any
+    timestamp_types: Any
+    """One number where all rows have the same."""
+    key_at: Any
+    key_len: Any
+    value_at: Any
+    value_len: Any
+    headers_at: Any
+    headers_len: Any
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class _Group:
+    """Segments that share one array."""
+
+    __slots__ = ("append_times", "bytes", "compressed", "fields", "pieces", "rows", "source")
+
+    def __init__(self, source: Buffer, compressed: bool) -> None:
+        self.source = source
+        self.compressed = compressed
+        self.pieces: list[bytes] = []
+        self.fields: list[int] = []
+        self.append_times: list[int] = []
+        self.bytes = 0
+        self.rows = 0
+
+    def add_batch(self, buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int) -> None:
+        if not self.compressed:
+            self.add(pos + HEADER_SIZE, header.size - HEADER_SIZE, header)
+            return
+        payload = bytes(records_payload(buf, pos, header, limit_bytes))
+        self.add(self.bytes, len(payload), header)
+        self.pieces.append(payload)
+
+    def add(self, start: int, size: int, header: BatchHeader) -> None:
+        count = header.record_count
+        if count < 0 or count * RECORD_BYTES_MIN > size or (size and not count):
+            raise CorruptBatchError(f"batch at {header.base_offset}: {count} records do not fit {size} bytes")
+        by_append_time = header.attributes & LOG_APPEND_TIME_FLAG
+        self.fields += (
+            start,
+            start + size,
+            count,
+            header.base_offset,
+            header.last_offset_delta,
+            header.base_timestamp,
+        )
+        self.append_times.append(header.max_timestamp if by_append_time else OWN_TIME)
+        self.bytes += size
+        self.rows += count
+
+    def table(self, wanted: Selection) -> RecordTable:
+        data = np.frombuffer(b"".join(self.pieces) if self.compressed else self.source, dtype=np.uint8)
+        segments = np.array(self.fields, dtype=np.int64)
+        append_times = np.array(self.append_times, dtype=np.int64)
+        n = self.rows
+        offsets, timestamps = np.empty(n, np.int64), np.empty(n, np.int64)
+        key_at, value_at, headers_at = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+        key_len, value_len, headers_len = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+        segment_of = np.empty(n, np.int32)
+        rows, code, at_fault = scan(
+            data, segments, append_times, _SEGMENT_WIDTH, wanted.start_offset, wanted.end_offset,
+            offsets, timestamps, segment_of, key_at, key_len, value_at, value_len, headers_at, headers_len,
+        )  # fmt: skip
+        if code != OK:
+            base_offset = self.fields[at_fault * _SEGMENT_WIDTH + 3]
+            raise CorruptBatchError(f"batch at {base_offset}, after {rows} records: {REASONS[code]}")
+        types = (append_times != OWN_TIME).astype(np.int32)
+        alike = not len(types) or (types == types[0]).all()
+        kinds = (int(types[0]) if len(types) else 0) if alike else types[segment_of[:rows]]
+        return RecordTable(
+            data, offsets[:rows], timestamps[:rows], kinds, key_at[:rows], key_len[:rows],
+            value_at[:rows], value_len[:rows], headers_at[:rows], headers_len[:rows],
+        )  # fmt: skip
+
+
+class _AbortedFilter:
+    """Which batches belong to aborted transactions: the consumer's side of read_committed (Kafka's CompletedFetch)."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._ahead = [(first_offset, producer_id) for producer_id, first_offset in aborted]
+        heapify(self._ahead)
+        self._open: set[int] = set()
+        self.active = bool(aborted)
+
+    def drops(self, buf: Buffer, pos: int, header: BatchHeader) -> bool:
+        if not header.has_producer_id:
+            return False
+        while self._ahead and self._ahead[0][0] <= header.last_offset:
+            self._open.add(heappop(self._ahead)[1])
+        if header.producer_id not in self._open:
+            return False
+        if header.is_control:
+            marker = next(iter_records(buf, pos, header), None)
+            value = parse_control(marker) if marker else None
+            if isinstance(value, EndTxn) and not value.commit:
+                self._open.discard(header.producer_id)
+        return header.is_transactional
+
+
+def batch_table(buf: Buffer, pos: int, header: BatchHeader, wanted: Selection) -> RecordTable:
+    """The wanted records of one batch, of any kind. Raises CorruptBatchError; the CRC is not checked."""
+    group = _Group(buf, header.codec is not Codec.NONE)
+    group.add_batch(buf, pos, header, wanted.limit_bytes)
+    return group.table(wanted)
+
+
+def run_table(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], limit_bytes: int) -> RecordTable:
+    """All records of neighbouring batches of one buffer, which must be all compressed or all not.
+
+    Raises CorruptBatchError; CRCs are not checked.
+    """
+    group = _Group(buf, batches[0][1].codec is not Codec.NONE)
+    for pos, header in batches:
+        assert (header.attributes & CODEC_MASK != 0) is group.compressed, "one table, one array of bytes"
+        group.add_batch(buf, pos, header, limit_bytes)
+    return group.table(Selection(limit_bytes=limit_bytes))
+
+
+def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[RecordTable]:
+    """The wanted records of consecutive buffers of batches, a bounded number of bytes at a time.
+
+    A partial batch at the end of a buffer is left out. Raises CorruptBatchError.
+    """
+    aborted = _AbortedFilter(wanted.aborted)
+    for buf in buffers:
+        group: _Group | None = None
+        for pos, header in iter_batches(buf):
+            if header.base_offset >= wanted.end_offset:
+                break
+            if header.last_offset_delta < 0:
+                raise CorruptBatchError(f"the batch at offset {header.base_offset} ends before it starts")
+            if header.last_offset < wanted.start_offset and not aborted.active:
+                continue
+            if wanted.check_crcs:
+                check_crc(buf, pos, header)
+            if (aborted.active and aborted.drops(buf, pos, header)) or header.is_control:
+                continue
+            if header.last_offset < wanted.start_offset or header.size == HEADER_SIZE:
+                continue
+            compressed = header.codec is not Codec.NONE
+            if group is None or group.compressed is not compressed or group.bytes >= _GROUP_BYTES:
+                if group is not None:
+                    yield group.table(wanted)
+                group = _Group(buf, compressed)
+            group.add_batch(buf, pos, header, wanted.limit_bytes)
+        if group is not None:
+            yield group.table(wanted)

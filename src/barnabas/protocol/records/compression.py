@@ -1,0 +1,199 @@
+"""Codec: Kafka's five compression codecs, bytes to bytes, with a cap on what decompression may yield.
+
+| id | name   | bytes on the wire                                                                        |
+|----|--------|------------------------------------------------------------------------------------------|
+| 0  | none   | as they are                                                                              |
+| 1  | gzip   | RFC 1952, one or more members                                                            |
+| 2  | snappy | xerial framing (snappy-java's SnappyOutputStream) is written; raw snappy is read as well |
+| 3  | lz4    | LZ4 frame, independent blocks (Java's reader refuses linked ones)                        |
+| 4  | zstd   | Zstandard frames                                                                         |
+
+A size that a payload declares about itself is never trusted: nothing allocates more than the cap, whatever the
+payload says (CVE-2023-34455 was a snappy length that the library believed). Each codec has its own way to be sure:
+zlib counts as it inflates; snappy cannot expand beyond 64 bytes for 3; LZ4 and Zstandard frames are walked block by
+block first, because a block's own bound is a fact of the format (`compression_frames.py`).
+
+cramjam is imported by the functions that use it: it is 1.5 MB, and many a broker never sees a compressed batch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.records.compression_frames import lz4_frame_bound, zstd_frames_bound
+from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
+
+DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Default cap on what one batch may inflate to."""
+
+_GZIP_WINDOW: Final = 31  # 15 bits of window + 16: a gzip header and trailer
+_LZ4_DEFAULT_LEVEL: Final = 9
+_LZ4_LEVEL_MAX: Final = 12
+_ZSTD_DEFAULT_LEVEL: Final = 3
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version, oldest compatible version
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_SNAPPY_EXPANSION_MAX: Final = 22  # a 3-byte copy element yields at most 64 bytes
+_INT32: Final = Struct(">i")
+
+
+class Codec(IntEnum):
+    """The low three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def config_name(self) -> str:
+        """The word used in `compression.type`."""
+        return self.name.lower()
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """`data` compressed; `level` None means Kafka's default for the codec (gzip -1, lz4 9, zstd 3; KIP-390)."""
+    import cramjam
+
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+            return deflate.compress(data) + deflate.flush()
+        case Codec.SNAPPY:
+            return _compress_xerial(data)
+        case Codec.LZ4:
+            lz4 = cramjam.lz4.Compressor(level=_lz4_level(level), content_checksum=False, block_linked=False)
+            lz4.compress(bytes(data))
+            return bytes(lz4.finish())
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=_ZSTD_DEFAULT_LEVEL if level is None else level))
+
+
+def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """`data` inflated to at most `limit_bytes`.
+
+    Raises DecompressionLimitError beyond that, CorruptBatchError when `data` is not what the codec says.
+    """
+    import cramjam
+
+    try:
+        match codec:
+            case Codec.NONE:
+                inflated = bytes(data)
+            case Codec.GZIP:
+                inflated = _inflate_gzip(data, limit_bytes)
+            case Codec.SNAPPY:
+                inflated = _decompress_snappy(data, limit_bytes)
+            case Codec.LZ4:
+                fits = lz4_frame_bound(data) <= limit_bytes
+                inflated = bytes(cramjam.lz4.decompress(data)) if fits else _into(cramjam.lz4, data, limit_bytes)
+            case Codec.ZSTD:
+                fits = zstd_frames_bound(data) <= limit_bytes
+                inflated = bytes(cramjam.zstd.decompress(data)) if fits else _into(cramjam.zstd, data, limit_bytes)
+    except (cramjam.DecompressionError, zlib.error, OSError, ValueError) as error:
+        raise CorruptBatchError(f"the {codec.config_name} payload cannot be decompressed: {error}") from error
+    if len(inflated) > limit_bytes:
+        raise _over(codec.config_name, limit_bytes)
+    return inflated
+
+
+def _over(name: str, limit_bytes: int) -> DecompressionLimitError:
+    return DecompressionLimitError(
+        f"the {name} payload inflates beyond the cap of {limit_bytes} bytes: send smaller batches, or raise the cap"
+    )
+
+
+def _lz4_level(level: int | None) -> int:
+    """Java maps its default, 9, to the fast compressor and every other level to the high-compression one."""
+    if level is None or level == _LZ4_DEFAULT_LEVEL:
+        return 1
+    return max(3, min(level, _LZ4_LEVEL_MAX))
+
+
+def _into(module: object, data: Buffer, limit_bytes: int) -> bytes:
+    """Decompresses into a buffer of the cap's size: for frames that could, but need not, exceed it."""
+    import cramjam
+
+    out = bytearray(limit_bytes)
+    name = "lz4" if module is cramjam.lz4 else "zstd"
+    try:
+        written = module.decompress_into(data, out)  # type: ignore[attr-defined]
+    except cramjam.DecompressionError as error:
+        if "whole buffer" in str(error):
+            raise _over(name, limit_bytes) from error
+        raise
+    del out[written:]
+    return bytes(out)
+
+
+def _inflate_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    rest: Buffer = data
+    out: list[bytes] = []
+    room = limit_bytes
+    while True:
+        inflate = zlib.decompressobj(_GZIP_WINDOW)
+        out.append(inflate.decompress(rest, room + 1))
+        room -= len(out[-1])
+        if room < 0:
+            raise _over("gzip", limit_bytes)
+        if not inflate.eof:
+            raise CorruptBatchError("the gzip payload ends before its trailer")
+        rest = inflate.unused_data
+        if not rest:
+            return out[0] if len(out) == 1 else b"".join(out)
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    import cramjam
+
+    out = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        out += (_INT32.pack(len(block)), block)
+    return b"".join(out)
+
+
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, limit_bytes, limit_bytes)
+    view = memoryview(data)
+    out: list[bytes] = []
+    at = len(_XERIAL_HEADER)
+    room = limit_bytes
+    while at < len(view):
+        if len(view) - at < 4:
+            raise CorruptBatchError("the snappy payload ends inside a block length")
+        (size,) = _INT32.unpack_from(view, at)
+        at += 4
+        if size <= 0 or size > len(view) - at:
+            raise CorruptBatchError(f"a snappy block declares {size} bytes, {len(view) - at} are left")
+        out.append(_decompress_snappy_block(view[at : at + size], room, limit_bytes))
+        room -= len(out[-1])
+        at += size
+    return out[0] if len(out) == 1 else b"".join(out)
+
+
+def _decompress_snappy_block(block: Buffer, room: int, limit_bytes: int) -> bytes:
+    """One raw block; the length in front of it is believed only after it proves possible and within the cap."""
+    import cramjam
+
+    declared = 0
+    for shift, byte in zip((0, 7, 14, 21, 28), block[:5], strict=False):
+        declared |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    else:
+        raise CorruptBatchError("the snappy payload has no valid length")
+    if declared > _SNAPPY_EXPANSION_MAX * len(block):
+        raise CorruptBatchError(f"{len(block)} bytes of snappy cannot hold {declared} bytes")
+    if declared > room:
+        raise _over("snappy", limit_bytes)
+    return bytes(cramjam.snappy.decompress_raw(block))

@@ -1,0 +1,242 @@
+"""Codec: is this a chain of well-formed records? Answered without building them.
+
+Two depths, because the broker runs this on every record it takes in:
+
+- `check_chain` follows the length prefixes from record to record: at most 0.1 us per record.
+- `scan_records` opens every record and checks every length in it: about 0.5 us per record.
+
+Both take the records, decompressed, and raise CorruptBatchError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.records.batch import read_varint, read_varlong
+from barnabas.protocol.records.errors import CorruptBatchError
+
+LONG_MAX: Final = (1 << 63) - 1
+
+
+class RecordFacts(NamedTuple):
+    """What validation wants to know about one record."""
+
+    timestamp: int
+    has_key: bool
+
+
+def check_chain(data: Buffer, record_count: int) -> int:
+    """Follows `record_count` length prefixes, which must end exactly at the end. Returns where the last record starts.
+
+    Raises CorruptBatchError when a length is negative or the chain ends elsewhere.
+
+    Neighbours are often of one size. Then a whole run of them is checked at once (`_run_length`); once a few records in
+    turn were in no run, the rest is followed one by one. Only for that is a view copied.
+    """
+    at = same = 0
+    left = record_count - 1
+    patience = _PATIENCE
+    try:
+        while left > 0 and patience:
+            before, at = at, _skip_record(data, at)
+            left -= 1
+            patience -= 1
+            size = at - before
+            if size == same:
+                run = _run_length(data, before, size, left)
+                at += run * size
+                left -= run
+                if run > _PATIENCE:
+                    patience = _PATIENCE
+            same = size
+        if left:
+            at = _follow(bytes(data) if left > _PATIENCE else data, at, left)
+        start = at
+        if record_count > 0:
+            at = _skip_record(data, at)
+    except IndexError:
+        at = start = len(data) + 1
+    if at != len(data):
+        where = "before" if at < len(data) else "after"
+        raise CorruptBatchError(f"the lengths of {record_count} records end {where} the end of the batch")
+    return start
+
+
+_PATIENCE: Final = 6
+"""Records: about as many can be stepped over one by one in the time that looking for a run takes."""
+
+
+def _run_length(data: Buffer, at: int, size: int, most: int) -> int:
+    """How many records after the one at `at`, at most `most`, have the same length prefix and so the same size.
+
+    Every size-th byte from `at` on is the first one of a length, and so on; as far as they stay what they are in this
+    record, the chain goes on in equal steps.
+    """
+    stop = at + (most + 1) * size
+    run = most
+    for place in range(at, at + 5):
+        column = bytes(data[place:stop:size])
+        run = min(run, len(column) - len(column.lstrip(column[:1])) - 1)
+        if column[0] < 0x80:  # the last byte of the length
+            break
+    return run
+
+
+def _follow(data: Buffer, at: int, count: int) -> int:
+    """Where the record that comes `count` after the one at `at` begins. One by one, but quickly."""
+    signs = 0
+    for _ in range(count):
+        raw = data[at]
+        if raw < 0x80:
+            at += 1 + (raw >> 1)
+        else:
+            second = data[at + 1]
+            if second < 0x80:
+                at += (raw >> 1) + (second << 6) - 62  # that is 2 + ((raw & 0x7F | second << 7) >> 1)
+            else:
+                at = _skip_record(data, at)
+        signs |= raw
+    if signs & 1:
+        raise CorruptBatchError("a record has a negative length")
+    return at
+
+
+def _skip_record(data: Buffer, at: int) -> int:
+    """Where the record after the one at `at` begins, by its length prefix."""
+    raw = data[at]
+    if not raw & 0x81:
+        return at + 1 + (raw >> 1)
+    length, at = read_varint(data, at)
+    if length < 0:
+        raise CorruptBatchError(f"a record has length {length}")
+    return at + length
+
+
+def open_record(data: Buffer, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
+    """Checks every length of the record at `at`, which must be number `index`; returns it and where the next starts."""
+    try:
+        length, at = read_varint(data, at)
+        end = at + length
+        if length < 0 or end > len(data):
+            raise CorruptBatchError(f"record {index} has length {length}, {len(data) - at} bytes are left")
+        timestamp_delta, at = read_varlong(data, at + 1)
+        offset_delta, at = read_varint(data, at)
+        if offset_delta != index:
+            raise CorruptBatchError(f"record {index} has offset delta {offset_delta}: deltas count up from 0")
+        key_length, at = read_varint(data, at)
+        at = _skip(at, key_length, end, index)
+        value_length, at = read_varint(data, at)
+        at = _skip(at, value_length, end, index)
+        headers, at = read_varint(data, at)
+        if not 0 <= headers <= end - at:
+            raise CorruptBatchError(f"record {index} declares {headers} headers in {end - at} bytes")
+        for _ in range(headers):
+            name_length, at = read_varint(data, at)
+            if name_length < 0:
+                raise CorruptBatchError(f"record {index} has a header with a null key")
+            at = _skip(at, name_length, end, index)
+            header_value_length, at = read_varint(data, at)
+            at = _skip(at, header_value_length, end, index)
+    except IndexError:
+        raise CorruptBatchError(f"the batch ends inside record {index}") from None
+    if at != end:
+        raise CorruptBatchError(f"record {index} is {length} bytes long, its fields end {end - at} bytes before that")
+    return RecordFacts(base_timestamp + timestamp_delta, key_length >= 0), end
+
+
+def _skip(at: int, length: int, end: int, index: int) -> int:
+    if length < -1 or length > end - at:
+        raise CorruptBatchError(f"a field of record {index} declares {length} bytes, {end - at} are left")
+    return at + length if length > 0 else at
+
+
+def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
+    """Opens every record. Raises CorruptBatchError unless there are exactly `record_count`, numbered from 0.
+
+    The common shape (one- and two-byte varints, no headers) is decoded in this loop; everything else, and everything
+    that looks wrong, goes through `open_record`, which decides.
+    """
+    at = keyless = 0
+    size = len(data)
+    oldest, newest = LONG_MAX, -LONG_MAX - 1
+    for index in range(record_count):
+        start = at
+        try:
+            length = data[at]
+            at += 2  # the length's first byte, the attributes
+            if length >= 0x80:
+                length = length & 0x7F | data[at - 1] << 7
+                at += 1
+            end = at - 1 + (length >> 1)
+            timestamp = data[at]
+            at += 1
+            if timestamp >= 0x80:
+                timestamp = timestamp & 0x7F | data[at] << 7
+                at += 1
+            offset = data[at]
+            if offset >= 0x80:
+                at += 1
+                offset = offset & 0x7F | data[at] << 7
+            key = data[at + 1]
+            if key & 0x81:  # null, or longer than 63 bytes
+                at += 2
+                if key >= 0x80:
+                    key = key & 0x7F | data[at] << 7
+                    at += 1 + (key >> 1)
+            else:
+                at += 2 + (key >> 1)
+            value = data[at]
+            if value >= 0x80:
+                value = value & 0x7F | data[at + 1] << 7
+                at += 2 + (value >> 1)
+            else:
+                at += 1 + (value >> 1)
+            # bit 0 of a length: negative; bit 14 and up: a third byte follows
+            if (
+                at + 1 == end <= size
+                and not data[at]
+                and offset == index << 1
+                and not (length | value | key | offset | timestamp) & ~0x3FFF
+                and (not (length | key | value) & 1 or _only_nulls(length, key, value))
+            ):
+                keyless += key & 1
+                delta = (timestamp >> 1) ^ -(timestamp & 1)
+                if delta > newest:
+                    newest = delta
+                if delta < oldest:
+                    oldest = delta
+                at = end
+                continue
+        except IndexError:
+            pass
+        facts, at = open_record(data, start, index, 0)
+        newest, oldest = max(newest, facts.timestamp), min(oldest, facts.timestamp)
+        keyless += not facts.has_key
+    if at != size:
+        raise CorruptBatchError(f"{size - at} bytes remain after {record_count} records")
+    return Scan(base_timestamp + oldest, base_timestamp + newest, keyless)
+
+
+def _only_nulls(length: int, key: int, value: int) -> bool:
+    """Whether the odd ones (negative, in zigzag) among these are a null key or a null value: -1, written 1."""
+    return not length & 1 and (key == 1 or not key & 1) and (value == 1 or not value & 1)
+
+
+class Scan(NamedTuple):
+    """What a full scan found."""
+
+    min_timestamp: int
+    max_timestamp: int
+    keyless: int
+    """How many records have a null key."""
+
+
+def iter_facts(data: bytes, record_count: int, base_timestamp: int) -> Iterator[RecordFacts]:
+    """Every record on its own: for naming the records at fault. Raises CorruptBatchError."""
+    at = 0
+    for index in range(record_count):
+        facts, at = open_record(data, at, index, base_timestamp)
+        yield facts

@@ -1,0 +1,351 @@
+"""Machine: what a broker checks in a produced batch before it assigns offsets (Kafka's LogValidator).
+
+Base offset and leader epoch lie outside the CRC: in the common case the answer is a new head of 16 bytes and a view of
+the rest, and no record was opened. What is checked, and what that costs, is decided in
+docs/adr/0002-what-the-broker-checks-in-a-batch.md.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from struct import Struct
+from typing import Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import ErrorCode
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    TimestampType,
+    check_crc,
+    iter_batches,
+    read_header,
+    records_payload,
+)
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
+from barnabas.protocol.records.crc import crc32c
+from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError, RecordRefusedError
+from barnabas.protocol.records.scan import LONG_MAX, Scan, check_chain, iter_facts, open_record, scan_records
+
+_HEAD: Final = Struct(">qii")
+_HEAD_SIZE: Final = 16
+_SMALLEST_RECORD: Final = 14
+"""LegacyRecord.RECORD_OVERHEAD_V0: a length below it belongs to no record format."""
+
+
+class Origin(Enum):
+    """Who appends (Kafka's AppendOrigin): clients are trusted least."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    RAFT_LEADER = "raft leader"
+
+
+class RecordCheck(Enum):
+    """How deep a batch is opened when nothing else asks for more."""
+
+    CHAIN = "chain"
+    """The chain of lengths, the first record and the last one."""
+    FULL = "full"
+    """Every length of every record, as Kafka does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRules:
+    """A topic's settings that decide which records it takes, and how they are stored."""
+
+    topic: str
+    compact: bool = False
+    max_message_bytes: int = 1_048_588
+    compression_type: Codec | None = None
+    """None is `producer`: keep the codec that the batch came with. NONE is `uncompressed`."""
+    compression_level: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = LONG_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    origin: Origin = Origin.CLIENT
+    record_check: RecordCheck = RecordCheck.CHAIN
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+
+class Validated(NamedTuple):
+    """Batches ready to be written: `parts`, in order, are the bytes; nothing was joined or copied needlessly."""
+
+    parts: list[Buffer]
+    batches: list[BatchHeader]
+    """The headers as they are stored, offsets assigned."""
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    """The last offset of the batch that holds it (Kafka's shallow offset): whoever needs the record opens the batch."""
+    size: int
+    log_append_time_ms: int
+    """`now_ms` under LogAppendTime, otherwise -1: the value for ProduceResponse."""
+
+
+def validate_and_assign(
+    buf: Buffer, rules: ValidationRules, *, first_offset: int, leader_epoch: int, now_ms: int
+) -> Validated:
+    """Checks the batches in `buf`, gives them offsets from `first_offset` on and the leader's epoch.
+
+    Clients may send one batch only; coordinators and the Raft leader may append several at once.
+    Raises RecordRefusedError (the code to answer, with the records at fault) and CorruptBatchError (CORRUPT_MESSAGE).
+    """
+    positions = _split(buf, rules)
+    parts: list[Buffer] = []
+    batches: list[BatchHeader] = []
+    offset = first_offset
+    size = 0
+    max_timestamp, offset_of_max = NO_TIMESTAMP, -1
+    for pos, header in positions:
+        _check_header(header, rules)
+        check_crc(buf, pos, header)
+        stored = _assign(buf, pos, header, rules, offset, leader_epoch, now_ms, parts)
+        batches.append(stored)
+        size += stored.size
+        offset = stored.next_offset
+        if stored.max_timestamp > max_timestamp:
+            max_timestamp, offset_of_max = stored.max_timestamp, stored.last_offset
+    by_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return Validated(
+        parts,
+        batches,
+        first_offset,
+        offset - 1,
+        max_timestamp,
+        offset_of_max,
+        size,
+        now_ms if by_append_time else NO_TIMESTAMP,
+    )
+
+
+def validate_replicated(buf: Buffer, *, expected_offset: int | None = None) -> Validated:
+    """Checks batches that a leader has already accepted: structure and CRC; offsets and epochs stay as they are.
+
+    A partial batch at the end of `buf` is left out (a fetch response may be cut anywhere). Offsets must increase and,
+    with `expected_offset`, must not start before it: a gap is legal (compaction), a step back is not.
+    Raises CorruptBatchError.
+    """
+    batches: list[BatchHeader] = []
+    end = 0
+    next_offset = expected_offset
+    max_timestamp, offset_of_max = NO_TIMESTAMP, -1
+    for pos, header in iter_batches(buf):
+        check_crc(buf, pos, header)
+        if next_offset is not None and header.base_offset < next_offset:
+            raise CorruptBatchError(
+                f"a replicated batch starts at offset {header.base_offset}, before the expected {next_offset}"
+            )
+        if header.last_offset_delta < 0:
+            raise CorruptBatchError(f"the batch at offset {header.base_offset} ends before it starts")
+        next_offset = header.next_offset
+        end = pos + header.size
+        batches.append(header)
+        if header.max_timestamp > max_timestamp:
+            max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
+    start = batches[0].base_offset if batches else (expected_offset or 0)
+    return Validated(
+        parts=[memoryview(buf)[:end]] if batches else [],
+        batches=batches,
+        first_offset=start,
+        last_offset=batches[-1].last_offset if batches else start - 1,
+        max_timestamp=max_timestamp,
+        offset_of_max_timestamp=offset_of_max,
+        size=end,
+        log_append_time_ms=NO_TIMESTAMP,
+    )
+
+
+def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]:
+    """The batches, front to end, nothing left over (ProduceRequest.validateRecords)."""
+    found: list[tuple[int, BatchHeader]] = []
+    pos = 0
+    while pos < len(buf):
+        if found and rules.origin is Origin.CLIENT:
+            raise _refused(rules, "a produce request may hold exactly one batch per partition; bytes follow the first")
+        try:
+            header = read_header(buf, pos)
+        except CorruptBatchError as error:
+            raise _no_batch(buf, pos, rules) or error from None
+        if header.size > len(buf) - pos:
+            raise _refused(rules, f"the batch declares {header.size} bytes, {len(buf) - pos} were sent")
+        if header.size > rules.max_message_bytes and rules.origin is not Origin.RAFT_LEADER:
+            raise _too_large(header.size, rules)
+        found.append((pos, header))
+        pos += header.size
+    if not found:
+        raise _refused(rules, "there is no record batch in the request")
+    return found
+
+
+def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordRefusedError | None:
+    """Why these bytes are no batch at all, where a retry would send the same again (None: they may be damaged).
+
+    CORRUPT_MESSAGE tells a producer to retry, INVALID_RECORD not to; Kafka draws the line here
+    (ByteBufferLogInputStream, ProduceRequest.validateRecords).
+    """
+    left = len(buf) - pos
+    if left <= _HEAD_SIZE:
+        return _refused(rules, f"{left} bytes are no record batch")
+    length = int.from_bytes(buf[pos + 8 : pos + 12], "big", signed=True)
+    magic = buf[pos + _HEAD_SIZE]
+    if length < _SMALLEST_RECORD or magic > MAGIC:
+        return None
+    if length + LOG_OVERHEAD > left:
+        return _refused(rules, f"the batch declares {length + LOG_OVERHEAD} bytes, {left} were sent")
+    return None if magic == MAGIC else _refused(rules, "only batches of magic 2 may be produced (KIP-724)")
+
+
+def _check_header(header: BatchHeader, rules: ValidationRules) -> None:
+    """LogValidator.validateBatch, and the contradictions that Kafka's own producer can never send."""
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta < 0:
+        raise _refused(rules, f"a batch of {count} records up to offset delta {header.last_offset_delta}")
+    if rules.origin is not Origin.CLIENT:
+        return
+    if header.base_offset != 0:
+        raise _refused(rules, f"a produced batch has base offset 0, not {header.base_offset}")
+    if count != header.last_offset_delta + 1:
+        raise _refused(rules, f"{count} records do not fill the offset deltas 0 to {header.last_offset_delta}")
+    attributes = header.attributes
+    if attributes & CONTROL_FLAG:
+        raise _refused(rules, "clients may not write control records")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise _refused(
+            rules,
+            f"producer {header.producer_id} sent sequence {header.base_sequence} in epoch {header.producer_epoch}",
+        )
+    if attributes & TRANSACTIONAL_FLAG and header.producer_id < 0:
+        raise _refused(rules, "a transactional batch without a producer id")
+    if attributes & LOG_APPEND_TIME_FLAG:
+        message = "producers may not set the timestamp type to LogAppendTime; that is the broker's"
+        raise RecordRefusedError(ErrorCode.INVALID_TIMESTAMP, f"{message} (topic {rules.topic})", [(0, message)])
+
+
+def _assign(
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    rules: ValidationRules,
+    offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    parts: list[Buffer],
+) -> BatchHeader:
+    """Checks the records of one batch, appends its bytes to `parts` and returns its header as stored."""
+    payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
+    end = pos + header.size
+    codec, attributes = header.codec, header.attributes
+    # control batches stay as they were written: their readers look at them without decompressing
+    control = attributes & CONTROL_FLAG
+    target = codec if control or rules.compression_type is None else rules.compression_type
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and not control:
+        attributes |= LOG_APPEND_TIME_FLAG
+        max_timestamp = now_ms
+    elif target is codec and max_timestamp == header.max_timestamp:
+        parts += (_HEAD.pack(offset, header.batch_length, leader_epoch), memoryview(buf)[pos + _HEAD_SIZE : end])
+        return BatchHeader._make((offset, header.batch_length, leader_epoch, *header[3:]))
+    records: Buffer = memoryview(buf)[pos + HEADER_SIZE : end]
+    if target is not codec:
+        attributes = attributes & ~CODEC_MASK | target
+        records = compress(target, payload, rules.compression_level)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(records)
+    if length + LOG_OVERHEAD > rules.max_message_bytes and rules.origin is not Origin.RAFT_LEADER:
+        raise _too_large(length + LOG_OVERHEAD, rules)
+    stored = header._replace(
+        base_offset=offset,
+        batch_length=length,
+        partition_leader_epoch=leader_epoch,
+        attributes=attributes,
+        max_timestamp=max_timestamp,
+    )
+    crc = crc32c(records, crc32c(memoryview(stored.pack())[CRC_START:]))
+    stored = stored._replace(crc=crc)
+    parts += (stored.pack(), records)
+    return stored
+
+
+def _check_records(
+    buf: Buffer, pos: int, header: BatchHeader, rules: ValidationRules, now_ms: int
+) -> tuple[Buffer, int]:
+    """The records' bytes, decompressed, and their largest timestamp, which some record is known to carry."""
+    try:
+        payload = records_payload(buf, pos, header, rules.decompressed_bytes_max)
+        base = header.base_timestamp
+        last_at = check_chain(payload, header.record_count)
+        first, _ = open_record(payload, 0, 0, base)
+        last = first if not last_at else open_record(payload, last_at, header.record_count - 1, base)[0]
+        found = max(first.timestamp, last.timestamp)
+        if not _every_record_matters(header, rules, found, now_ms):
+            return payload, found
+        scan = scan_records(bytes(payload), header.record_count, base)
+    except DecompressionLimitError as error:
+        # not retriable, and Kafka's producer answers it by splitting the batch
+        raise RecordRefusedError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (topic {rules.topic})") from error
+    except CorruptBatchError as error:
+        # the CRC was right, so a retry would send the same bytes: not retriable
+        raise _refused(rules, str(error)) from error
+    _refuse_records(bytes(payload), header, scan, rules, now_ms)
+    return payload, scan.max_timestamp
+
+
+def _every_record_matters(header: BatchHeader, rules: ValidationRules, found_ms: int, now_ms: int) -> bool:
+    """Whether the first and last record are not enough to know what the topic's rules ask for.
+
+    Retention and the time index rest on the header's max timestamp: when neither end of the batch carries it, all
+    records are opened to see whether one does.
+    """
+    return (
+        rules.record_check is RecordCheck.FULL
+        or (rules.compact and not header.is_control)
+        or found_ms != header.max_timestamp
+        or (rules.timestamp_type is TimestampType.CREATE_TIME and _timestamps_need_a_look(rules, found_ms, now_ms))
+    )
+
+
+def _timestamps_need_a_look(rules: ValidationRules, found_ms: int, now_ms: int) -> bool:
+    return rules.timestamp_before_max_ms != LONG_MAX or found_ms - now_ms > rules.timestamp_after_max_ms
+
+
+def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: ValidationRules, now_ms: int) -> None:
+    """Raises RecordRefusedError with every record at fault (LogValidator.processRecordErrors)."""
+    bounded = rules.timestamp_type is TimestampType.CREATE_TIME
+    oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    needs_key = rules.compact and not header.is_control
+    if not (needs_key and scan.keyless) and (
+        not bounded or (oldest <= scan.min_timestamp and scan.max_timestamp <= newest)
+    ):
+        return
+    code = ErrorCode.INVALID_RECORD
+    errors: list[tuple[int, str]] = []
+    for index, facts in enumerate(iter_facts(payload, header.record_count, header.base_timestamp)):
+        if needs_key and not facts.has_key:
+            errors.append((index, "a compacted topic takes no record without a key"))
+        elif bounded and facts.timestamp != NO_TIMESTAMP and not oldest <= facts.timestamp <= newest:
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append((index, f"timestamp {facts.timestamp} is outside [{oldest}, {newest}]"))
+    if errors:
+        message = f"topic {rules.topic} refuses {len(errors)} records; record {errors[0][0]}: {errors[0][1]}"
+        raise RecordRefusedError(code, message, errors)
+
+
+def _refused(rules: ValidationRules, reason: str) -> RecordRefusedError:
+    return RecordRefusedError(ErrorCode.INVALID_RECORD, f"{reason} (topic {rules.topic})")
+
+
+def _too_large(size: int, rules: ValidationRules) -> RecordRefusedError:
+    return RecordRefusedError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"a batch of {size} bytes exceeds max.message.bytes={rules.max_message_bytes} of topic {rules.topic}",
+    )

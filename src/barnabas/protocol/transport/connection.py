@@ -1,0 +1,266 @@
+"""Shell: one client connection. Bytes in, requests to the handler in order, answers out in order.
+
+    data_received -> ServerConnection.feed -> waiting -> handler (eagerly) -> ServerConnection.respond -> writelines
+
+Back-pressure works both ways. Reading stops while too many requests wait here or on the whole node; requests are not
+started while the client does not take its answers. Either way only this client waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, cast
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.telemetry import Counter, get_logger
+from barnabas.protocol.transport.eager import Finished, start
+from barnabas.protocol.transport.limits import NetLimits, RequestBudget
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Pace, Peer, RequestHandler
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.server_conn import Request, ServerConnection
+
+log = get_logger("barnabas.protocol.transport")
+
+_LINGER_S = 5.0
+"""How long a connection that is closed may take to send what was already answered."""
+_WRITE_AT = 64
+"""Buffers gathered before they are written although more requests are waiting."""
+_TURN = 16
+_TURN_BYTES = 131_072
+"""Requests of one connection started in a row, and bytes of their answers; then the others have their turn."""
+
+
+class ConnectionOwner(Protocol):
+    """What a connection needs from its listener."""
+
+    handler: RequestHandler
+    limits: NetLimits
+    budget: RequestBudget
+    received_bytes: Counter
+    sent_bytes: Counter
+
+    def admit(self, connection: Connection, transport: asyncio.Transport) -> Peer | None: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+
+    def now(self) -> float: ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """A state machine fed by the transport's callbacks; it owns no task except those of its parked requests."""
+
+    def __init__(self, owner: ConnectionOwner) -> None:
+        self._owner = owner
+        self._wire = ServerConnection(owner.limits.request_bytes_max)
+        self._waiting: deque[Request] = deque()
+        self._in_flight = 0
+        self._blocked = False  # a request is parked that must be answered before the next one starts
+        self._writable = True
+        self._reading = True
+        self._closing = False
+        self._pumping = False
+        self._outgoing: list[Buffer] = []
+        self._outgoing_bytes = 0
+        self._unsent = 0  # what this connection holds of the node's unsent bytes
+        self._abandon: set[asyncio.Task[None]] = set()
+        self._transport: asyncio.Transport | None = None
+        self._peer: Peer | None = None
+        self.last_active = 0.0
+
+    # ---- transport callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast("asyncio.Transport", transport)  # uvloop's is one by behaviour, not by class
+        self._transport = transport
+        self.last_active = self._owner.now()
+        self._peer = self._owner.admit(self, transport)
+        if self._peer is None:
+            self._closing = True
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=self._owner.limits.write_buffer_bytes)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        owner = self._owner
+        self.last_active = owner.now()
+        owner.received_bytes.value += len(data)
+        try:
+            requests = self._wire.feed(data)
+        except WireError as error:
+            self.close(f"bad frame: {error}")
+            return
+        for request in requests:
+            owner.budget.take(len(request.frame))
+            self._waiting.append(request)
+        if requests:
+            self._pump()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        assert self._transport is not None
+        self._count_unsent(self._transport.get_write_buffer_size())
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._count_unsent(0)
+        self.last_active = self._owner.now()
+        self._pump()
+
+    def eof_received(self) -> bool:
+        return False  # the client will send nothing more; what it has sent needs no answer, as in Kafka
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        for request in self._waiting:
+            self._owner.budget.give_back(len(request.frame))
+        self._waiting.clear()
+        self._count_unsent(0)
+        for task in list(self._abandon):
+            task.cancel()
+        if self._peer is not None:
+            self._owner.forget(self)
+            self._owner.handler.on_closed(self._peer)
+
+    # ---- for the owner
+
+    @property
+    def peer(self) -> Peer | None:
+        return self._peer
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is being answered or waits for its turn (a half-received frame does not count as work, and neither do
+        answers that the client does not take)."""
+        return not self._in_flight and (not self._waiting or not self._writable)
+
+    def close(self, reason: str, *, expected: bool = False) -> None:
+        """Hang up: answers already given still leave, nothing else does."""
+        if self._closing:
+            return
+        self._closing = True
+        emit = log.debug if expected else log.warning
+        emit("connection closed", peer=str(self._peer), reason=reason)
+        assert self._transport is not None
+        if self._outgoing:
+            self._write_out()
+        self._transport.close()
+        if self._transport.get_write_buffer_size():  # a client that does not read must not keep its buffers for ever
+            asyncio.get_running_loop().call_later(_LINGER_S, self._transport.abort)
+
+    # ---- requests
+
+    def _pump(self) -> None:
+        """Start waiting requests, in order, as far as order and back-pressure allow: some now, the rest when the loop
+        has looked at the other connections.
+        """
+        if self._pumping or self._transport is None or self._transport.is_closing():
+            return
+        self._pumping = True
+        waiting, owner = self._waiting, self._owner
+        turn = _TURN
+        limit = owner.limits.pipelined_requests_max
+        try:
+            while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
+                if not turn or self._outgoing_bytes >= _TURN_BYTES:
+                    owner.call_soon(self._pump)
+                    break
+                turn -= 1
+                request = waiting.popleft()
+                owner.budget.give_back(len(request.frame))
+                self._start(request)
+        finally:
+            self._pumping = False
+            if self._outgoing:
+                self._write_out()
+        self._regulate()
+
+    def _start(self, request: Request) -> None:
+        handler = self._owner.handler
+        assert self._peer is not None
+        self._in_flight += 1
+        try:
+            outcome = start(handler.handle(request, self._peer))
+        except CloseConnectionError as error:
+            self._in_flight -= 1
+            self.close(str(error))
+            return
+        except Exception:
+            self._in_flight -= 1
+            log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
+            self.close("an unexpected error in a handler")
+            return
+        if isinstance(outcome, Finished):
+            self._in_flight -= 1
+            self._answer(request, outcome.value)
+            return
+        pace = handler.pace(request)
+        if pace is not Pace.OVERLAP:
+            self._blocked = True
+        task = self._owner.spawn(self._finish(request, outcome, pace))
+        if pace is Pace.ABANDON:
+            self._abandon.add(task)
+            task.add_done_callback(self._abandon.discard)
+
+    async def _finish(self, request: Request, rest: Coroutine[Any, Any, Answer], pace: Pace) -> None:
+        reason = ""
+        answer: Answer = None
+        try:
+            answer = await rest
+        except CloseConnectionError as error:
+            reason = str(error)
+        except Exception:
+            log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
+            reason = "an unexpected error in a handler"
+        self._in_flight -= 1
+        if pace is not Pace.OVERLAP:
+            self._blocked = False
+        if reason:
+            self.close(reason)
+        if not self._closing:
+            self._answer(request, answer)
+            self._pump()
+
+    def _answer(self, request: Request, answer: Answer) -> None:
+        if self._closing:
+            return
+        parts = self._wire.respond(request, answer)
+        self._outgoing += parts
+        self._outgoing_bytes += sum(map(len, parts))
+        if self._outgoing and (not self._pumping or len(self._outgoing) >= _WRITE_AT):
+            self._write_out()
+
+    def _write_out(self) -> None:
+        """One system call for the answers to all requests that one read brought."""
+        assert self._transport is not None
+        buffers, self._outgoing = self._outgoing, []
+        self._owner.sent_bytes.value += self._outgoing_bytes
+        self._outgoing_bytes = 0
+        if not self._transport.is_closing():
+            self._transport.writelines(buffers)
+
+    def _count_unsent(self, size: int) -> None:
+        self._owner.budget.unsent += size - self._unsent
+        self._unsent = size
+
+    def _regulate(self) -> None:
+        """Read from the socket exactly while there is room for what it may bring."""
+        if self._closing or self._transport is None:
+            return
+        owner = self._owner
+        room = len(self._waiting) + self._in_flight < owner.limits.pipelined_requests_max
+        want = room and self._writable and (not owner.budget.spent or not self._waiting)
+        if want and not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+        elif not want and self._reading:
+            self._reading = False
+            self._transport.pause_reading()

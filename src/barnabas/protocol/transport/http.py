@@ -1,0 +1,186 @@
+"""Shell: a small HTTP/1.1 server on the running loop, for the rooms that speak JSON or text beside Kafka's wire.
+
+    server = HttpServer("127.0.0.1", 8081, handle)
+    await server.bind()
+    await server.serve()          # until `stop`
+
+The protocol is h11's; here are sockets and limits. Requests of one connection are answered in turn. Whoever imports
+this needs h11 (`pip install barnabas[registry]`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+from http import HTTPStatus
+from http.client import responses
+from typing import Final
+
+import h11
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.listener import listening_socket
+
+log = get_logger("barnabas.protocol.transport.http")
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+CONNECTIONS_MAX: Final = 1_000
+_READ_BYTES: Final = 65_536
+_IDLE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A whole request. `target` is the path with its query, as sent; header names are lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A whole answer."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+HttpHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""Answers a request. What it raises is logged and answered with 500."""
+
+
+class _RefusedError(Exception):
+    """A request that is not given to the handler."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        self.status = status
+
+
+class HttpServer:
+    """One listening socket and its connections."""
+
+    def __init__(self, host: str, port: int, handler: HttpHandler) -> None:
+        self.host = host
+        self.port = port
+        """The port asked for, and after `bind` the one that was found."""
+        self._handler = handler
+        self._sock: socket.socket | None = None
+        self._stopping = asyncio.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host or "127.0.0.1"
+        return f"http://{host}:{self.port}"
+
+    async def bind(self) -> None:
+        """Take the port. Raises OSError when it is in use."""
+        self._sock = listening_socket(Endpoint("HTTP", self.host, self.port))
+        self.port = int(self._sock.getsockname()[1])
+
+    async def serve(self) -> None:
+        """Answer until `stop`, or until cancelled."""
+        if self._sock is None:
+            await self.bind()
+        server = await asyncio.start_server(self._connection, sock=self._sock)
+        try:
+            await self._stopping.wait()
+        finally:
+            server.close()
+            for writer in list(self._writers):
+                writer.transport.abort()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._writers) >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        self._writers.add(writer)
+        try:
+            await self._converse(reader, writer)
+        except (ConnectionError, TimeoutError, h11.LocalProtocolError):
+            pass  # the client is gone; there is nobody to tell
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        protocol = h11.Connection(h11.SERVER)
+        while True:
+            request: HttpRequest | None = None
+            try:
+                request = await self._read(protocol, reader, writer)
+                if request is None:
+                    return
+                response = await self._answer(request)
+            except h11.RemoteProtocolError as error:
+                response = HttpResponse(error.error_status_hint)
+            except _RefusedError as refused:
+                response = HttpResponse(refused.status)
+            if protocol.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                return
+            head_only = request is not None and request.method == "HEAD"
+            await self._write(protocol, writer, response, with_body=not head_only)
+            if protocol.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
+                return
+            protocol.start_next_cycle()
+
+    async def _read(
+        self, protocol: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> HttpRequest | None:
+        """The next request, or None when the client has hung up."""
+        head: h11.Request | None = None
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            event = protocol.next_event()
+            if event is h11.NEED_DATA:
+                if protocol.they_are_waiting_for_100_continue:
+                    writer.write(protocol.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+                async with asyncio.timeout(_IDLE_S):
+                    protocol.receive_data(await reader.read(_READ_BYTES))
+            elif isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                size += len(event.data)
+                if size > BODY_BYTES_MAX:
+                    raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+                parts.append(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                assert head is not None
+                headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers}
+                return HttpRequest(head.method.decode(), head.target.decode("latin-1"), headers, b"".join(parts))
+            else:
+                return None
+
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
+        try:
+            return await self._handler(request)
+        except Exception:
+            log.exception("an HTTP request failed", method=request.method, target=request.target)
+            return HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _write(
+        self, protocol: h11.Connection, writer: asyncio.StreamWriter, response: HttpResponse, *, with_body: bool
+    ) -> None:
+        headers = [
+            ("Content-Type", response.content_type),
+            ("Content-Length", str(len(response.body))),
+            *response.headers.items(),
+        ]
+        reason = responses.get(response.status, "").encode()
+        head = h11.Response(status_code=response.status, headers=headers, reason=reason)
+        parts = [protocol.send(head), protocol.send(h11.Data(data=response.body)) if with_body else None]
+        parts.append(protocol.send(h11.EndOfMessage()))
+        writer.writelines([part for part in parts if part])
+        await writer.drain()

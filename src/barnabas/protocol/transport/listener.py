@@ -1,0 +1,187 @@
+"""Shell: one listening socket and the connections it accepted.
+
+`serve` returns when it is cancelled or `stop` is called; it then closes every connection it owns and ends the tasks
+of their parked requests. Handing `RequestBudget` and `ConnectionQuota` to several listeners makes their limits common.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from barnabas.core.telemetry import Metrics, get_logger
+from barnabas.protocol.transport.connection import Connection
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.limits import ConnectionQuota, NetLimits, RequestBudget
+from barnabas.protocol.transport.ports import Peer, RequestHandler
+
+log = get_logger("barnabas.protocol.transport")
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted."""
+_connection_ids = itertools.count(1)
+
+
+class Listener:
+    """Accepts connections for one endpoint and gives their requests to one handler."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        handler: RequestHandler,
+        limits: NetLimits,
+        metrics: Metrics,
+        *,
+        quota: ConnectionQuota | None = None,
+        budget: RequestBudget | None = None,
+        sock: socket.socket | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.handler = handler
+        self.limits = limits
+        self.quota = quota or ConnectionQuota(limits)
+        self.budget = budget or RequestBudget(limits)
+        self.received_bytes = metrics.counter(
+            "barnabas_net_received_bytes_total", "Bytes read from clients.", listener=endpoint.name
+        )
+        self.sent_bytes = metrics.counter(
+            "barnabas_net_sent_bytes_total", "Bytes written to clients.", listener=endpoint.name
+        )
+        metrics.gauge(
+            "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
+        )
+        self._connections: dict[Connection, None] = {}  # in order: a simulation closes them in the same one again
+        self._sock = sock
+        self._server: asyncio.Server | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._parked: dict[asyncio.Task[None], None] = {}
+        self._stopped = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def bind(self) -> Endpoint:
+        """Take the port (raises OSError when it is in use); gives the endpoint with the port that was found. Whoever
+        connects before `serve` is refused, and can try another node: not left waiting for an answer."""
+        sock = self._sock or bound_socket(self.endpoint)
+        self._loop = asyncio.get_running_loop()
+        self._server = await self._loop.create_server(
+            lambda: Connection(self), sock=sock, backlog=BACKLOG, start_serving=False
+        )
+        self.endpoint = self.endpoint.with_port(sock.getsockname()[1])
+        return self.endpoint
+
+    async def serve(self) -> None:
+        """Accept until `stop`; owns every task of every connection."""
+        assert self._server is not None, "bind first"
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                sweeper = tasks.create_task(self._sweep_idle())
+                await self._server.start_serving()
+                await self._stopped.wait()
+                self._close_all()
+                sweeper.cancel()
+                for task in list(self._parked):
+                    task.cancel()
+        finally:
+            self._close_all()
+
+    def hand_over(self, handler: RequestHandler) -> None:
+        """From now on `handler` answers. Open connections are closed: what they learned of versions is not true any
+        more."""
+        self.handler = handler
+        for connection in list(self._connections):
+            connection.close("another handler serves this listener now", expected=True)
+
+    def stop(self) -> None:
+        """No new connections, close the open ones, let `serve` return."""
+        if self._server is not None:
+            self._server.close()
+        self._stopped.set()
+
+    # ---- ConnectionOwner
+
+    def admit(self, connection: Connection, transport: asyncio.Transport) -> Peer | None:
+        address = transport.get_extra_info("peername") or ("unknown", 0)
+        local = transport.get_extra_info("sockname") or ("", self.endpoint.port)
+        host = str(address[0])
+        refusal = self.quota.try_admit(host)
+        if refusal is not None:
+            log.warning("connection refused", peer=f"{host}:{address[1]}", reason=refusal)
+            return None
+        self._connections[connection] = None
+        endpoint = self.endpoint
+        return Peer(
+            next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]), int(local[1])
+        )
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        if connection.peer is not None:
+            self.quota.release(connection.peer.host)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._tasks is not None
+        task = self._tasks.create_task(coroutine)
+        self._parked[task] = None
+        task.add_done_callback(lambda done: self._parked.pop(done, None))
+        return task
+
+    def now(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon(callback)
+
+    # ---- inside
+
+    async def _sweep_idle(self) -> None:
+        """connections.max.idle.ms: a look at all connections now and then costs less than a timer for each."""
+        idle_s = self.limits.idle_ms_max / 1000
+        if idle_s <= 0:
+            return
+        while True:
+            await asyncio.sleep(min(max(idle_s / 4, 0.05), 30.0))
+            horizon = self.now() - idle_s
+            for connection in list(self._connections):
+                if connection.idle and connection.last_active < horizon:
+                    connection.close("idle longer than connections.max.idle.ms", expected=True)
+
+    def _close_all(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close("the broker is shutting down", expected=True)
+
+
+def listening_socket(endpoint: Endpoint) -> socket.socket:
+    """A socket that listens, but is not accepted from yet; an empty host means every interface. Raises OSError."""
+    sock = bound_socket(endpoint)
+    try:
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def bound_socket(endpoint: Endpoint) -> socket.socket:
+    """A socket that has its port, but refuses connections until a listener serves it. Raises OSError."""
+    host = endpoint.host
+    # A text goes through IDNA, whose tables take half a megabyte; plain ASCII need not.
+    name = host.encode() if host.isascii() else host
+    infos = socket.getaddrinfo(name or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    infos.sort(key=lambda info: info[0] != socket.AF_INET)
+    family, kind, proto, _, address = infos[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,63 @@
+"""Port: what a connection needs from whoever answers its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import BarnabasError
+from barnabas.protocol.security.principals import ANONYMOUS, Principal
+from barnabas.protocol.wire.server_conn import Request
+
+Answer = Sequence[Buffer] | None
+"""The response frame in pieces, sent without joining them; None when the request wants no answer (acks=0)."""
+
+
+class CloseConnectionError(BarnabasError):
+    """Raised by a handler when the only answer is to hang up; the message goes to the log."""
+
+
+class Pace(Enum):
+    """When the connection may start the request behind this one."""
+
+    IN_TURN = auto()
+    """After this one's answer: what Kafka does for every request of a connection."""
+
+    OVERLAP = auto()
+    """As soon as this one is parked: its order is fixed before its first await (Produce)."""
+
+    ABANDON = auto()
+    """In turn, and cancelled when the client hangs up: it only reads (Fetch)."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end of one connection, as handlers see it."""
+
+    connection_id: int
+    listener: str
+    security_protocol: str
+    host: str
+    port: int
+    local_port: int
+    principal: Principal = ANONYMOUS
+    software_name: str = ""
+    software_version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class RequestHandler(Protocol):
+    """Answers requests. `handle` runs synchronously up to its first await, before the next request is looked at."""
+
+    def pace(self, request: Request) -> Pace: ...
+
+    def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]: ...
+
+    def on_closed(self, peer: Peer) -> None:
+        """The connection has ended; what was remembered for it can be forgotten."""
+        ...

@@ -1,0 +1,90 @@
+"""Machine: the client's end of a connection, without the socket. Messages in, bytes out; bytes in, messages out."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import ErrorCode
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.wire.apis import APIS, ApiKey, request_header_version, response_header_version
+from barnabas.protocol.wire.codec import decode, decode_prefix, encode, encode_frame
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.frames import FrameReader
+from barnabas.protocol.wire.headers import RequestHeader, ResponseHeader
+from barnabas.protocol.wire.schema import Request, Response
+
+RESPONSE_BYTES_MAX = 0x7FFFFFFF
+_ERROR_CODE = struct.Struct(">h")
+_HEADER_BYTES_MAX = 1024
+"""A response header is five bytes; Kafka has no tagged field for it yet."""
+
+
+class Sent(NamedTuple):
+    """A request whose response has not come yet."""
+
+    correlation_id: int
+    key: ApiKey
+    version: int
+
+
+class ClientConnection:
+    """Numbers the requests of one connection and reads the responses, which come in the same order."""
+
+    __slots__ = ("_client_id", "_frames", "_next_id", "_sent")
+
+    def __init__(self, client_id: str | None, max_response_bytes: int = RESPONSE_BYTES_MAX) -> None:
+        self._client_id = client_id
+        self._frames = FrameReader(max_response_bytes)
+        self._next_id = 0
+        self._sent: deque[Sent] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """How many responses are outstanding."""
+        return len(self._sent)
+
+    def send(self, message: Request, version: int, *, expect_response: bool = True) -> tuple[int, list[Buffer]]:
+        """The correlation id and the frame of a request, in pieces. Raises VersionError or WireError.
+
+        `expect_response=False` for the one request that gets none: Produce with acks=0.
+        """
+        key = ApiKey(message.__schema__.key)
+        correlation_id = self._next_id
+        header = RequestHeader(
+            api_key=key, api_version=version, correlation_id=correlation_id, client_id=self._client_id
+        )
+        parts = encode_frame(message, version, encode(header, request_header_version(key, version)))
+        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        if expect_response:
+            self._sent.append(Sent(correlation_id, key, version))
+        return correlation_id, parts
+
+    def feed(self, data: Buffer) -> list[tuple[int, Response]]:
+        """The responses that are complete now. After a WireError the stream is lost: close the connection."""
+        return [self.read(frame) for frame in self._frames.feed(data)]
+
+    def read(self, frame: Buffer) -> tuple[int, Response]:
+        """The response in the next whole frame, for who cuts the stream himself. Raises WireError.
+
+        Records in it are views of the frame.
+        """
+        if not self._sent:
+            raise WireError(f"a response of {len(frame)} bytes came, but no request is waiting for one")
+        sent = self._sent.popleft()
+        head = frame if type(frame) is bytes else bytes(memoryview(frame)[:_HEADER_BYTES_MAX])
+        header, pos = decode_prefix(ResponseHeader, response_header_version(sent.key, sent.version), head)
+        if header.correlation_id != sent.correlation_id:
+            raise WireError(
+                f"the response to request {header.correlation_id} came, where request {sent.correlation_id} was next"
+            )
+        return sent.correlation_id, decode(APIS[sent.key].response, self._body_version(sent, frame, pos), frame, pos)
+
+    def _body_version(self, sent: Sent, frame: Buffer, pos: int) -> int:
+        """A broker that does not know our version of ApiVersions says so in version 0 (KIP-511)."""
+        if sent.key == ApiKey.API_VERSIONS and len(frame) >= pos + _ERROR_CODE.size:
+            (error,) = _ERROR_CODE.unpack_from(frame, pos)
+            if error == ErrorCode.UNSUPPORTED_VERSION:
+                return 0
+        return sent.version

@@ -1,0 +1,139 @@
+"""Codec: messages to bytes and back. The functions that do the work are compiled per class and version on first use.
+
+    encode(MetadataRequest(topics=None), 12)      -> bytes
+    encode_parts(response, 12)                    -> [bytes, memoryview, bytes, ...]: large records are not copied
+    decode(MetadataRequest, 12, body)             -> MetadataRequest
+
+Everything that can be wrong with input ends in WireError, before memory is allocated for what the input only claims.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.wire.compile_decoder import compile_decoder
+from barnabas.protocol.wire.compile_encoder import Refused, compile_encoder
+from barnabas.protocol.wire.errors import VersionError, WireError
+from barnabas.protocol.wire.layout import has_records
+from barnabas.protocol.wire.primitives import Fault
+from barnabas.protocol.wire.schema import Struct
+from barnabas.protocol.wire.source import Compiled
+
+M = TypeVar("M", bound=Struct)
+
+FRAME_BYTES_MAX = 0x7FFFFFFF
+
+_UNREADABLE = (Fault, struct.error, IndexError, UnicodeDecodeError)
+_UNWRITABLE = (Fault, struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
+
+
+def encode(message: Struct, version: int) -> bytes:
+    """The message's bytes. Raises VersionError, or WireError for a value the protocol cannot carry."""
+    parts: list[Buffer] = []
+    _encode(message, version, parts, [])
+    return b"".join(parts)
+
+
+def encode_parts(message: Struct, version: int, head: bytes = b"") -> list[Buffer]:
+    """The same in pieces, `head` first: records above a few KB stay the caller's own buffers, the rest is joined."""
+    parts: list[Buffer] = [head]
+    bulk: list[int] = []
+    _encode(message, version, parts, bulk)
+    return _join_small(parts, bulk)
+
+
+def encode_frame(message: Struct, version: int, head: bytes) -> list[Buffer]:
+    """`encode_parts` with the length of it all, `head` included, in front: a frame that is ready for the socket."""
+    parts: list[Buffer] = [b""]
+    bulk: list[int] = []
+    _encode(message, version, parts, bulk)
+    length = len(head) + sum(map(len, parts))
+    if length > FRAME_BYTES_MAX:
+        raise WireError(f"{message.__schema__.name} v{version} takes {length} bytes; a frame holds {FRAME_BYTES_MAX}")
+    parts[0] = length.to_bytes(4, "big") + head
+    return _join_small(parts, bulk)
+
+
+def decode(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
+    """The message that fills `buf` from `offset` to its end. Raises VersionError or WireError.
+
+    `records` are memoryviews over `buf`, so hand in the frame itself. A message without records is copied once where
+    `buf` is anything but `bytes`.
+    """
+    message, end = decode_prefix(cls, version, buf, offset)
+    if end != len(buf):
+        raise WireError(f"{cls.__name__} v{version} ends at byte {end}, but {len(buf) - end} bytes follow")
+    return message
+
+
+def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> tuple[M, int]:
+    """The message at `offset`, and where it ends. Raises VersionError or WireError."""
+    compiled = cls.__schema__.decoders.get(version) or _decoder(cls, version)
+    data = buf if type(buf) is bytes or has_records(cls) else bytes(buf)
+    try:
+        message, end = compiled.run(data, offset, len(data))
+    except _UNREADABLE as error:
+        raise _unreadable(cls, version, compiled, error) from None
+    return message, end
+
+
+def generated_source(cls: type[Struct], version: int) -> str:
+    """The two functions compiled for a class and version: to look at, or to step through."""
+    encoder = cls.__schema__.encoders.get(version) or _encoder(cls, version)
+    decoder = cls.__schema__.decoders.get(version) or _decoder(cls, version)
+    return f"{encoder.source}\n\n{decoder.source}"
+
+
+def _join_small(parts: list[Buffer], bulk: list[int]) -> list[Buffer]:
+    """Join what lies between the large buffers, whose positions `bulk` has."""
+    out: list[Buffer] = []
+    start = 0
+    for index in bulk:
+        if index > start:
+            out.append(b"".join(parts[start:index]))
+        out.append(parts[index])
+        start = index + 1
+    if start < len(parts):
+        out.append(b"".join(parts[start:]))
+    return out
+
+
+def _encode(message: Struct, version: int, parts: list[Buffer], bulk: list[int]) -> None:
+    schema = message.__schema__
+    compiled = schema.encoders.get(version) or _encoder(type(message), version)
+    try:
+        compiled.run(message, parts, bulk)
+    except _UNWRITABLE as error:
+        kind = VersionError if isinstance(error, Refused) else WireError
+        raise kind(f"{schema.name} v{version}, {compiled.where(error.__traceback__)}: {error}") from error
+
+
+def _encoder(cls: type[Struct], version: int) -> Compiled:
+    _check_version(cls, version)
+    compiled = cls.__schema__.encoders[version] = compile_encoder(cls, version)
+    return compiled
+
+
+def _decoder(cls: type[Struct], version: int) -> Compiled:
+    _check_version(cls, version)
+    compiled = cls.__schema__.decoders[version] = compile_decoder(cls, version)
+    return compiled
+
+
+def _check_version(cls: type[Struct], version: int) -> None:
+    schema = cls.__schema__
+    if version not in schema.versions:
+        raise VersionError(f"{schema.name} has no version {version}; it has {schema.versions}")
+
+
+def _unreadable(cls: type[Struct], version: int, compiled: Compiled, error: Exception) -> WireError:
+    if isinstance(error, UnicodeDecodeError):
+        what = "the string is not valid UTF-8"
+    elif isinstance(error, Fault):
+        what = str(error)
+    else:
+        what = "the input ends in the middle of it"
+    where = compiled.where(error.__traceback__)
+    return WireError(f"{cls.__name__} v{version}{', ' if where else ''}{where}: {what}")

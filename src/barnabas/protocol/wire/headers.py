@@ -1,0 +1,49 @@
+"""Codec: what stands in front of every request and every response."""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.protocol.wire.apis import API_KEYS, request_header_version
+from barnabas.protocol.wire.codec import decode_prefix
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.schema import Message, int16, int32, string
+
+_API = struct.Struct(">hh")
+_RESPONSE_HEADERS = (struct.Struct(">i"), struct.Struct(">ix"))  # by version; 1 adds a count of tagged fields: none
+
+
+class RequestHeader(Message, versions="1-2", flexible="2+"):
+    """Which API, in which version, and the number the response will carry.
+
+    The client id keeps its two-byte length in version 2, so that a server can read the header of an ApiVersions request
+    whose version it does not know.
+    """
+
+    api_key: int = int16()
+    api_version: int = int16()
+    correlation_id: int = int32()
+    client_id: str | None = string(null="1+", default=None, flexible="none")
+
+
+class ResponseHeader(Message, versions="0-1", flexible="1+"):
+    """The number of the request that is answered."""
+
+    correlation_id: int = int32()
+
+
+def read_request_header(frame: bytes, offset: int = 0) -> tuple[RequestHeader, int]:
+    """The header at `offset` and where the body begins. Raises WireError for an API key that nobody knows."""
+    if len(frame) - offset < _API.size:
+        raise WireError(f"a request of {len(frame) - offset} bytes is too short for a header")
+    key, version = _API.unpack_from(frame, offset)
+    try:
+        header_version = request_header_version(API_KEYS[key], version)
+    except KeyError:
+        raise WireError(f"there is no API with key {key}; is the other side speaking the Kafka protocol?") from None
+    return decode_prefix(RequestHeader, header_version, frame, offset)
+
+
+def write_response_header(correlation_id: int, version: int) -> bytes:
+    """What `encode` makes of a ResponseHeader, for every single answer."""
+    return _RESPONSE_HEADERS[version].pack(correlation_id)

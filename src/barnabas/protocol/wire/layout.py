@@ -1,0 +1,87 @@
+"""Value: what one version of a message makes of its schema: which fields are there, and in which form."""
+
+from __future__ import annotations
+
+import struct
+from operator import attrgetter
+from typing import cast
+
+from barnabas.protocol.wire.schema import Field, Struct
+
+STRING_BYTES_MAX = 32_767
+"""In every version, though compact lengths could say more (as in Kafka)."""
+
+FIXED_FORMATS = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "float64": "d",
+    "bool": "?",
+    "uuid": "16s",
+}
+"""The format codes of the types that always have the same size."""
+
+
+class Layout:
+    """Answers questions about fields, for the message `cls` in `version`."""
+
+    def __init__(self, cls: type[Struct], version: int) -> None:
+        self.version = version
+        self.flexible = version in cls.__schema__.flexible
+
+    def is_carried(self, field: Field) -> bool:
+        return self.version in field.versions
+
+    def is_tagged(self, field: Field) -> bool:
+        return self.version in field.tagged and self.version in field.versions
+
+    def is_nullable(self, field: Field) -> bool:
+        return self.version in field.null
+
+    def is_compact(self, field: Field) -> bool:
+        """Its length is a varint, one higher than the length, so that 0 can stand for null."""
+        return self.flexible if field.flexible is None else self.version in field.flexible
+
+    def tagged(self, cls: type[Struct]) -> list[Field]:
+        """The tagged fields of a struct, in the order of their tags."""
+        return sorted(filter(self.is_tagged, cls.__schema__.fields), key=attrgetter("tag"))
+
+    def smallest_element(self, array: Field) -> int:
+        """The fewest bytes that one element of an array takes; never 0, so that bytes limit the count."""
+        if isinstance(array.element, str):
+            return self._smallest_value(element_field(array))
+        return max(1, self._smallest_struct(cast("type[Struct]", array.element)))
+
+    def _smallest_struct(self, cls: type[Struct]) -> int:
+        inline = (f for f in cls.__schema__.fields if self.is_carried(f) and not self.is_tagged(f))
+        return sum(map(self._smallest_value, inline)) + self.flexible
+
+    def _smallest_value(self, field: Field) -> int:
+        if field.kind in FIXED_FORMATS:
+            return struct.calcsize(">" + FIXED_FORMATS[field.kind])
+        if field.kind == "struct":
+            return 1 if self.is_nullable(field) else self._smallest_struct(cast("type[Struct]", field.element))
+        if self.is_compact(field):
+            return 1
+        return 2 if field.kind == "string" else 4
+
+
+def element_field(array: Field) -> Field:
+    """An element of an array of a wire type, as if it were a field by itself."""
+    assert isinstance(array.element, str)
+    return Field(array.element, "0+", None, flexible=None if array.flexible is None else str(array.flexible))
+
+
+def is_numbers(array: Field) -> bool:
+    """The elements can be packed and unpacked all at once."""
+    return isinstance(array.element, str) and array.element in FIXED_FORMATS and array.element != "uuid"
+
+
+def has_records(cls: type[Struct]) -> bool:
+    """There is a `records` field in the struct, or in one inside it."""
+    fields = cls.__schema__.fields
+    inner = [f.element for f in fields if f.element is not None and not isinstance(f.element, str)]
+    return any(f.kind == "records" for f in fields) or any(map(has_records, inner))

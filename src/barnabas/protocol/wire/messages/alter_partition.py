@@ -1,0 +1,53 @@
+"""Table: AlterPartition (key 56) has the controller change the in-sync replicas of partitions a broker leads."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, uuid
+
+
+class BrokerState(Struct):
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+
+
+class PartitionData(Struct):
+    partition_index: int = int32()
+    leader_epoch: int = int32()
+    new_isr: list[int] = array(int32, "0-2")
+    new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
+    leader_recovery_state: int = int8()
+    partition_epoch: int = int32()
+
+
+class TopicData(Struct):
+    topic_id: UUID = uuid(ignorable=True)
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class AlterPartitionRequest(Request, key=56, versions="2-3", flexible="0+"):
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    topics: list[TopicData] = array(TopicData)
+
+
+class PartitionDataResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+    isr: list[int] = array(int32)
+    leader_recovery_state: int = int8(ignorable=True)
+    partition_epoch: int = int32()
+
+
+class TopicDataResponse(Struct):
+    topic_id: UUID = uuid(ignorable=True)
+    partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
+
+
+class AlterPartitionResponse(Response, key=56, versions="2-3", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    topics: list[TopicDataResponse] = array(TopicDataResponse)

@@ -1,0 +1,51 @@
+"""Table: AssignReplicasToDirs (key 73).
+
+Tells the controller in which data directories a broker keeps its replicas (KIP-858).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, uuid
+
+
+class PartitionData(Struct):
+    partition_index: int = int32()
+
+
+class TopicData(Struct):
+    topic_id: UUID = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class DirectoryData(Struct):
+    id: UUID = uuid()
+    topics: list[TopicData] = array(TopicData)
+
+
+class AssignReplicasToDirsRequest(Request, key=73, versions="0", flexible="0+"):
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    directories: list[DirectoryData] = array(DirectoryData)
+
+
+class PartitionDataResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+class TopicDataResponse(Struct):
+    topic_id: UUID = uuid()
+    partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
+
+
+class DirectoryDataResponse(Struct):
+    id: UUID = uuid()
+    topics: list[TopicDataResponse] = array(TopicDataResponse)
+
+
+class AssignReplicasToDirsResponse(Response, key=73, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    directories: list[DirectoryDataResponse] = array(DirectoryDataResponse)

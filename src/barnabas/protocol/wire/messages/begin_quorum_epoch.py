@@ -1,0 +1,56 @@
+"""Table: BeginQuorumEpoch (key 53) tells the voters of the metadata quorum who leads the new epoch."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string, uint16, uuid
+
+
+class PartitionData(Struct):
+    partition_index: int = int32()
+    voter_directory_id: UUID = uuid("1+", ignorable=True)
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+class TopicData(Struct):
+    topic_name: str = string()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class LeaderEndpoint(Struct):
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+class BeginQuorumEpochRequest(Request, key=53, versions="0-1", flexible="1+"):
+    cluster_id: str | None = string(null="0+", default=None)
+    voter_id: int = int32("1+", default=-1, ignorable=True)
+    topics: list[TopicData] = array(TopicData)
+    leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, "1+", ignorable=True)
+
+
+class PartitionDataResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+class TopicDataResponse(Struct):
+    topic_name: str = string()
+    partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
+
+
+class NodeEndpoint(Struct):
+    node_id: int = int32()
+    host: str = string()
+    port: int = uint16()
+
+
+class BeginQuorumEpochResponse(Response, key=53, versions="0-1", flexible="1+"):
+    error_code: int = int16()
+    topics: list[TopicDataResponse] = array(TopicDataResponse)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)

@@ -1,0 +1,30 @@
+"""Table: DeleteShareGroupOffsets (key 92) forgets a share group's state for topics."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string, uuid
+
+
+class DeleteShareGroupOffsetsRequestTopic(Struct):
+    topic_name: str = string()
+
+
+class DeleteShareGroupOffsetsRequest(Request, key=92, versions="0", flexible="0+"):
+    group_id: str = string()
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = array(DeleteShareGroupOffsetsRequestTopic)
+
+
+class DeleteShareGroupOffsetsResponseTopic(Struct):
+    topic_name: str = string()
+    topic_id: UUID = uuid()
+    error_code: int = int16()
+    error_message: str | None = string(null="0+", default=None)
+
+
+class DeleteShareGroupOffsetsResponse(Response, key=92, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(null="0+", default=None)
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = array(DeleteShareGroupOffsetsResponseTopic)

@@ -1,0 +1,41 @@
+"""Table: DescribeLogDirs (key 35) shows a broker's data directories and what each replica in them weighs."""
+
+from __future__ import annotations
+
+from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, int64, string
+
+
+class DescribableLogDirTopic(Struct):
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+class DescribeLogDirsRequest(Request, key=35, versions="0-5", flexible="2+"):
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, null="0+")
+
+
+class DescribeLogDirsPartition(Struct):
+    partition_index: int = int32()
+    partition_size: int = int64()
+    offset_lag: int = int64()
+    is_future_key: bool = boolean()
+
+
+class DescribeLogDirsTopic(Struct):
+    name: str = string()
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
+
+
+class DescribeLogDirsResult(Struct):
+    error_code: int = int16()
+    log_dir: str = string()
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64("4+", default=-1, ignorable=True)
+    usable_bytes: int = int64("4+", default=-1, ignorable=True)
+    is_cordoned: bool = boolean("5+", ignorable=True)
+
+
+class DescribeLogDirsResponse(Response, key=35, versions="0-5", flexible="2+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16("3+", ignorable=True)
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -1,0 +1,32 @@
+"""Table: DescribeUserScramCredentials (key 50) lists which users have SCRAM credentials, and of which kind."""
+
+from __future__ import annotations
+
+from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+
+
+class UserName(Struct):
+    name: str = string()
+
+
+class DescribeUserScramCredentialsRequest(Request, key=50, versions="0", flexible="0+"):
+    users: list[UserName] | None = array(UserName, null="0+")
+
+
+class CredentialInfo(Struct):
+    mechanism: int = int8()
+    iterations: int = int32()
+
+
+class DescribeUserScramCredentialsResult(Struct):
+    user: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(null="0+")
+    credential_infos: list[CredentialInfo] = array(CredentialInfo)
+
+
+class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(null="0+")
+    results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)

@@ -1,0 +1,61 @@
+"""Table: EndQuorumEpoch (key 54) tells the voters that their leader resigns, and whom it would like to succeed it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string, uint16, uuid
+
+
+class ReplicaInfo(Struct):
+    candidate_id: int = int32()
+    candidate_directory_id: UUID = uuid()
+
+
+class PartitionData(Struct):
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+    preferred_successors: list[int] = array(int32, "0", ignorable=True)
+    preferred_candidates: list[ReplicaInfo] = array(ReplicaInfo, "1+", ignorable=True)
+
+
+class TopicData(Struct):
+    topic_name: str = string()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class LeaderEndpoint(Struct):
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+class EndQuorumEpochRequest(Request, key=54, versions="0-1", flexible="1+"):
+    cluster_id: str | None = string(null="0+", default=None)
+    topics: list[TopicData] = array(TopicData)
+    leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, "1+", ignorable=True)
+
+
+class PartitionDataResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    leader_id: int = int32()
+    leader_epoch: int = int32()
+
+
+class TopicDataResponse(Struct):
+    topic_name: str = string()
+    partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
+
+
+class NodeEndpoint(Struct):
+    node_id: int = int32()
+    host: str = string()
+    port: int = uint16()
+
+
+class EndQuorumEpochResponse(Response, key=54, versions="0-1", flexible="1+"):
+    error_code: int = int16()
+    topics: list[TopicDataResponse] = array(TopicDataResponse)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)

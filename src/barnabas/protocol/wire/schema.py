@@ -1,0 +1,356 @@
+"""Codec: the language in which messages are written. A message's class is its schema, for all its versions at once.
+
+    class FetchTopic(Struct):
+        topic: str = string("0-12", ignorable=True)
+        topic_id: UUID = uuid("13+", ignorable=True)
+        partitions: list[FetchPartition] = array(FetchPartition)
+
+    class FetchRequest(Request, key=1, versions="4-18", flexible="12+"):
+        cluster_id: str | None = string("12+", null="12+", default=None, tag=0, ignorable=True)
+        max_wait_ms: int = int32()
+        topics: list[FetchTopic] = array(FetchTopic)
+
+What stands in front of the parentheses is the type on the wire; inside them, all optional:
+
+    "13+"            the versions that carry the field ("0+" when left out)
+    null="12+"       the versions in which it may be None
+    default=         the value when it is not given, or not carried
+    tag=0            it travels as tagged field 0 (in the versions of `tagged`, else in all its flexible versions), and
+                     only when it differs from its default
+    ignorable=True   a version that cannot carry it drops it silently; otherwise setting it there is an error
+    flexible="none"  the versions in which its length is a varint, where they differ from the message's
+    sensitive=True   repr() hides the value, so that it cannot leak into a log
+
+Type checkers see slotted dataclasses whose fields are all optional keyword arguments. At run time the metaclass takes
+the fields out of the class body; constructors and codecs are compiled when first used, so that importing costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast, dataclass_transform, overload
+from uuid import UUID
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.wire.versions import NONE, Versions, versions
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Struct")
+
+Records = Buffer | Sequence[Buffer]
+"""The value of a `records` field: one buffer, or several that go out one after the other without being joined.
+Decoding always gives a memoryview over the frame."""
+
+NO_UUID: Final = UUID(int=0)
+_FRESH: Final = object()
+
+
+class Field:
+    """One field of a struct, as its line in the class body says it."""
+
+    __slots__ = (
+        "default",
+        "element",
+        "flexible",
+        "ignorable",
+        "kind",
+        "name",
+        "null",
+        "sensitive",
+        "tag",
+        "tagged",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        kind: str,
+        carried: str,
+        default: object,
+        *,
+        element: str | type[Struct] | None = None,
+        null: str | None = None,
+        tag: int | None = None,
+        tagged: str | None = None,
+        ignorable: bool = False,
+        flexible: str | None = None,
+        sensitive: bool = False,
+    ) -> None:
+        self.name = ""
+        self.kind = kind  # "int32", "string", ..., "array", "struct"
+        self.element = element  # of an array: a kind or a Struct; of a struct: the Struct
+        self.versions = versions(carried)
+        self.default = default
+        self.null = versions(null) if null else NONE
+        self.tag = tag
+        self.tagged = NONE if tag is None else versions(tagged or carried)
+        self.ignorable = ignorable
+        self.flexible = versions(flexible) if flexible else None
+        self.sensitive = sensitive
+
+    @property
+    def fresh(self) -> bool:
+        """The default is a new object for every message, because the message may change it."""
+        return self.kind in ("array", "struct") and self.default is not None
+
+    def new_default(self) -> object:
+        if not self.fresh:
+            return self.default
+        return [] if self.kind == "array" else cast("type[Struct]", self.element)()
+
+
+class Schema:
+    """What a class knows about itself. `encoders` and `decoders` fill up as versions are used (see `wire.codec`)."""
+
+    __slots__ = ("decoders", "encoders", "fields", "flexible", "key", "name", "unstable", "versions")
+
+    def __init__(
+        self, name: str, fields: tuple[Field, ...], key: int, carried: Versions, flexible: Versions, unstable: bool
+    ) -> None:
+        self.name = name
+        self.fields = fields
+        self.key = key
+        self.versions = carried
+        self.flexible = flexible
+        self.unstable = unstable
+        self.encoders: dict[int, Any] = {}
+        self.decoders: dict[int, Any] = {}
+
+
+@dataclass_transform(kw_only_default=True)
+class StructMeta(type):
+    """Turns the fields of a class body into slots, and keeps them as the class's schema."""
+
+    __schema__: Schema
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        body: dict[str, Any],
+        *,
+        key: int = -1,
+        versions: str = "0+",
+        flexible: str = "none",
+        unstable: bool = False,
+    ) -> StructMeta:
+        fields = []
+        for attribute in [attribute for attribute, value in body.items() if isinstance(value, Field)]:
+            field: Field = body.pop(attribute)
+            field.name = attribute
+            fields.append(field)
+        body["__slots__"] = tuple(field.name for field in fields)
+        body["__schema__"] = Schema(name, tuple(fields), key, _parse(versions), _parse(flexible), unstable)
+        return super().__new__(mcs, name, bases, body)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: object) -> None:
+        super().__init__(name, bases, body)
+
+
+_parse = versions  # StructMeta.__new__ has a parameter of that name
+
+
+class Struct(metaclass=StructMeta):
+    """A group of fields inside a message. Mutable, compared by value, built with keyword arguments only."""
+
+    __schema__: ClassVar[Schema]
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
+
+    def __init__(self, **values: object) -> None:
+        cls = type(self)
+        cls.__init__ = _compile_constructor(cls)  # type: ignore[method-assign]  # compiled on first use
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in self.__schema__.fields)
+
+    def __repr__(self) -> str:
+        shown = []
+        for field in self.__schema__.fields:
+            value = getattr(self, field.name)
+            if value != field.new_default():
+                shown.append(f"{field.name}={'<hidden>' if field.sensitive else _short(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A struct that travels by itself, in numbered versions."""
+
+
+class Request(Message):
+    """What a client sends; `key` says which API it calls."""
+
+
+class Response(Message):
+    """What the server answers to the request with the same `key` and version."""
+
+
+def schema_of(message: type[Struct] | Struct) -> Schema:
+    """The schema of a class, or of the class of a message."""
+    return message.__schema__
+
+
+def replace(message: S, **changes: object) -> S:
+    """A shallow copy with some fields changed."""
+    values = {field.name: getattr(message, field.name) for field in message.__schema__.fields}
+    return type(message)(**{**values, **changes})
+
+
+def _short(value: object) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > 32:
+        return f"<{len(value)} bytes>"
+    return repr(value)
+
+
+def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
+    """`def __init__(self, *, a=0, b=_FRESH): ...` for the class's fields, as `dataclasses` would write it."""
+    scope: dict[str, Any] = {"_FRESH": _FRESH}
+    parameters, lines = [], []
+    for index, field in enumerate(cls.__schema__.fields):
+        value = field.name
+        if field.fresh:
+            scope[f"_new{index}"] = list if field.kind == "array" else field.element
+            parameters.append(f"{field.name}=_FRESH")
+            value = f"_new{index}() if {field.name} is _FRESH else {field.name}"
+        else:
+            scope[f"_default{index}"] = field.default
+            parameters.append(f"{field.name}=_default{index}")
+        lines.append(f"    self.{field.name} = {value}")
+    head = f"def __init__(self, {'*, ' if parameters else ''}{', '.join(parameters)}):"
+    exec("\n".join([head, *(lines or ["    pass"])]), scope)  # our own field names, nothing from outside
+    constructor: Callable[..., None] = scope["__init__"]
+    constructor.__qualname__ = f"{cls.__qualname__}.__init__"
+    return constructor
+
+
+class _Scalar(Generic[T]):
+    """A wire type that is never null."""
+
+    def __init__(self, kind: str, default: T) -> None:
+        self.kind = kind
+        self.default = default
+
+    def __call__(
+        self,
+        carried: str = "0+",
+        *,
+        default: T | None = None,
+        tag: int | None = None,
+        tagged: str | None = None,
+        ignorable: bool = False,
+    ) -> T:
+        value = self.default if default is None else default
+        return cast("T", Field(self.kind, carried, value, tag=tag, tagged=tagged, ignorable=ignorable))
+
+
+class _Text(Generic[T]):
+    """A wire type with a length, which may be null where `null` says so."""
+
+    def __init__(self, kind: str, default: T) -> None:
+        self.kind = kind
+        self.default = default
+
+    @overload
+    def __call__(
+        self,
+        carried: str = ...,
+        *,
+        null: None = None,
+        default: T = ...,
+        tag: int | None = ...,
+        tagged: str | None = ...,
+        ignorable: bool = ...,
+        flexible: str | None = ...,
+        sensitive: bool = ...,
+    ) -> T: ...
+
+    @overload
+    def __call__(
+        self,
+        carried: str = ...,
+        *,
+        null: str,
+        default: T | None = ...,
+        tag: int | None = ...,
+        tagged: str | None = ...,
+        ignorable: bool = ...,
+        flexible: str | None = ...,
+        sensitive: bool = ...,
+    ) -> T | None: ...
+
+    def __call__(self, carried: str = "0+", *, default: object = _FRESH, **options: Any) -> Any:
+        return Field(self.kind, carried, self.default if default is _FRESH else default, **options)
+
+
+int8 = _Scalar[int]("int8", 0)
+int16 = _Scalar[int]("int16", 0)
+int32 = _Scalar[int]("int32", 0)
+int64 = _Scalar[int]("int64", 0)
+uint16 = _Scalar[int]("uint16", 0)
+uint32 = _Scalar[int]("uint32", 0)
+float64 = _Scalar[float]("float64", 0.0)
+boolean = _Scalar[bool]("bool", False)
+uuid = _Scalar[UUID]("uuid", NO_UUID)
+string = _Text[str]("string", "")
+binary = _Text[bytes]("bytes", b"")
+
+
+def records(carried: str = "0+", *, null: str | None = None, tag: int | None = None, ignorable: bool = False) -> Any:
+    """Record batches, opaque here. None by default, as in Kafka."""
+    return Field("records", carried, None, null=null, tag=tag, ignorable=ignorable)
+
+
+@overload
+def array(
+    of: Callable[..., T],
+    carried: str = ...,
+    *,
+    null: None = None,
+    tag: int | None = ...,
+    tagged: str | None = ...,
+    ignorable: bool = ...,
+) -> list[T]: ...
+
+
+@overload
+def array(
+    of: Callable[..., T],
+    carried: str = ...,
+    *,
+    null: str,
+    default: list[T] | None = ...,
+    tag: int | None = ...,
+    tagged: str | None = ...,
+    ignorable: bool = ...,
+) -> list[T] | None: ...
+
+
+def array(of: Any, carried: str = "0+", *, default: Any = (), **options: Any) -> Any:
+    """Many of a wire type (`array(int32)`) or of a struct (`array(FetchTopic)`). Empty by default, or None."""
+    element: Any = of if isinstance(of, StructMeta) else of.kind
+    return Field("array", carried, None if default is None else (), element=element, **options)
+
+
+@overload
+def nested(
+    of: type[S], carried: str = ..., *, null: None = None, tag: int | None = ..., ignorable: bool = ...
+) -> S: ...
+
+
+@overload
+def nested(
+    of: type[S],
+    carried: str = ...,
+    *,
+    null: str,
+    default: None = ...,
+    tag: int | None = ...,
+    ignorable: bool = ...,
+) -> S | None: ...
+
+
+def nested(of: type[Struct], carried: str = "0+", *, default: Any = (), **options: Any) -> Any:
+    """One struct inside another. A new one by default, or None."""
+    return Field("struct", carried, None if default is None else (), element=of, **options)

@@ -1,0 +1,119 @@
+"""Machine: the server's end of a connection, without the socket. Bytes in, requests out; answers in, bytes out.
+
+    connection = ServerConnection(max_request_bytes)
+    for request in connection.feed(data):
+        message = request.decode()
+        ...
+        transport.writelines(connection.respond(request, request.answer(response)))
+
+Answers may be given in any order; they leave in the order of the requests, as Kafka clients expect.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey, response_header_version
+from barnabas.protocol.wire.codec import decode_prefix, encode_frame
+from barnabas.protocol.wire.frames import FrameReader
+from barnabas.protocol.wire.headers import RequestHeader, read_request_header, write_response_header
+from barnabas.protocol.wire.schema import Message
+
+
+class Request:
+    """A request that has arrived: its header, and its body still as bytes."""
+
+    __slots__ = ("_answered", "_parts", "body_offset", "frame", "header")
+
+    def __init__(self, header: RequestHeader, frame: bytes, body_offset: int) -> None:
+        self.header = header
+        self.frame = frame
+        self.body_offset = body_offset
+        self._answered = False
+        self._parts: Sequence[Buffer] | None = None
+
+    @property
+    def key(self) -> ApiKey:
+        return API_KEYS[self.header.api_key]
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def body(self) -> memoryview:
+        return memoryview(self.frame)[self.body_offset :]
+
+    def decode(self) -> Message:
+        """The message. Its records are views of the frame. Raises VersionError or WireError.
+
+        Bytes after the message are passed over, as Kafka's brokers do: librdkafka 2.16 leaves three of them behind a
+        Metadata request for all topics.
+        """
+        return decode_prefix(APIS[self.key].request, self.version, self.frame, self.body_offset)[0]
+
+    def answer(self, response: Message, version: int | None = None) -> list[Buffer]:
+        """The frame of a response, in pieces. `version` only where it differs from the request's (KIP-511)."""
+        head = write_response_header(self.header.correlation_id, response_header_version(self.key, self.version))
+        return encode_frame(response, self.version if version is None else version, head)
+
+    def __repr__(self) -> str:
+        return f"Request({self.header!r}, {len(self.frame) - self.body_offset} bytes)"
+
+
+class ServerConnection:
+    """Cuts the stream into requests and puts the answers in their order."""
+
+    __slots__ = ("_frames", "_unanswered")
+
+    def __init__(self, max_request_bytes: int) -> None:
+        self._frames = FrameReader(max_request_bytes)
+        self._unanswered: deque[Request] = deque()
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for `respond`."""
+        return len(self._unanswered)
+
+    @property
+    def in_frame(self) -> bool:
+        """A request has begun to arrive."""
+        return self._frames.in_frame
+
+    @property
+    def max_request_bytes(self) -> int:
+        """The largest frame accepted; may be changed at any time (smaller until a client has authenticated)."""
+        return self._frames.max_bytes
+
+    @max_request_bytes.setter
+    def max_request_bytes(self, limit: int) -> None:
+        self._frames.max_bytes = limit
+
+    def feed(self, data: Buffer) -> list[Request]:
+        """The requests that are complete now. After a WireError the stream is lost: close the connection."""
+        requests = []
+        for frame in self._frames.feed(data):
+            header, body_offset = read_request_header(frame)
+            requests.append(Request(header, frame, body_offset))
+        self._unanswered.extend(requests)
+        return requests
+
+    def respond(self, request: Request, parts: Sequence[Buffer] | None) -> list[Buffer]:
+        """Hand in the answer to a request: a frame in pieces, or None where there is none (acks=0).
+
+        Gives the buffers that may leave now: this answer and those that waited for it, or nothing while an earlier
+        request is unanswered.
+        """
+        assert not request._answered, "a request is answered once"
+        request._answered = True
+        request._parts = parts
+        out: list[Buffer] = []
+        unanswered = self._unanswered
+        while unanswered and unanswered[0]._answered:
+            first = unanswered.popleft()
+            if first._parts is not None:
+                out.extend(first._parts)
+                first._parts = None
+        return out

@@ -1,0 +1,132 @@
+"""Table: THE list of APIs that brokers serve: key -> handler, versions, pace. ApiVersions is derived from it.
+
+Controllers have one of their own (`controller_apis.py`). An API that is in this table is advertised; one that is not in
+it is neither advertised nor answered. The handler is the name of a module under `broker.handlers`, imported when the
+first such request comes (starting up stays fast); its `handle(services, ctx, request)` returns the response, or None
+for no response.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from enum import Enum
+from typing import Final
+
+from barnabas.core.dataclass import dataclass
+from barnabas.protocol.wire.apis import ApiKey
+
+
+class Pace(Enum):
+    """When the same connection's next request may start; `net` has the same three words and says more."""
+
+    IN_TURN = "in turn"
+    OVERLAP = "overlap"
+    ABANDON = "abandon"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One API. `advertised_min` differs from `min_version` where clients would break otherwise."""
+
+    key: ApiKey
+    handler: str
+    min_version: int
+    max_version: int
+    pace: Pace = Pace.IN_TURN
+    advertised_min: int = -1
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        return (self.min_version if self.advertised_min < 0 else self.advertised_min, self.max_version)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApiTable:
+    """Everything that listeners of one kind serve."""
+
+    routes: tuple[Route, ...]
+    by_key: dict[int, Route] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_key", {int(route.key): route for route in self.routes})
+        assert len(self.by_key) == len(self.routes), "an API is routed twice"
+
+
+_K = ApiKey
+
+ROUTES: Final[tuple[Route, ...]] = (
+    # data
+    # librdkafka stops compressing when it sees a Produce minimum above 0 (KAFKA-18659); 0 to 2 are refused all the
+    # same.
+    Route(_K.PRODUCE, "data.produce", 3, 13, Pace.OVERLAP, advertised_min=0),
+    Route(_K.FETCH, "data.fetch", 4, 18, Pace.ABANDON),
+    Route(_K.LIST_OFFSETS, "data.list_offsets", 1, 11),
+    Route(_K.DELETE_RECORDS, "data.delete_records", 0, 2),
+    Route(_K.INIT_PRODUCER_ID, "data.init_producer_id", 0, 6),
+    Route(_K.OFFSET_FOR_LEADER_EPOCH, "data.offset_for_leader_epoch", 2, 4),
+    Route(_K.DESCRIBE_PRODUCERS, "data.describe_producers", 0, 0),
+    # cluster
+    Route(_K.API_VERSIONS, "cluster.api_versions", 0, 4),
+    Route(_K.METADATA, "cluster.metadata", 0, 13),
+    Route(_K.CREATE_TOPICS, "cluster.create_topics", 2, 7),
+    Route(_K.DELETE_TOPICS, "cluster.delete_topics", 1, 6),
+    Route(_K.CREATE_PARTITIONS, "cluster.create_partitions", 0, 3),
+    Route(_K.DESCRIBE_CONFIGS, "cluster.describe_configs", 1, 4),
+    Route(_K.ALTER_CONFIGS, "cluster.alter_configs", 0, 2),
+    Route(_K.INCREMENTAL_ALTER_CONFIGS, "cluster.incremental_alter_configs", 0, 1),
+    Route(_K.LIST_CONFIG_RESOURCES, "cluster.list_config_resources", 0, 1),
+    Route(_K.ALTER_REPLICA_LOG_DIRS, "cluster.alter_replica_log_dirs", 1, 2),
+    Route(_K.DESCRIBE_LOG_DIRS, "cluster.describe_log_dirs", 1, 5),
+    Route(_K.DESCRIBE_CLUSTER, "cluster.describe_cluster", 0, 2),
+    Route(_K.DESCRIBE_TOPIC_PARTITIONS, "cluster.describe_topic_partitions", 0, 0),
+    Route(_K.ELECT_LEADERS, "cluster.elect_leaders", 0, 2),
+    Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2),
+    Route(_K.DESCRIBE_QUORUM, "cluster.describe_quorum", 0, 2),
+    Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0),
+    Route(_K.ALTER_PARTITION_REASSIGNMENTS, "cluster.alter_partition_reassignments", 0, 1),
+    Route(_K.LIST_PARTITION_REASSIGNMENTS, "cluster.list_partition_reassignments", 0, 0),
+    Route(_K.ADD_RAFT_VOTER, "cluster.add_raft_voter", 0, 1),
+    Route(_K.REMOVE_RAFT_VOTER, "cluster.remove_raft_voter", 0, 0),
+    # transactions
+    Route(_K.ADD_PARTITIONS_TO_TXN, "transactions.add_partitions_to_txn", 0, 5),
+    Route(_K.ADD_OFFSETS_TO_TXN, "transactions.add_offsets_to_txn", 0, 4),
+    Route(_K.END_TXN, "transactions.end_txn", 0, 5),
+    Route(_K.WRITE_TXN_MARKERS, "transactions.write_txn_markers", 1, 2),
+    Route(_K.TXN_OFFSET_COMMIT, "transactions.txn_offset_commit", 0, 5),
+    Route(_K.DESCRIBE_TRANSACTIONS, "transactions.describe_transactions", 0, 0),
+    Route(_K.LIST_TRANSACTIONS, "transactions.list_transactions", 0, 2),
+    # groups
+    Route(_K.FIND_COORDINATOR, "groups.find_coordinator", 0, 6),
+    Route(_K.JOIN_GROUP, "groups.join_group", 0, 9),
+    Route(_K.SYNC_GROUP, "groups.sync_group", 0, 5),
+    Route(_K.HEARTBEAT, "groups.heartbeat", 0, 4),
+    Route(_K.LEAVE_GROUP, "groups.leave_group", 0, 5),
+    Route(_K.OFFSET_COMMIT, "groups.offset_commit", 2, 10),
+    Route(_K.OFFSET_FETCH, "groups.offset_fetch", 1, 10),
+    Route(_K.OFFSET_DELETE, "groups.offset_delete", 0, 0),
+    Route(_K.DESCRIBE_GROUPS, "groups.describe_groups", 0, 6),
+    Route(_K.LIST_GROUPS, "groups.list_groups", 0, 5),
+    Route(_K.DELETE_GROUPS, "groups.delete_groups", 0, 2),
+    Route(_K.CONSUMER_GROUP_HEARTBEAT, "groups.consumer_group_heartbeat", 0, 1),
+    Route(_K.CONSUMER_GROUP_DESCRIBE, "groups.consumer_group_describe", 0, 1),
+    Route(_K.SHARE_GROUP_HEARTBEAT, "groups.share_group_heartbeat", 1, 1),
+    Route(_K.SHARE_GROUP_DESCRIBE, "groups.share_group_describe", 1, 1),
+    Route(_K.DESCRIBE_SHARE_GROUP_OFFSETS, "groups.describe_share_group_offsets", 0, 1),
+    Route(_K.ALTER_SHARE_GROUP_OFFSETS, "groups.alter_share_group_offsets", 0, 0),
+    Route(_K.DELETE_SHARE_GROUP_OFFSETS, "groups.delete_share_group_offsets", 0, 0),
+    # queues
+    Route(_K.SHARE_FETCH, "shares.share_fetch", 1, 2, Pace.ABANDON),
+    Route(_K.SHARE_ACKNOWLEDGE, "shares.share_acknowledge", 1, 2),
+    Route(_K.INITIALIZE_SHARE_GROUP_STATE, "shares.initialize_share_group_state", 0, 0),
+    Route(_K.READ_SHARE_GROUP_STATE, "shares.read_share_group_state", 0, 0),
+    Route(_K.WRITE_SHARE_GROUP_STATE, "shares.write_share_group_state", 0, 1),
+    Route(_K.DELETE_SHARE_GROUP_STATE, "shares.delete_share_group_state", 0, 0),
+    Route(_K.READ_SHARE_GROUP_STATE_SUMMARY, "shares.read_share_group_state_summary", 0, 1),
+    # our own: questions and upkeep (docs/COMPATIBILITY.md)
+    Route(_K.EXPLAIN_PARTITION, "upkeep.explain_partition", 0, 0),
+    Route(_K.EXPLAIN_GROUP, "upkeep.explain_group", 0, 0),
+    Route(_K.RUN_UPKEEP, "upkeep.run_upkeep", 0, 0, Pace.OVERLAP),
+)
+
+BROKER_APIS: Final = ApiTable(ROUTES)
+BY_KEY: Final[dict[int, Route]] = BROKER_APIS.by_key

@@ -1,0 +1,72 @@
+"""Table: the APIs that controllers serve on their own listener (`controller.listener.names`).
+
+Brokers register here, send heartbeats, have their partitions' ISR changed and forward what their clients ask of the
+controller; controllers talk to each other about the log; an AdminClient may come with `bootstrap.controllers`
+(KIP-919). Handlers under `cluster` are the brokers' own: they ask `services.controller`, which here is the controller
+itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.server.broker.apis import ApiTable, Pace, Route
+
+_K = ApiKey
+
+CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
+    Route(_K.API_VERSIONS, "cluster.api_versions", 0, 4),
+    Route(_K.DESCRIBE_CLUSTER, "controller.describe_cluster", 0, 2),
+    # the log of the metadata
+    Route(_K.FETCH, "quorum.fetch", 12, 18, Pace.ABANDON),
+    Route(_K.FETCH_SNAPSHOT, "quorum.fetch_snapshot", 0, 1),
+    Route(_K.VOTE, "quorum.vote", 0, 2),
+    Route(_K.BEGIN_QUORUM_EPOCH, "quorum.begin_quorum_epoch", 0, 1),
+    Route(_K.END_QUORUM_EPOCH, "quorum.end_quorum_epoch", 0, 1),
+    Route(_K.DESCRIBE_QUORUM, "quorum.describe_quorum", 0, 2),
+    Route(_K.ADD_RAFT_VOTER, "quorum.add_raft_voter", 0, 1, Pace.OVERLAP),
+    Route(_K.REMOVE_RAFT_VOTER, "quorum.remove_raft_voter", 0, 0, Pace.OVERLAP),
+    Route(_K.UPDATE_RAFT_VOTER, "quorum.update_raft_voter", 0, 0, Pace.OVERLAP),
+    # brokers and other controllers
+    Route(_K.BROKER_REGISTRATION, "controller.broker_registration", 0, 4, Pace.OVERLAP),
+    Route(_K.BROKER_HEARTBEAT, "controller.broker_heartbeat", 0, 2, Pace.OVERLAP),
+    Route(_K.CONTROLLER_REGISTRATION, "controller.controller_registration", 0, 0, Pace.OVERLAP),
+    Route(_K.ALTER_PARTITION, "controller.alter_partition", 2, 3, Pace.OVERLAP),
+    Route(_K.ALLOCATE_PRODUCER_IDS, "controller.allocate_producer_ids", 0, 0, Pace.OVERLAP),
+    Route(_K.ASSIGN_REPLICAS_TO_DIRS, "controller.assign_replicas_to_dirs", 0, 0, Pace.OVERLAP),
+    Route(_K.ENVELOPE, "controller.envelope", 0, 0, Pace.OVERLAP),
+    # what administrators ask
+    Route(_K.CREATE_TOPICS, "cluster.create_topics", 2, 7, Pace.OVERLAP),
+    Route(_K.DELETE_TOPICS, "cluster.delete_topics", 1, 6, Pace.OVERLAP),
+    Route(_K.CREATE_PARTITIONS, "cluster.create_partitions", 0, 3, Pace.OVERLAP),
+    Route(_K.DESCRIBE_CONFIGS, "cluster.describe_configs", 1, 4),
+    Route(_K.ALTER_CONFIGS, "cluster.alter_configs", 0, 2, Pace.OVERLAP),
+    Route(_K.INCREMENTAL_ALTER_CONFIGS, "cluster.incremental_alter_configs", 0, 1, Pace.OVERLAP),
+    Route(_K.ELECT_LEADERS, "cluster.elect_leaders", 0, 2, Pace.OVERLAP),
+    Route(_K.ALTER_PARTITION_REASSIGNMENTS, "cluster.alter_partition_reassignments", 0, 1, Pace.OVERLAP),
+    Route(_K.LIST_PARTITION_REASSIGNMENTS, "cluster.list_partition_reassignments", 0, 0, Pace.OVERLAP),
+    Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2, Pace.OVERLAP),
+    Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0, Pace.OVERLAP),
+)
+
+CONTROLLER_APIS: Final = ApiTable(CONTROLLER_ROUTES)
+
+FORWARDABLE: Final = frozenset(
+    {
+        _K.CREATE_TOPICS,
+        _K.DELETE_TOPICS,
+        _K.CREATE_PARTITIONS,
+        _K.ALTER_CONFIGS,
+        _K.INCREMENTAL_ALTER_CONFIGS,
+        _K.ELECT_LEADERS,
+        _K.ALTER_PARTITION_REASSIGNMENTS,
+        _K.LIST_PARTITION_REASSIGNMENTS,
+        _K.UPDATE_FEATURES,
+        _K.UNREGISTER_BROKER,
+        _K.DESCRIBE_QUORUM,
+        _K.ADD_RAFT_VOTER,
+        _K.REMOVE_RAFT_VOTER,
+    }
+)
+"""What brokers hand on for their clients, in an Envelope (KIP-590)."""

@@ -1,0 +1,72 @@
+"""Shell: AlterReplicaLogDirs (key 34), versions 1 and 2 (KIP-113).
+
+Moves replicas of this broker between its log directories. NONE means that the move has begun; DescribeLogDirs shows the
+copy (`is_future_key`) until the replica has moved. A second request for another directory takes the place of the first
+one, and one for the directory in which the replica lies calls it off. A replica that is not here yet is created in that
+directory when it comes, and the answer is REPLICA_NOT_AVAILABLE all the same, as in Kafka: nothing has moved.
+
+Directories are named as DescribeLogDirs names them. Errors: LOG_DIR_NOT_FOUND for another one, KAFKA_STORAGE_ERROR when
+either directory is offline, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for a name that leaves no room for the
+copy's (255 characters in all). A partition that is named for two directories goes to the one named last.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+log = get_logger("barnabas.server.broker")
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    wanted: dict[TopicPartition, str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            wanted.update((TopicPartition(topic.name, index), directory.path) for index in topic.partitions)
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for name, path in wanted.items():
+        code = ErrorCode.NONE
+        try:
+            _alter(services, name, path)
+        except KafkaError as error:
+            code = error.code
+            log.info("replica is not moved", partition=str(name), to=path, reason=str(error), error=code.name)
+        results.setdefault(name.topic, []).append(
+            AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=code)
+        )
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(topic_name=topic, partitions=members) for topic, members in results.items()
+        ]
+    )
+
+
+def _alter(services: Services, name: TopicPartition, path: str) -> None:
+    partitions = services.partitions
+    services.mover.check_name(name)
+    target = next((directory for directory in partitions.log_dirs if directory.path == path), None)
+    if target is None:
+        if path in partitions.homes.missing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} was offline when this broker started.")
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs of broker {services.node_id}.")
+    if target.failure is not None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline.")
+    partition = partitions.get(name.topic, name.partition)
+    if partition is not None:
+        services.mover.alter(partition, target)
+        return
+    if services.metadata.image.topics.partition(name.topic, name.partition) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partitions.homes.prefer(name, target)
+    raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{name} has no replica on broker {services.node_id} yet.")

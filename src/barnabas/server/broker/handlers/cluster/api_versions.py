@@ -1,0 +1,79 @@
+"""Shell: ApiVersions (key 18), versions 0 to 4.
+
+Says what this listener serves, straight from its table (`broker.apis`, `broker.controller_apis`), and which features
+the cluster has finalized. Brokers and controllers answer with this handler. The response header has no tagged fields in
+any version. A request of an unknown version never gets here: the dispatcher answers it with a body of version 0 and the
+range of this very API (KIP-511).
+
+Versions: 3 brings the client's software name and version, which must look like one; 4 lists features whose minimum is
+0.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from barnabas.server.broker.apis import ApiTable
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.metadata.features import SUPPORTED_FEATURES
+from barnabas.server.metadata.image.small import KRAFT_VERSION
+
+if TYPE_CHECKING:
+    from barnabas.server.broker.controller_services import ControllerServices
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+
+
+async def handle(
+    services: Services | ControllerServices, ctx: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
+    if ctx.api_version >= 3:
+        if not _SOFTWARE.match(request.client_software_name) or not _SOFTWARE.match(request.client_software_version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        ctx.client.software_name = request.client_software_name
+        ctx.client.software_version = request.client_software_version
+    features = services.metadata.image.features
+    finalized = dict(features.levels.items())
+    if services.quorum.kraft_version > 0:  # it belongs to the quorum, and is not among the records of the image
+        finalized[KRAFT_VERSION] = services.quorum.kraft_version
+    return ApiVersionsResponse(
+        api_keys=advertised(services.apis),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.min_level, max_version=levels.max_level)
+            for name, levels in sorted(SUPPORTED_FEATURES.items())
+            if ctx.api_version >= 4 or levels.min_level > 0  # KIP-584: older clients reject a minimum of 0
+        ],
+        finalized_features_epoch=features.finalized_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(finalized.items())
+        ],
+    )
+
+
+@cache
+def advertised(table: ApiTable) -> list[ApiVersion]:
+    """Every served API, by key."""
+    rows = sorted((int(route.key), *route.advertised) for route in table.routes)
+    return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in rows]
+
+
+def unsupported_version(table: ApiTable) -> ApiVersionsResponse:
+    """The answer to a version we do not know: enough for the client to come back with one we do."""
+    low, high = table.by_key[ApiKey.API_VERSIONS].advertised
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=low, max_version=high)],
+    )

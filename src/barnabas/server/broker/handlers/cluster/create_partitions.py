@@ -1,0 +1,29 @@
+"""Shell: CreatePartitions (key 37), versions 0 to 3.
+
+Decided by the controller: a topic can only grow; `assignments` places the new partitions, `validate_only` just checks.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError
+from barnabas.protocol.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+
+async def handle(services: Services, ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    try:
+        response = await services.controller.call(request, ctx.api_version, ctx)
+    except KafkaError as error:
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.detail)
+                for topic in request.topics
+            ]
+        )
+    assert isinstance(response, CreatePartitionsResponse)
+    return response

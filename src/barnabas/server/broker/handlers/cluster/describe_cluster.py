@@ -1,0 +1,56 @@
+"""Shell: DescribeCluster (key 60), versions 0 to 2.
+
+The cluster's id and its brokers. Version 1 asks for a kind of endpoint (KIP-919): 1 is brokers, which is what this
+listener serves; 2, controllers, is refused here. Version 2 can include fenced brokers (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.security.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.protocol.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+async def handle(services: Services, ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        if request.endpoint_type != CONTROLLERS:
+            return DescribeClusterResponse(
+                error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message=f"Unsupported endpoint type {request.endpoint_type}",
+            )
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="This endpoint belongs to a broker; ask a controller for controllers.",
+        )
+    image = services.metadata.image
+    brokers = []
+    for broker in image.brokers:
+        endpoint = broker.endpoint(ctx.client.listener)
+        if endpoint is None or (broker.fenced and not request.include_fenced_brokers):
+            continue
+        brokers.append(
+            DescribeClusterBroker(
+                broker_id=broker.broker_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+        )
+    alive = [broker.broker_id for broker in brokers if not broker.is_fenced]
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=services.rng.choice(alive) if alive else -1,
+        brokers=brokers,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )

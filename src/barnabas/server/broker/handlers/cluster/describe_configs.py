@@ -1,0 +1,115 @@
+"""Shell: DescribeConfigs (key 32), versions 1 to 4.
+
+Every config of topics, brokers, groups and client-metrics subscriptions: value, where it comes from, what it would fall
+back to (`include_synonyms`), whether it can be changed while running, and since version 3 type and documentation.
+Sensitive values are null. A broker describes itself, and with an empty name the cluster-wide dynamic defaults.
+Gaps: BROKER_LOGGER lists no loggers; Python's log levels are not Kafka's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.controller.topic_names import name_problem
+from barnabas.server.metadata.describe_configs import (
+    DescribeOptions,
+    describe_broker,
+    describe_broker_defaults,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from barnabas.server.metadata.image.cluster import ResourceType
+
+EXTRA_ROWS_MAX = 20_000
+"""Configs in one answer, beyond those of distinct topics."""
+_BREATH = 50
+"""Resources described before other requests may run."""
+
+
+async def handle(services: Services, ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    view = ConfigView(services.metadata.image.configs, node_id=services.node_id, static=services.static_config)
+    results: list[DescribeConfigsResult] = []
+    found: dict[tuple[object, ...], list[DescribeConfigsResourceResult]] = {}
+    extra = 0
+    for resource in request.resources:
+        if len(results) % _BREATH == _BREATH - 1:
+            await asyncio.sleep(0)
+        options = DescribeOptions(
+            names=frozenset(resource.configuration_keys) if resource.configuration_keys else None,
+            include_synonyms=request.include_synonyms,
+            include_documentation=request.include_documentation,
+            version=ctx.api_version,
+        )
+        result = DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        try:
+            key = (resource.resource_type, resource.resource_name, options.names)
+            # Topics asked for once are bounded by the topics there are; for all else the client names the price.
+            is_extra = key in found or resource.resource_type != ResourceType.TOPIC
+            if is_extra and extra >= EXTRA_ROWS_MAX:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Too much for one answer: ask for fewer resources.")
+            if key not in found:
+                found[key] = _describe(services, view, resource, options)
+            result.configs = found[key]
+            extra += is_extra * len(result.configs)
+        except KafkaError as error:
+            result.error_code = error.code
+            result.error_message = str(error)
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(
+    services: Services, view: ConfigView, resource: DescribeConfigsResource, options: DescribeOptions
+) -> list[DescribeConfigsResourceResult]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            problem = name_problem(name)
+            if problem is not None:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+            if name not in services.metadata.image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return describe_topic(view, name, options)
+        case ResourceType.BROKER:
+            if name == "":
+                return describe_broker_defaults(view, options)
+            _require_self(services, name)
+            return describe_broker(view, options)
+        case ResourceType.BROKER_LOGGER:
+            _require_self(services, name)
+            return []
+        case ResourceType.CLIENT_METRICS:
+            _require_name(name)
+            return describe_client_metrics(view, name, options)
+        case ResourceType.GROUP:
+            _require_name(name)
+            return describe_group(view, name, options)
+        case _:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resource type {resource.resource_type} has no configs.")
+
+
+def _require_self(services: Services, name: str) -> None:
+    if name != str(services.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {services.node_id} or empty string, but received {name!r}.",
+        )
+
+
+def _require_name(name: str) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")

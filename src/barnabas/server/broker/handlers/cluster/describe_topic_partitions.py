@@ -1,0 +1,99 @@
+"""Shell: DescribeTopicPartitions (key 75), version 0 (KIP-966).
+
+Topics in order of name, at most `response_partition_limit` partitions in one response (never more than
+`max.request.partition.size.limit`); where it had to stop, `next_cursor` says what comes next. No topics means all
+topics. Includes the eligible leader replicas, which Metadata does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.protocol.security.operations import TOPIC_OPERATIONS
+from barnabas.protocol.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.metadata.controller.topic_names import name_problem
+from barnabas.server.metadata.image.cluster import PartitionImage
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    topics = services.metadata.image.topics
+    names = sorted({topic.name for topic in request.topics}) if request.topics else topics.names()
+    first_index = 0
+    if request.cursor is not None:
+        cursor = request.cursor
+        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
+            return _refuse(names, ErrorCode.INVALID_REQUEST)
+        names = [name for name in names if name >= cursor.topic_name]
+        if names and names[0] == cursor.topic_name:
+            first_index = cursor.partition_index
+    room = max(1, min(request.response_partition_limit, services.settings.max_request_partition_size_limit))
+    answers: list[DescribeTopicPartitionsResponseTopic] = []
+    for position, name in enumerate(names):
+        start = first_index if position == 0 else 0
+        topic = topics.get(name)
+        if room <= 0:
+            return _page(answers, Cursor(topic_name=name, partition_index=start))
+        if topic is None:
+            bad = name_problem(name) is not None
+            answers.append(
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    name=name,
+                    topic_authorized_operations=TOPIC_OPERATIONS,
+                )
+            )
+            continue
+        chosen = topic.partitions[start : start + room]
+        answers.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=[_partition(services, ctx, start + i, state) for i, state in enumerate(chosen)],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        room -= len(chosen)
+        if start + len(chosen) < len(topic.partitions):
+            return _page(answers, Cursor(topic_name=name, partition_index=start + len(chosen)))
+    return _page(answers, None)
+
+
+def _refuse(names: Iterable[str], code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """There is no error for the request as a whole: every topic carries it."""
+    return _page([DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names], None)
+
+
+def _page(
+    answers: list[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=answers, next_cursor=cursor)
+
+
+def _partition(
+    services: Services, ctx: RequestContext, index: int, state: PartitionImage
+) -> DescribeTopicPartitionsResponsePartition:
+    cache, listener = services.metadata, ctx.client.listener
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=cache.leader_problem(state, listener),
+        partition_index=index,
+        leader_id=cache.leader(state, listener),
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=cache.offline_replicas(state, listener),
+    )

@@ -1,0 +1,56 @@
+"""Shell: ListConfigResources (key 74), versions 0 to 1.
+
+Version 0 is ListClientMetricsResources: it lists client-metrics subscriptions only. Version 1 (KIP-1142) lists the
+resources of any types that can have configs: topics and brokers exist whether or not they have any; groups and client
+metrics are listed when they do. No types means all types.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.metadata.image.cluster import ClusterImage, ResourceType
+
+_LISTED = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    kinds: list[int]
+    if ctx.api_version == 0:
+        kinds = [ResourceType.CLIENT_METRICS]
+    elif request.resource_types:
+        kinds = sorted(set(request.resource_types))
+        if any(kind not in _LISTED for kind in kinds):
+            return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    else:
+        kinds = list(_LISTED)
+    image = services.metadata.image
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _names(image, kind)
+        ]
+    )
+
+
+def _names(image: ClusterImage, kind: int) -> list[str]:
+    match kind:
+        case ResourceType.TOPIC:
+            return image.topics.names()
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            return [str(broker.broker_id) for broker in image.brokers]
+        case _:
+            return image.configs.names(kind)

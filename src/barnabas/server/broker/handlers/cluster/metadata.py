@@ -1,0 +1,127 @@
+"""Shell: Metadata (key 3), versions 0 to 13.
+
+Brokers, and topics with the leader of each partition. `topics` null asks for all topics (in version 0 an empty list
+does); an empty list asks for none. A topic that does not exist is created when both the request and
+`auto.create.topics.enable` allow it; we answer when it is there, so the client need not come back for it.
+
+Versions: 4 allow_auto_topic_creation, 5 offline replicas, 7 leader epochs, 8 authorized operations, 10 topic ids, 12
+topics by id with null name, 13 top-level error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId
+from barnabas.protocol.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.protocol.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from barnabas.server.broker.auto_create import create_missing
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.metadata.controller.topic_names import name_problem
+from barnabas.server.metadata.image.cluster import PartitionImage, TopicImage
+
+_BREATH = 1000
+"""Topics answered before other requests may run."""
+_NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
+"""Topics refused for these reasons have no name that rights could hang on."""
+
+
+async def handle(services: Services, ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    wanted = request.topics
+    if wanted is None or (ctx.api_version == 0 and not wanted):
+        image = services.metadata.image
+        topics = [_found(services, ctx, topic) for topic in sorted(image.topics, key=lambda topic: topic.name)]
+    else:
+        topics = await _named(services, ctx, wanted, create=request.allow_auto_topic_creation)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code not in _NAMELESS:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    brokers = services.metadata.addresses(ctx.client.listener)
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
+        cluster_id=services.metadata.image.cluster_id,
+        # With KRaft any live broker will do: it forwards (`KRaftMetadataCache.getRandomAliveBrokerId`).
+        controller_id=services.rng.choice(brokers).node_id if brokers else -1,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+async def _named(
+    services: Services, ctx: RequestContext, wanted: list[MetadataRequestTopic], *, create: bool
+) -> list[MetadataResponseTopic]:
+    cache = services.metadata
+    missing = [
+        topic.name
+        for topic in wanted
+        if topic.name is not None and topic.topic_id == NO_TOPIC_ID and topic.name not in cache.image.topics
+    ]
+    refused: dict[str, ErrorCode] = {}
+    if missing and create and services.settings.auto_create_topics_enable:
+        refused = await create_missing(services, ctx, missing)
+    answers: list[MetadataResponseTopic] = []
+    for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
+        answers.append(_answer(services, ctx, name, topic_id, refused))
+        if len(answers) % _BREATH == 0:
+            await asyncio.sleep(0)
+    return answers
+
+
+def _answer(
+    services: Services, ctx: RequestContext, name: str | None, topic_id: TopicId, refused: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    topics = services.metadata.image.topics
+    if topic_id != NO_TOPIC_ID:
+        # Up to version 11 ids were accepted by the schema only (KAFKA-13078); names are answered, ids are not.
+        if ctx.api_version < 12:
+            return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
+        topic = topics.get_by_id(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        return _found(services, ctx, topic)
+    if name is None:
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=None if ctx.api_version >= 12 else "")
+    topic = topics.get(name)
+    if topic is None:
+        code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if name_problem(name) is not None:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+    return _found(services, ctx, topic)
+
+
+def _found(services: Services, ctx: RequestContext, topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(services, ctx, index, partition) for index, partition in enumerate(topic.partitions)],
+    )
+
+
+def _partition(
+    services: Services, ctx: RequestContext, index: int, partition: PartitionImage
+) -> MetadataResponsePartition:
+    cache = services.metadata
+    listener = ctx.client.listener
+    return MetadataResponsePartition(
+        error_code=cache.leader_problem(partition, listener),
+        partition_index=index,
+        leader_id=cache.leader(partition, listener),
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=cache.offline_replicas(partition, listener),
+    )

@@ -1,0 +1,16 @@
+"""Shell: AssignReplicasToDirs (key 73), version 0.
+
+A broker with several log directories says in which it put its replicas (KIP-858), so that the controller knows which
+ones go offline with a directory.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from barnabas.protocol.wire.schema import Message
+from barnabas.server.broker.controller_services import ControllerServices
+from barnabas.server.broker.request_context import RequestContext
+
+
+async def handle(services: ControllerServices, ctx: RequestContext, request: AssignReplicasToDirsRequest) -> Message:
+    return await services.controller.call(request, ctx.api_version)

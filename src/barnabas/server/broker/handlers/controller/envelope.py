@@ -1,0 +1,93 @@
+"""Shell: Envelope (key 58), version 0 (KIP-590).
+
+A broker hands on what a client asked of it: the client's request with its header, its principal, its address. The
+answer is the client's response with its header. NOT_CONTROLLER stands in the envelope, where the broker sees it and
+asks elsewhere.
+
+Known gap: nobody proves to be a broker yet; where listeners authenticate, envelopes of others have to be refused here.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.security.principals import ANONYMOUS, Principal
+from barnabas.protocol.wire.apis import APIS, ApiKey, response_header_version
+from barnabas.protocol.wire.codec import decode, encode
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.headers import read_request_header, write_response_header
+from barnabas.protocol.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.wire.messages.principal import DefaultPrincipalData
+from barnabas.server.broker.controller_services import ControllerServices
+from barnabas.server.broker.forwarded import answer_forwarded
+from barnabas.server.broker.request_context import RequestContext
+
+
+@dataclass(slots=True)
+class ForwardedClient:
+    """The client behind the broker, as far as the envelope tells of it."""
+
+    connection_id: int
+    listener: str
+    security_protocol: str
+    host: str
+    local_port: int
+    principal: Principal
+    software_name: str = ""
+    software_version: str = ""
+
+
+async def handle(services: ControllerServices, ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    data = bytes(request.request_data)
+    try:
+        header, body = read_request_header(data)
+        key = ApiKey(header.api_key)
+        message = decode(APIS[key].request, header.api_version, data, body)
+    except WireError:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    except ValueError:
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        client = _client(ctx, request)
+        inner = RequestContext(
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            client,
+            ctx.now_ms,
+            ctx.received,
+        )
+        response = await answer_forwarded(services, inner, message)
+    except KafkaError as error:
+        return EnvelopeResponse(error_code=error.code)
+    head = write_response_header(header.correlation_id, response_header_version(key, header.api_version))
+    return EnvelopeResponse(response_data=head + encode(response, header.api_version))
+
+
+def _client(ctx: RequestContext, request: EnvelopeRequest) -> ForwardedClient:
+    import ipaddress  # here: only a controller that others forward to needs it
+
+    broker = ctx.client
+    try:
+        host = str(ipaddress.ip_address(bytes(request.client_host_address)))
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The envelope carries no address of a client.") from None
+    principal = ANONYMOUS if request.request_principal is None else read_principal(bytes(request.request_principal))
+    return ForwardedClient(
+        broker.connection_id, broker.listener, broker.security_protocol, host, broker.local_port, principal
+    )
+
+
+def read_principal(data: bytes) -> Principal:
+    """As `DefaultKafkaPrincipalBuilder` writes it: a version in two bytes, then the message."""
+    version = int.from_bytes(data[:2], "big")
+    try:
+        found = decode(DefaultPrincipalData, version, data, 2)
+    except (WireError, ValueError):
+        raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
+    return Principal(found.type, found.name)
+
+
+def write_principal(principal: Principal) -> bytes:
+    return b"\0\0" + encode(DefaultPrincipalData(type=principal.kind, name=principal.name), 0)

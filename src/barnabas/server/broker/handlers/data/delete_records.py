@@ -1,0 +1,82 @@
+"""Shell: DeleteRecords (key 21), versions 0 to 2.
+
+Moves the log start offset up to a given offset, or with -1 to the high watermark. The answer carries the low watermark,
+the smallest log start offset among the replicas; it comes when that has reached the offset, or after `timeout_ms` with
+REQUEST_TIMED_OUT: the leader has deleted by then, and followers will. A topic that is only compacted refuses
+(POLICY_VIOLATION), an internal one too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import INTERNAL_TOPICS
+from barnabas.protocol.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.replication.parking import LOOK_AGAIN, wait_readable
+from barnabas.server.replication.partition import Partition
+
+NO_LOW_WATERMARK = -1
+HIGH_WATERMARK = -1
+
+
+async def handle(services: Services, ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    waiting: list[tuple[DeleteRecordsPartitionResult, Partition, int]] = []
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(services, ctx, topic.name, p, waiting) for p in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+    deadline = ctx.deadline(request.timeout_ms)
+    for answer, partition, offset in waiting:
+        await _wait(answer, partition, offset, deadline)
+    return response
+
+
+def _delete(
+    services: Services,
+    ctx: RequestContext,
+    topic: str,
+    wanted: DeleteRecordsPartition,
+    waiting: list[tuple[DeleteRecordsPartitionResult, Partition, int]],
+) -> DeleteRecordsPartitionResult:
+    index = wanted.partition_index
+    try:
+        partition = services.partitions.require(topic, index)
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        target = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+        low = partition.delete_records(target, ctx.now_ms)
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code
+        )
+    answer = DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
+    if low < target:
+        waiting.append((answer, partition, target))
+    return answer
+
+
+async def _wait(answer: DeleteRecordsPartitionResult, partition: Partition, offset: int, deadline: float) -> None:
+    """Until no replica has anything below `offset`."""
+    loop = asyncio.get_running_loop()
+    try:
+        while (low := partition.low_watermark()) < offset and loop.time() < deadline:
+            await wait_readable([partition.deleters], LOOK_AGAIN, deadline)
+    except KafkaError as error:
+        answer.error_code, answer.low_watermark = error.code, NO_LOW_WATERMARK
+        return
+    answer.low_watermark = low
+    if low < offset:
+        answer.error_code = ErrorCode.REQUEST_TIMED_OUT

@@ -1,0 +1,299 @@
+"""Shell: Produce (key 0), versions 3 to 13.
+
+Appends each partition's batches and answers when they are committed as far as `acks` asks: 0 not at all (an error
+closes the connection, the only sign such a producer gets), 1 when this leader has written them, -1 when every in-sync
+replica has. All appends happen before the first await, so the order of a connection's requests is the order in the log;
+while one waits for replicas the next is already written.
+
+Versions: 5 adds log_start_offset, 8 per-record errors (KIP-467), 9 is flexible, 10 names the new leader in errors
+(KIP-951), 12 lets the server add partitions to transactions (KIP-890), 13 names topics by id (KIP-516).
+A transactional batch must be in an open transaction: `broker.verification` sees to that, and to the order of a
+producer's requests while the coordinator is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import INTERNAL_TOPICS, TopicPartition
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.errors import RecordRefusedError
+from barnabas.protocol.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from barnabas.server.broker.request_context import HangUpError, RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.broker.verification import Protocol890, Write
+from barnabas.server.replication.partition import Partition
+
+log = get_logger("barnabas.server.broker")
+
+INVALID_OFFSET = -1
+TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
+IMPLICIT_SINCE = 12
+ABORTABLE_SINCE = 11
+_ATTRIBUTES_AT = 22  # the low byte of a batch's attributes; one batch per partition is all that is accepted
+_BEFORE_THE_LOG = frozenset(
+    {
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that say nothing of the log, and carry no log start offset."""
+_LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+_COORDINATOR_AWAY = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+_Refused = Mapping[TopicPartition, KafkaError]
+_Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
+"""The answer so far, the partition, and the offset below which everything must be safe before it is given."""
+
+
+async def handle(services: Services, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    acks = request.acks
+    waiting: _Waiting = []
+    if request.transactional_id is None:
+        response = _append_all(services, ctx, request, waiting, {})
+    else:
+        async with services.gate.in_line(request.transactional_id):
+            refused = await _admit(services, ctx, request, request.transactional_id)
+            response = _append_all(services, ctx, request, waiting, refused)
+    if acks == 0:
+        _hang_up_on_error(response)
+        return None
+    for answer, partition, end in waiting:
+        if partition.must_flush:
+            await _flush(services, answer, partition, end)
+    if acks == -1 and waiting:
+        deadline = ctx.deadline(request.timeout_ms)
+        for answer, partition, end in waiting:
+            code = partition.try_committed(end)
+            if code is None:
+                code = await partition.wait_committed(end, deadline)
+            if code is not ErrorCode.NONE:
+                answer.error_code = code
+                answer.base_offset = INVALID_OFFSET
+    if ctx.api_version >= 10:
+        _name_new_leaders(services, ctx, response, request)
+    return response
+
+
+def _append_all(
+    services: Services, ctx: RequestContext, request: ProduceRequest, waiting: _Waiting, refused: _Refused
+) -> ProduceResponse:
+    response = ProduceResponse(responses=[])
+    for topic in request.topic_data:
+        name = _name_of(services, ctx, topic)
+        response.responses.append(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    _produce(services, ctx, request, name, data, waiting, refused) for data in topic.partition_data
+                ],
+            )
+        )
+    return response
+
+
+def _name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -> str | None:
+    return topic.name if ctx.api_version < TOPIC_IDS_SINCE else services.partitions.topic_name(topic.topic_id)
+
+
+async def _admit(services: Services, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> _Refused:
+    """Which partitions may not be written to, because they are not in the producer's transaction."""
+    writes: list[Write] = []
+    for topic in request.topic_data:
+        name = _name_of(services, ctx, topic)
+        for data in topic.partition_data:
+            partition = None if name is None else services.partitions.get(name, data.index)
+            records = data.records
+            if partition is None or not isinstance(records, (memoryview, bytes, bytearray)):
+                continue
+            if len(records) >= HEADER_SIZE and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+                header = read_header(records)
+                writes.append(Write(partition, header.producer_id, header.producer_epoch, header.base_sequence))
+    if not writes:
+        return {}
+    if len({(write.producer_id, write.epoch) for write in writes}) > 1:
+        mixed = KafkaError(ErrorCode.INVALID_RECORD, "One request carries the transaction of one producer only.")
+        return {write.partition.name: mixed for write in writes}
+    if ctx.api_version >= IMPLICIT_SINCE:
+        client = Protocol890.IMPLICIT
+    else:
+        client = Protocol890.ABORTABLE if ctx.api_version >= ABORTABLE_SINCE else Protocol890.LEGACY
+    settings = services.settings
+    refused = await services.gate.admit(
+        transactional_id,
+        writes,
+        client,
+        verify=settings.transaction_partition_verification_enable,
+        backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
+        retry_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
+    )
+    return {tp: _for_producers(error, client) for tp, error in refused.items()} if refused else refused
+
+
+def _for_producers(error: KafkaError, client: Protocol890) -> KafkaError:
+    """Producers do not retry what only a coordinator says; NOT_ENOUGH_REPLICAS they do, without asking for metadata
+    (`ReplicaManager.handleProduceAppend`)."""
+    busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS and client is not Protocol890.IMPLICIT
+    if busy or error.code in _COORDINATOR_AWAY:
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"The transaction could not be verified: {error.code.name}.")
+    return error
+
+
+def _produce(
+    services: Services,
+    ctx: RequestContext,
+    request: ProduceRequest,
+    name: str | None,
+    data: PartitionProduceData,
+    waiting: _Waiting,
+    refused: _Refused,
+) -> PartitionProduceResponse:
+    partition: Partition | None = None
+    try:
+        if request.acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = services.partitions.require(name, data.index)
+        if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
+        if not isinstance(data.records, (memoryview, bytes, bytearray)):
+            raise KafkaError(ErrorCode.INVALID_RECORD, "A Produce request must carry a record batch per partition.")
+        records = data.records
+        if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+            # Decided by the batch itself, whatever the request says (CVE-2018-17196): it would hold back readers for
+            # ever.
+            if request.transactional_id is None:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transactional batch needs a transactional id."
+                )
+            refusal = refused.get(TopicPartition(name, data.index)) if refused else None
+            if refusal is not None:
+                raise refusal
+        if ctx.api_version < ZSTD_SINCE and len(records) > _ATTRIBUTES_AT and _is_zstd(records):
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce (KIP-110).")
+        info = partition.append(records, request.acks, ctx.now_ms)
+    except RecordRefusedError as bad:
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=bad.code,
+            base_offset=INVALID_OFFSET,
+            log_start_offset=_log_start(partition, bad.code),
+            record_errors=[
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in bad.record_errors
+            ],
+            error_message=str(bad),
+        )
+    except KafkaError as error:
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=error.code,
+            base_offset=INVALID_OFFSET,
+            log_start_offset=_log_start(partition, error.code),
+            error_message=error.detail,
+        )
+    answer = PartitionProduceResponse(
+        index=data.index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+    waiting.append((answer, partition, info.next_offset))
+    return answer
+
+
+def _is_zstd(records: Buffer) -> bool:
+    return records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
+
+
+def _log_start(partition: Partition | None, code: ErrorCode) -> int:
+    """A log that was asked and refused says where it starts: a producer learns from it whether its earlier batches are
+    gone (`ReplicaManager.appendRecordsToLeader`).
+    """
+    if partition is None or partition.log is None or code in _BEFORE_THE_LOG:
+        return -1
+    return partition.log.log_start_offset
+
+
+async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, end: int) -> None:
+    """flush.messages: no acknowledgement before the fsync."""
+    try:
+        if partition.log is not None:
+            await services.flusher.flushed(partition.log, end)
+    except KafkaError as error:
+        answer.error_code = error.code
+        answer.base_offset = INVALID_OFFSET
+
+
+def _hang_up_on_error(response: ProduceResponse) -> None:
+    """acks=0: closing is the only way to make such a producer refresh its metadata
+    (`KafkaApis.handleProduceRequest`).
+    """
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                code = ErrorCode(answer.error_code)
+                raise HangUpError(
+                    f"produce with acks=0 to {topic.name or topic.topic_id}-{answer.index} failed: {code.name}"
+                )
+
+
+def _name_new_leaders(
+    services: Services, ctx: RequestContext, response: ProduceResponse, request: ProduceRequest
+) -> None:
+    """KIP-951: a producer that came to the wrong broker is told the right one, and saves a Metadata request."""
+    nodes: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code not in _LEADER_MOVED:
+                continue
+            topics = services.metadata.image.topics
+            state = (
+                topics.partition(topic.name, answer.index)
+                if ctx.api_version < 13
+                else topics.partition_by_id(topic.topic_id, answer.index)
+            )
+            if state is None:
+                continue
+            answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+            address = services.metadata.address(state.leader, ctx.client.listener)
+            if address is not None:
+                nodes[state.leader] = NodeEndpoint(
+                    node_id=state.leader, host=address.host, port=address.port, rack=address.rack
+                )
+    response.node_endpoints = list(nodes.values())

@@ -1,0 +1,38 @@
+"""Shell: ConsumerGroupDescribe (key 69, versions 0 to 1).
+
+Members, epochs and assignments of groups of the new protocol (KIP-848); classic groups are GROUP_ID_NOT_FOUND here.
+Version 1 tells classic members of a group under migration apart.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError
+from barnabas.protocol.security.operations import GROUP_OPERATIONS
+from barnabas.protocol.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from barnabas.server.broker.features import require_consumer_groups
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    try:
+        require_consumer_groups(services)
+    except KafkaError as error:
+        return ConsumerGroupDescribeResponse(
+            groups=[
+                DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+                for group_id in request.group_ids
+            ]
+        )
+    response = await services.groups.consumer_group_describe(ctx, request)
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return response

@@ -1,0 +1,33 @@
+"""Shell: DescribeShareGroupOffsets (key 90, versions 0 to 1).
+
+Where share groups start in each partition; version 1 tells how many records are left (KIP-1226).
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import KafkaError
+from barnabas.protocol.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
+from barnabas.server.broker.features import require_share_groups
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    try:
+        require_share_groups(services)
+    except KafkaError as error:
+        return DescribeShareGroupOffsetsResponse(
+            groups=[
+                DescribeShareGroupOffsetsResponseGroup(
+                    group_id=group.group_id, error_code=error.code, error_message=str(error)
+                )
+                for group in request.groups
+            ]
+        )
+    return await services.shares.groups.describe_share_group_offsets(ctx, request)

@@ -1,0 +1,90 @@
+"""Shell: FindCoordinator (key 10), versions 0 to 6.
+
+Which broker coordinates a group (key type 0), a transactional id (1) or a share partition (2): the leader of the
+partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` that it hashes to. The topic is
+created when the first client asks. Version 4 asks for many keys at once (KIP-699); 6 adds share partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode
+from barnabas.core.hashing import coordinator_partition
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, uuid_from_text
+from barnabas.protocol.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from barnabas.server.broker.auto_create import create_missing
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+GROUP = 0
+TRANSACTION = 1
+SHARE = 2
+BATCHED_SINCE = 4
+_BREATH = 1000
+"""Keys looked up before other requests may run."""
+_TOPICS = {GROUP: CONSUMER_OFFSETS_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_STATE_TOPIC}
+
+
+async def handle(services: Services, ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if ctx.api_version >= BATCHED_SINCE:
+        coordinators = []
+        for key in request.coordinator_keys:
+            coordinators.append(await _find(services, ctx, request.key_type, key))
+            if len(coordinators) % _BREATH == 0:
+                await asyncio.sleep(0)
+        return FindCoordinatorResponse(coordinators=coordinators)
+    found = await _find(services, ctx, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message or "NONE",  # `Errors.NONE.message`, in the versions for one key
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _find(services: Services, ctx: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type == SHARE and not _is_share_key(key):
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"{key} is not group:topic id:partition.")
+    home = _TOPICS.get(key_type)
+    if home is None:
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
+    topic = services.metadata.image.topics.get(home)
+    if topic is None:
+        refused = await create_missing(services, ctx, [home])
+        topic = services.metadata.image.topics.get(home)
+        if topic is None:
+            return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not(home, refused.get(home)))
+    state = topic.partitions[coordinator_partition(key, len(topic.partitions))]
+    address = services.metadata.address(state.leader, ctx.client.listener)
+    if address is None:
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{home} has no leader for {key} at the moment.")
+    return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port, error_message="")
+
+
+def _why_not(home: str, refused: ErrorCode | None) -> str:
+    if refused is None:
+        return f"{home} is being created; ask again in a moment."
+    return f"{home} could not be created ({refused.name}); are as many brokers alive as its replication factor?"
+
+
+def _is_share_key(key: str) -> bool:
+    """`group:topic id:partition` (`SharePartitionKey.validate`); group ids may have colons."""
+    rest, _, partition = key.rpartition(":")
+    group_id, _, topic_id = rest.rpartition(":")
+    if not group_id or not partition.isdecimal():
+        return False
+    try:
+        uuid_from_text(topic_id)
+    except ValueError:
+        return False
+    return True
+
+
+def _nowhere(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)

@@ -1,0 +1,54 @@
+"""Shell: FetchSnapshot (key 59), versions 0 and 1: a piece of a snapshot of the metadata (KIP-630).
+
+For a follower that was told, by a Fetch, to load a snapshot first. It asks piece by piece until it has `size` bytes.
+Version 1 adds the follower's disk and where the leader is (KIP-853).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionSnapshotResponse,
+    TopicSnapshotResponse,
+)
+from barnabas.server.broker.quorum.fetches import parse_snapshot_request, snapshot_response
+from barnabas.server.broker.quorum.parts import check_cluster, only_partition
+from barnabas.server.broker.quorum.ports import QuorumServices
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.raft.machine import messages as raft
+
+
+async def handle(services: QuorumServices, ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    error = check_cluster(request.cluster_id, services.cluster_id)
+    if error:
+        return FetchSnapshotResponse(error_code=error)
+    if only_partition(request.topics) is None:
+        return _unknown(request)
+    asked = parse_snapshot_request(request)
+    answer = await services.quorum.handle(asked)
+    return snapshot_response(cast("raft.FetchSnapshotResponse", answer), asked.snapshot_id, ctx.api_version)
+
+
+def _unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """There are snapshots of the metadata only."""
+    return FetchSnapshotResponse(
+        topics=[
+            TopicSnapshotResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionSnapshotResponse(
+                        index=partition.partition,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        snapshot_id=partition.snapshot_id,
+                        unaligned_records=b"",
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

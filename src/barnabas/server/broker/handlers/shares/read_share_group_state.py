@@ -1,0 +1,19 @@
+"""Shell: ReadShareGroupState (key 84, version 0).
+
+The leader of a partition begins to serve a share group: what was written of it. Earlier leaders are fenced.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.wire.messages.read_share_group_state import (
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: ReadShareGroupStateRequest
+) -> ReadShareGroupStateResponse:
+    return await services.shares.coordinator.read_share_group_state(request)

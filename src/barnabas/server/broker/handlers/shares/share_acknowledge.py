@@ -1,0 +1,61 @@
+"""Shell: ShareAcknowledge (key 79), versions 1 to 2 (KIP-932).
+
+A member says what became of the records it holds, without fetching more: accepted, released, rejected, and in version 2
+(KIP-1222) renewed, if `is_renew_ack` says so. Epoch -1 ends its session; everything it still holds is then released.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from barnabas.server.broker.features import require_share_groups
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.broker.share_sessions import FINAL_EPOCH
+from barnabas.server.broker.shares import check_member, new_leader
+
+
+async def handle(services: Services, ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    require_share_groups(services)
+    shares = services.shares
+    try:
+        member = check_member(request.group_id, request.member_id)
+        shares.sessions.acknowledge(member, request.share_session_epoch)
+    except KafkaError as error:
+        return ShareAcknowledgeResponse(error_code=error.code, error_message=str(error))
+    batches = {
+        (topic.topic_id, p.partition_index): p.acknowledgement_batches
+        for topic in request.topics
+        for p in topic.partitions
+    }
+    outcomes = await shares.acknowledge(member, batches, renews=request.is_renew_ack)
+    if request.share_session_epoch == FINAL_EPOCH:
+        await shares.close(member)
+    topics: dict[object, ShareAcknowledgeTopicResponse] = {}
+    nodes: dict[int, NodeEndpoint] = {}
+    for (topic_id, index), refusal in outcomes.items():
+        answer = PartitionData(partition_index=index)
+        if refusal is not None:
+            answer.error_code, answer.error_message = refusal.code, str(refusal)
+        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader = new_leader(services, ctx, (topic_id, index))
+            if leader is not None:
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+                address = leader[2]
+                if address is not None:
+                    nodes[leader[0]] = NodeEndpoint(
+                        node_id=leader[0], host=address.host, port=address.port, rack=address.rack
+                    )
+        topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(answer)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=shares.partitions.settings(member[0]).limits.record_lock_duration_ms,
+        responses=list(topics.values()),
+        node_endpoints=list(nodes.values()),
+    )

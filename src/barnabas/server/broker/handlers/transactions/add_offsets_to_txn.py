@@ -1,0 +1,33 @@
+"""Shell: AddOffsetsToTxn (key 25), versions 0 to 4.
+
+Takes the partition of `__consumer_offsets` that holds a group's offsets into the producer's transaction. Producers of
+protocol 2 do not send it: TxnOffsetCommit does it for them. 3 is flexible; 0 and 1 say INVALID_PRODUCER_EPOCH for
+PRODUCER_FENCED.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from barnabas.protocol.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.coordination.ports import Producer
+
+
+async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    try:
+        home = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=error.code)
+    code = await services.transactions.add_partitions(
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        [home],
+        version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
+        connection=ctx.connection_id,
+        patience_ms=services.settings.add_partitions_to_txn_retry_backoff_max_ms,
+    )
+    if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=code)

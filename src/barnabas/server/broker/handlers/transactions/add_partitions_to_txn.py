@@ -1,0 +1,73 @@
+"""Shell: AddPartitionsToTxn (key 24), versions 0 to 5.
+
+Takes partitions into a producer's open transaction, or begins one with them. A partition that does not exist spoils the
+request for the others of its transaction too (OPERATION_NOT_ATTEMPTED), as in Kafka.
+
+Versions: 3 is flexible; 0 and 1 say INVALID_PRODUCER_EPOCH for PRODUCER_FENCED. From 4 on it is what partition leaders
+send the coordinator, for many transactions at once, to add or only to verify (KIP-890); 5 knows TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.transaction.service import batched_result, topic_results
+
+BATCHED_SINCE = 4
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if ctx.api_version >= BATCHED_SINCE:
+        # begun in order, committed together
+        results = await asyncio.gather(*(_batched(services, transaction) for transaction in request.transactions))
+        return AddPartitionsToTxnResponse(results_by_transaction=list(results))
+    topics = request.v3_and_below_topics
+    codes = _missing(services, topics)
+    if not codes:
+        code = await services.transactions.add_partitions(
+            request.v3_and_below_transactional_id,
+            Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            [TopicPartition(topic.name, p) for topic in topics for p in topic.partitions],
+            version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
+            connection=ctx.connection_id,
+            patience_ms=services.settings.add_partitions_to_txn_retry_backoff_max_ms,
+        )
+        if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topic_results(topics, lambda _: code))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topic_results(topics, codes.__getitem__))
+
+
+async def _batched(services: Services, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    codes = _missing(services, transaction.topics)
+    if codes:
+        return batched_result(transaction.transactional_id, transaction.topics, codes.__getitem__)
+    return await services.transactions.batched_partitions(transaction, version=2)
+
+
+def _missing(services: Services, topics: Sequence[AddPartitionsToTxnTopic]) -> dict[TopicPartition, ErrorCode]:
+    """Empty when every partition exists."""
+    image = services.metadata.image.topics
+    codes = {
+        TopicPartition(topic.name, p): ErrorCode.OPERATION_NOT_ATTEMPTED
+        if image.partition(topic.name, p) is not None
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for topic in topics
+        for p in topic.partitions
+    }
+    return codes if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes.values() else {}

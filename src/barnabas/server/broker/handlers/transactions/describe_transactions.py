@@ -1,0 +1,19 @@
+"""Shell: DescribeTransactions (key 65), version 0 (KIP-664).
+
+State, producer, time-out, start and partitions of transactional ids that this broker coordinates.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+
+
+async def handle(
+    services: Services, ctx: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    return await services.transactions.describe_transactions(ctx, request)

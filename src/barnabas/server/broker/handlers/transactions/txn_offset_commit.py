@@ -1,0 +1,80 @@
+"""Shell: TxnOffsetCommit (key 28), versions 0 to 5.
+
+Commits a group's offsets inside a transaction: they count once it commits. The group's partition of
+`__consumer_offsets` must be in the transaction, as any partition that is written to.
+
+Versions: 3 carries the member's generation, and a member that has lost its partitions is refused (KIP-447); 4 knows
+TRANSACTION_ABORTABLE; 5 takes the partition into the transaction itself, without AddOffsetsToTxn (KIP-890).
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from barnabas.protocol.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.broker.verification import Protocol890, Write
+
+IMPLICIT_SINCE = 5
+ABORTABLE_SINCE = 4
+
+
+async def handle(services: Services, ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    try:
+        home = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
+        partition = services.partitions.get(home.topic, home.partition)
+        if partition is None or not partition.is_leader:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    except KafkaError as error:
+        return _refused(request, error.code)
+    settings = services.settings
+    async with services.gate.in_line(request.transactional_id):
+        refused = await services.gate.admit(
+            request.transactional_id,
+            [Write(partition, request.producer_id, request.producer_epoch)],
+            _protocol(ctx.api_version),
+            verify=settings.transaction_partition_verification_enable,
+            backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
+            retry_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
+        )
+    if home in refused:
+        return _refused(request, _for_committers(refused[home].code))
+    return await services.groups.txn_offset_commit(ctx, request)
+
+
+def _for_committers(code: ErrorCode) -> ErrorCode:
+    """What the other coordinator, or the lack of one, means to who commits offsets: try again, here
+    (`GroupCoordinatorService.handleOperationException`)."""
+    match code:
+        case ErrorCode.NETWORK_EXCEPTION:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which clients of every age retry, without looking elsewhere
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ErrorCode.NOT_COORDINATOR
+    return code
+
+
+def _protocol(api_version: int) -> Protocol890:
+    if api_version >= IMPLICIT_SINCE:
+        return Protocol890.IMPLICIT
+    return Protocol890.ABORTABLE if api_version >= ABORTABLE_SINCE else Protocol890.LEGACY
+
+
+def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

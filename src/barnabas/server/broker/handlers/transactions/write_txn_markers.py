@@ -1,0 +1,117 @@
+"""Shell: WriteTxnMarkers (key 27), versions 1 and 2.
+
+Writes the end of transactions into partitions that this broker leads: for the transaction coordinator, and for an
+administrator who aborts a hanging one (KIP-664). A partition of `__consumer_offsets` goes through the group
+coordinator, which makes the transaction's offsets count or drops them. Answered when the markers are committed.
+
+A marker of an earlier coordinator is refused (TRANSACTION_COORDINATOR_FENCED), as is one with an epoch that the
+partition has seen the successor of. Version 2 says which protocol the transaction spoke (KIP-1228): in protocol 2 the
+marker's epoch is the next transaction's, so one that comes late and finds a transaction open in its own epoch must not
+end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
+from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.records.validate import Origin
+from barnabas.protocol.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from barnabas.server.broker.request_context import RequestContext
+from barnabas.server.broker.services import Services
+from barnabas.server.replication.partition import Partition
+
+EPOCH_PER_TRANSACTION = 2
+
+_Waiting = list[tuple[WritableTxnMarkerPartitionResult, Partition, int]]
+_Offsets = list[tuple[WritableTxnMarkerPartitionResult, WritableTxnMarker]]
+
+
+async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    deadline = ctx.deadline(services.settings.request_timeout_ms)
+    return await write_markers(services, request, ctx.now_ms, deadline)
+
+
+async def write_markers(
+    services: Services, request: WriteTxnMarkersRequest, now_ms: int, deadline: float
+) -> WriteTxnMarkersResponse:
+    """All appends come before the first wait."""
+    waiting: _Waiting = []
+    offsets: _Offsets = []
+    response = WriteTxnMarkersResponse()
+    for marker in request.markers:
+        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+        response.markers.append(result)
+        for topic in marker.topics:
+            answers = [WritableTxnMarkerPartitionResult(partition_index=index) for index in topic.partition_indexes]
+            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
+            for answer in answers:
+                try:
+                    partition = services.partitions.require(topic.name, answer.partition_index)
+                    _check(services, partition, marker)
+                    if topic.name == CONSUMER_OFFSETS_TOPIC:
+                        offsets.append((answer, marker))
+                    else:
+                        waiting.append((answer, partition, _append(partition, marker, now_ms)))
+                except KafkaError as error:
+                    answer.error_code = error.code
+    if offsets:
+        await asyncio.gather(*(_end_offsets(services, answer, marker, deadline) for answer, marker in offsets))
+    for answer, partition, end in waiting:
+        code = partition.try_committed(end)
+        if code is None:
+            code = await partition.wait_committed(end, deadline)
+        answer.error_code = code
+    return response
+
+
+def _check(services: Services, partition: Partition, marker: WritableTxnMarker) -> None:
+    """Raises KafkaError for a marker that must not be written here."""
+    known = partition.producer(marker.producer_id)
+    if (
+        marker.transaction_version >= EPOCH_PER_TRANSACTION
+        and known is not None
+        and known.epoch == marker.producer_epoch
+        and known.txn_first_offset >= 0
+    ):
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"The open transaction of producer {marker.producer_id} in {partition.name} is a later one.",
+        )
+    services.gate.on_marker(partition.name, marker.producer_id)
+
+
+def _append(partition: Partition, marker: WritableTxnMarker, now_ms: int) -> int:
+    """Returns the offset below which all must be committed before the marker is."""
+    batch = build_end_txn_marker(
+        EndTxn(marker.transaction_result, marker.coordinator_epoch),
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        timestamp=now_ms,
+    )
+    return partition.append(batch, -1, now_ms, Origin.COORDINATOR).next_offset
+
+
+async def _end_offsets(
+    services: Services, answer: WritableTxnMarkerPartitionResult, marker: WritableTxnMarker, deadline: float
+) -> None:
+    try:
+        await services.groups.complete_transaction(
+            answer.partition_index,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            committed=marker.transaction_result,
+            deadline=deadline,
+        )
+    except KafkaError as error:
+        answer.error_code = error.code

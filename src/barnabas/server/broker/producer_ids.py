@@ -1,0 +1,49 @@
+"""Shell: hands out producer ids from blocks that the controller grants (KIP-730).
+
+An id is never given twice in a cluster: the controller writes to the metadata log how far it has granted before a block
+is used. What is left of a block when the process ends is lost, and so is a block whose answer never came: the channel
+then asks again, at the next controller if it must.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.protocol.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from barnabas.server.broker.forward import ControllerChannel
+
+
+class ProducerIds:
+    """`await next()` gives a fresh producer id."""
+
+    def __init__(self, controller: ControllerChannel, node_id: int) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self.broker_epoch = -1
+        self._next = 0
+        self._end = 0
+        self._refill = asyncio.Lock()
+
+    async def next(self) -> int:
+        """Raises KafkaError when the controller grants no block."""
+        while self._next >= self._end:
+            async with self._refill:
+                if self._next >= self._end:
+                    await self._grant()
+        self._next += 1
+        return self._next - 1
+
+    async def _grant(self) -> None:
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self.broker_epoch)
+        response = await self._controller.call(request, 0)
+        assert isinstance(response, AllocateProducerIdsResponse)
+        if response.error_code:
+            raise KafkaError(error_code(response.error_code))
+        if response.producer_id_len <= 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller granted an empty block of producer ids.")
+        self._next = response.producer_id_start
+        self._end = response.producer_id_start + response.producer_id_len

@@ -1,0 +1,71 @@
+"""Codec: what the messages of the quorum have in common: cluster id, the one partition, leaders and where they are.
+
+cluster id that is not ours          INCONSISTENT_CLUSTER_ID, at the top of the response (none given: accepted)
+another topic, or several            INVALID_REQUEST, at the top of the response
+a snapshot or a description of one   UNKNOWN_TOPIC_OR_PARTITION, for that partition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from barnabas.core.errors import ErrorCode
+from barnabas.core.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from barnabas.server.raft.machine.values import NO_NODE, Endpoint, Endpoints
+
+NO_EPOCH: Final = -1
+LISTENER: Final = "CONTROLLER"
+"""The name of a listener where the message has none: only host and port matter there."""
+NodeT = TypeVar("NodeT")
+
+
+def check_cluster(given: str | None, ours: str) -> ErrorCode:
+    return ErrorCode.NONE if given is None or given == ours else ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def check_request(given: str | None, topics: Sequence[Any], ours: str) -> ErrorCode:
+    """What is wrong with a request of the quorum as a whole."""
+    error = check_cluster(given, ours)
+    if not error and only_partition(topics) is None:
+        error = ErrorCode.INVALID_REQUEST
+    return error
+
+
+def only_partition(topics: Sequence[Any]) -> Any | None:
+    """The metadata partition, if a request is about that and nothing else. Topics have a name or an id."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    index = getattr(partition, "partition_index", getattr(partition, "partition", -1))
+    return partition if index == 0 and _is_metadata(topic) else None
+
+
+def _is_metadata(topic: Any) -> bool:
+    name = getattr(topic, "topic_name", getattr(topic, "topic", getattr(topic, "name", "")))
+    topic_id: UUID | None = getattr(topic, "topic_id", None)
+    return bool(name == METADATA_TOPIC or (not name and topic_id == METADATA_TOPIC_ID))
+
+
+def node_endpoints(node: type[NodeT], leader_id: int, endpoints: Endpoints) -> list[NodeT]:
+    """Where the leader is, as responses say it: one address, without the listener's name."""
+    if leader_id == NO_NODE or not endpoints:
+        return []
+    return [node(node_id=leader_id, host=endpoints[0].host, port=endpoints[0].port)]  # type: ignore[call-arg]
+
+
+def parse_node_endpoints(nodes: Iterable[Any], leader_id: int) -> Endpoints:
+    return tuple(Endpoint(LISTENER, node.host, node.port) for node in nodes if node.node_id == leader_id)
+
+
+def parse_listeners(listeners: Iterable[Any]) -> Endpoints:
+    """Named endpoints, of a voter or of a leader that announces itself."""
+    return tuple(Endpoint(listener.name, listener.host, listener.port) for listener in listeners)
+
+
+def listeners(kind: type[NodeT], endpoints: Endpoints) -> list[NodeT]:
+    return [
+        kind(name=endpoint.listener, host=endpoint.host, port=endpoint.port)  # type: ignore[call-arg]
+        for endpoint in endpoints
+    ]

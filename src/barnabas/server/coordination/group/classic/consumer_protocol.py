@@ -1,0 +1,77 @@
+"""Codec: what consumers put into the opaque bytes of JoinGroup and SyncGroup ("consumer" protocol type).
+
+    subscription = int16 version | ConsumerProtocolSubscription
+    assignment   = int16 version | ConsumerProtocolAssignment
+
+The coordinator looks inside for two reasons: to know which topics a group subscribes to (offset expiry, OffsetDelete),
+and to let members of the classic protocol live in a consumer group (KIP-848 migration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct as Packer
+from typing import Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.wire.codec import decode_prefix, encode
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopicPartition,
+)
+
+PROTOCOL_TYPE: Final = "consumer"
+NEWEST_VERSION: Final = 3
+_VERSION: Final = Packer(">h")
+
+
+def version_of(data: Buffer) -> int:
+    """The version in front; versions newer than ours are read as the newest we know. Raises WireError."""
+    if len(data) < _VERSION.size:
+        raise WireError("a consumer subscription or assignment needs at least the two bytes of its version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise WireError(f"version {version} of a consumer subscription or assignment does not exist")
+    return min(version, NEWEST_VERSION)
+
+
+def parse_subscription(data: Buffer) -> ConsumerProtocolSubscription:
+    """Raises WireError. Bytes behind the known fields are a newer version's, and are left alone."""
+    return decode_prefix(ConsumerProtocolSubscription, version_of(data), data, _VERSION.size)[0]
+
+
+def subscribed_topics(subscriptions: Sequence[Buffer]) -> frozenset[str] | None:
+    """All topics that these members subscribe to; None when one of them cannot be read."""
+    topics: set[str] = set()
+    try:
+        for data in subscriptions:
+            version_of(data)
+            # Version 0 is a prefix of all others, and all that is needed here.
+            topics.update(decode_prefix(ConsumerProtocolSubscription, 0, data, _VERSION.size)[0].topics)
+    except WireError:
+        return None
+    return frozenset(topics)
+
+
+def build_subscription(subscription: ConsumerProtocolSubscription, version: int = NEWEST_VERSION) -> bytes:
+    return _VERSION.pack(version) + encode(subscription, version)
+
+
+def build_assignment(partitions: Mapping[str, Sequence[int]], version: int, user_data: bytes | None = None) -> bytes:
+    """An assignment as the consumer's own assignor would have written it, topics in order."""
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolTopicPartition(topic=topic, partitions=list(partitions[topic]))
+            for topic in sorted(partitions)
+        ],
+        user_data=user_data,
+    )
+    return _VERSION.pack(version) + encode(assignment, version)
+
+
+def parse_assignment(data: Buffer) -> dict[str, list[int]]:
+    """Raises WireError."""
+    message, _ = decode_prefix(ConsumerProtocolAssignment, version_of(data), data, _VERSION.size)
+    return {entry.topic: list(entry.partitions) for entry in message.assigned_partitions}

@@ -1,0 +1,360 @@
+"""Machine: the state of one classic group: members, generation, and the questions asked of them.
+
+         first join            all joined / time-out             leader's sync, stored
+  Empty ───────────► Preparing ─────────────────────► Completing ─────────────────────► Stable
+    ▲                Rebalance ◄───────────────────── Rebalance                           │
+    │                  │   ▲     join, leave, expiry                                      │
+    └──────────────────┘   └──────────────────────────────────────────────────────────────┘
+       nobody rejoined                      join, leave, expiry
+
+What is in the log (generation, members and assignment of the last stable generation) is only a part of this: who has
+joined the rebalance under way is volatile, exactly as in Kafka (ClassicGroup). So this object is changed in place; a
+restart finds the last stable generation and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import field
+from enum import Enum
+from typing import Final
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.rng import Rng, random_uuid
+from barnabas.server.coordination.group.classic import consumer_protocol
+from barnabas.server.coordination.group.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from barnabas.server.coordination.turn import StateRecord, Ticket
+
+
+class ClassicState(Enum):
+    """Names as DescribeGroups and ListGroups give them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY: Final = ClassicState.EMPTY
+PREPARING: Final = ClassicState.PREPARING_REBALANCE
+COMPLETING: Final = ClassicState.COMPLETING_REBALANCE
+STABLE: Final = ClassicState.STABLE
+DEAD: Final = ClassicState.DEAD
+
+_FROM: Final = {
+    EMPTY: (PREPARING,),
+    PREPARING: (EMPTY, COMPLETING, STABLE),
+    COMPLETING: (PREPARING,),
+    STABLE: (COMPLETING,),
+    DEAD: (EMPTY, PREPARING, COMPLETING, STABLE, DEAD),
+}
+
+
+@dataclass(slots=True)
+class ClassicMember:
+    """One consumer (or Connect worker, or whatever else uses the protocol)."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: list[tuple[str, bytes]]
+    """Name and metadata of each assignor it supports, most wanted first."""
+    assignment: bytes = b""
+    awaiting_join: Ticket | None = None
+    awaiting_sync: Ticket | None = None
+    is_new: bool = False
+    """It has joined, and its first rebalance is not complete."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise AssertionError(f"member {self.member_id} does not support protocol {protocol}")
+
+    def vote(self, candidates: Collection[str]) -> str:
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise AssertionError(f"member {self.member_id} supports none of the candidate protocols")
+
+    @property
+    def is_excused(self) -> bool:
+        """Waiting for the others is no failure to heartbeat, unless the member has never been part of the group."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """One group. Methods change members and generation; when to do what is decided in `rebalance`."""
+
+    group_id: str
+    state: ClassicState = EMPTY
+    previous_state: ClassicState = DEAD
+    state_timestamp_ms: int | None = None
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """group.instance.id -> member id."""
+    pending_join: dict[str, None] = field(default_factory=dict)
+    """Member ids that were given out (KIP-394) and have not come back yet, in order."""
+    pending_sync: dict[str, None] = field(default_factory=dict)
+    """Members that have not asked for their assignment of this generation yet, in order."""
+    subscribed: frozenset[str] | None = None
+    """Topics the consumers subscribe to; None when unknown or not consumers."""
+    new_member_added: bool = False
+    initial_remaining_ms: int | None = None
+    """How much longer an initial rebalance may be put off; None: the join timer ends an ordinary one."""
+    initial_delay_ms: int = 0
+    reason: str = ""
+    """Why it last began to rebalance; for people."""
+    awaiting_join_count: int = 0
+    supported: dict[str, int] = field(default_factory=dict)
+    """By how many members each protocol is supported."""
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        """Only a name for offsets that somebody commits by hand."""
+        return self.protocol_type is None and self.is_empty and not self.pending_join
+
+    @property
+    def is_consumer_protocol(self) -> bool:
+        return self.protocol_type == consumer_protocol.PROTOCOL_TYPE
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending_join and self.awaiting_join_count == len(self.members)
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in _FROM[PREPARING]
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """When the subscriptions cannot be read, assume that consumers do."""
+        return self.is_consumer_protocol if self.subscribed is None else topic in self.subscribed
+
+    def supports(self, protocol_type: str, protocols: Sequence[str]) -> bool:
+        """Whether a member with these could join: everyone present must support one of them."""
+        if self.state is EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and any(name in protocols for name in self._candidates())
+
+    def select_protocol(self) -> str:
+        """The one with most votes; each member votes for the first of its own that everyone supports."""
+        candidates = self._candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            vote = member.vote(candidates)
+            votes[vote] = votes.get(vote, 0) + 1
+        return max(votes, key=lambda name: votes[name])  # on a tie, the one the older member voted for
+
+    def _candidates(self) -> list[str]:
+        everyone = len(self.members)
+        return [name for name, count in self.supported.items() if count == everyone]
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
+        """Raises KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another took over the instance id."""
+        if instance_id is not None:
+            owner = self.static_members.get(instance_id)
+            if owner is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if owner != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def transition(self, state: ClassicState, now_ms: int) -> None:
+        assert self.state in _FROM[state], f"group {self.group_id} cannot go from {self.state} to {state}"
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def new_member_id(self, client_id: str, instance_id: str | None, rng: Rng) -> str:
+        return f"{client_id if instance_id is None else instance_id}-{random_uuid(rng)}"
+
+    def add(self, member: ClassicMember) -> None:
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members
+            self.static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count(member.protocols, 1)
+        self.awaiting_join_count += member.awaiting_join is not None
+        self.pending_join.pop(member.member_id, None)
+
+    def update(self, member: ClassicMember, protocols: list[tuple[str, bytes]]) -> None:
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def park_join(self, member: ClassicMember, ticket: Ticket | None) -> Ticket | None:
+        """Keep the ticket of a joining member (None: no longer). Returns the one it had."""
+        before = member.awaiting_join
+        member.awaiting_join = ticket
+        self.awaiting_join_count += (ticket is not None) - (before is not None)
+        return before
+
+    def _count(self, protocols: list[tuple[str, bytes]], by: int) -> None:
+        for name, _ in protocols:
+            count = self.supported.get(name, 0) + by
+            if count:
+                self.supported[name] = count
+            else:
+                del self.supported[name]
+
+    def remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member.protocols, -1)
+            self.awaiting_join_count -= member.awaiting_join is not None
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
+
+    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> tuple[ClassicMember, ClassicMember]:
+        """Give an instance id's place to a new member id (KIP-345). Returns (old, new); the old one is fenced."""
+        old = self.members[old_id]
+        new = ClassicMember(
+            new_id,
+            instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocol_type,
+            old.protocols,
+            old.assignment,
+        )
+        # It keeps its place in the order, so that protocol votes and assignments stay as they were.
+        self.members = {new_id if key == old_id else key: m for key, m in self.members.items()}
+        self.members[new_id] = new
+        if old_id in self.pending_sync:
+            self.pending_sync = dict.fromkeys(new_id if key == old_id else key for key in self.pending_sync)
+        if self.is_leader(old_id):
+            self.leader_id = new_id
+        self.static_members[instance_id] = new_id
+        return old, new
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it has rejoined, else take the first member that has. False: nobody has."""
+        leader = self.members.get(self.leader_id) if self.leader_id is not None else None
+        if leader is None:
+            return False
+        if leader.awaiting_join is None:
+            for member in self.members.values():
+                if member.awaiting_join is not None:
+                    self.leader_id = member.member_id
+                    return True
+            return False
+        return True
+
+    def next_generation(self, now_ms: int) -> None:
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed = self.compute_subscribed()
+        self.transition(COMPLETING if self.members else EMPTY, now_ms)
+        self.pending_sync.clear()
+
+    def compute_subscribed(self) -> frozenset[str] | None:
+        if not self.is_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        return consumer_protocol.subscribed_topics([m.metadata(self.protocol_name) for m in self.members.values()])
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def record(self, assignments: dict[str, bytes] | None = None) -> StateRecord:
+        """The group as it is written, with the assignments the leader sent (or those in force)."""
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp=-1 if self.state_timestamp_ms is None else self.state_timestamp_ms,
+            members=[
+                MemberMetadata(
+                    member_id=m.member_id,
+                    group_instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    rebalance_timeout=m.rebalance_timeout_ms,
+                    session_timeout=m.session_timeout_ms,
+                    subscription=m.metadata(self.protocol_name),
+                    assignment=m.assignment if assignments is None else assignments.get(m.member_id, b""),
+                )
+                for m in self.members.values()
+            ],
+        )
+        return StateRecord(GroupMetadataKey(group=self.group_id), value)
+
+    def empty_record(self) -> StateRecord:
+        """What a new group writes before it has a member, so that it exists once it was promised a place in."""
+        timestamp = -1 if self.state_timestamp_ms is None else self.state_timestamp_ms
+        value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=timestamp)
+        return StateRecord(GroupMetadataKey(group=self.group_id), value)
+
+    def tombstones(self) -> Iterator[StateRecord]:
+        yield StateRecord(GroupMetadataKey(group=self.group_id), None)
+
+
+def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that a record describes: stable if it has members, else empty."""
+    group = ClassicGroup(
+        group_id,
+        STABLE if value.members else EMPTY,
+        state_timestamp_ms=None if value.current_state_timestamp == -1 else value.current_state_timestamp,
+        generation_id=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=value.protocol,
+        leader_id=value.leader,
+    )
+    for m in value.members:
+        group.add(
+            ClassicMember(
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.client_host,
+                m.session_timeout if m.rebalance_timeout == -1 else m.rebalance_timeout,
+                m.session_timeout,
+                value.protocol_type,
+                [(value.protocol or "", bytes(m.subscription))],
+                bytes(m.assignment),
+            )
+        )
+    group.subscribed = group.compute_subscribed()
+    return group

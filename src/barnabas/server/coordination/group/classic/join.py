@@ -1,0 +1,242 @@
+"""Machine: JoinGroup for classic groups.
+
+A dynamic member of version 4 and later joins twice: first it is given a member id (MEMBER_ID_REQUIRED, KIP-394), so
+that one that dies while it waits leaves nothing behind. A static member (group.instance.id, KIP-345) that comes back
+takes its old place; if the group is stable and the choice of assignor stays the same, without a rebalance.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.wire.messages.sync_group import SyncGroupResponse
+from barnabas.server.coordination.errors import error_for_client
+from barnabas.server.coordination.group.classic import rebalance
+from barnabas.server.coordination.group.classic.group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+    ClassicMember,
+)
+from barnabas.server.coordination.group.config import GroupCoordinatorConfig
+from barnabas.server.coordination.ports import RequestContext
+from barnabas.server.coordination.turn import PARKED, Parked, Turn
+
+KNOWN_MEMBER_ID_FROM = 4
+SKIP_ASSIGNMENT_FROM = 9
+
+Answer = JoinGroupResponse | Parked
+
+
+def refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id)
+
+
+def join(
+    config: GroupCoordinatorConfig,
+    turn: Turn,
+    group: ClassicGroup,
+    ctx: RequestContext,
+    request: JoinGroupRequest,
+) -> Answer:
+    """A member asks to be in the group's next generation."""
+    member_id = request.member_id
+    if not _has_room(config, group, member_id):
+        group.remove(member_id)
+        return refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if group.state is DEAD:
+        return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+    if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
+        return refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    if not member_id:
+        return _join_new(config, turn, group, ctx, request)
+    if member_id in group.pending_join:
+        if request.group_instance_id is not None:
+            return refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id)  # ids are reserved for dynamic members only
+        return _add(config, turn, group, ctx, request, member_id)
+    return _rejoin(config, turn, group, request)
+
+
+def _has_room(config: GroupCoordinatorConfig, group: ClassicGroup, member_id: str) -> bool:
+    """Whether group.max.size admits one more. Pending ids do not count; those who rejoin have their place."""
+    if group.state in (EMPTY, DEAD):
+        return True
+    member = group.members.get(member_id)
+    if group.state is PREPARING:  # only who has rejoined counts: the others may be gone
+        waits = member is not None and member.awaiting_join is not None
+        return waits or group.awaiting_join_count < config.group_max_size
+    return member is not None or len(group.members) < config.group_max_size
+
+
+def _join_new(
+    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, ctx: RequestContext, request: JoinGroupRequest
+) -> Answer:
+    instance_id = request.group_instance_id
+    member_id = group.new_member_id(ctx.client_id or "", instance_id, turn.rng)
+    if instance_id is not None:
+        if instance_id in group.static_members:
+            return _take_over(config, turn, group, ctx, request, group.static_members[instance_id], member_id)
+        return _add(config, turn, group, ctx, request, member_id)
+    if ctx.api_version >= KNOWN_MEMBER_ID_FROM:
+        group.pending_join[member_id] = None
+        turn.arm(("heartbeat", group.group_id, member_id), request.session_timeout_ms)
+        return refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    return _add(config, turn, group, ctx, request, member_id)
+
+
+def _add(
+    config: GroupCoordinatorConfig,
+    turn: Turn,
+    group: ClassicGroup,
+    ctx: RequestContext,
+    request: JoinGroupRequest,
+    member_id: str,
+) -> Answer:
+    member = ClassicMember(
+        member_id,
+        request.group_instance_id,
+        ctx.client_id or "",
+        ctx.client_host,
+        rebalance_timeout_of(request),
+        request.session_timeout_ms,
+        request.protocol_type,
+        protocols_of(request),
+        awaiting_join=turn.ticket,
+        is_new=True,
+    )
+    if group.state is PREPARING and group.previous_state is EMPTY:
+        group.new_member_added = True  # puts the end of the initial delay off
+    group.add(member)
+    rebalance.arm_session(turn, group, member, config.new_member_join_timeout_ms)
+    rebalance.rebalance_or_complete(config, turn, group, f"member {member_id} joined{_because(request)}")
+    return PARKED
+
+
+def _rejoin(config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, request: JoinGroupRequest) -> Answer:
+    """A member that the group knows: it heeds a rebalance, has changed, or did not get our last answer."""
+    try:
+        member = group.check_member(request.member_id, request.group_instance_id)
+    except KafkaError as error:
+        return refused(error.code, request.member_id)
+    if group.state is EMPTY:
+        return refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    protocols = protocols_of(request)
+    changed = member.protocols != protocols
+    if (group.state is COMPLETING and not changed) or (group.state is STABLE and not changed and not group.is_leader(
+        member.member_id
+    )):  # fmt: skip
+        return rebalance.joined_response(group, member.member_id)
+    # In a stable group the leader may ask for a rebalance by rejoining: it has seen a change of topics.
+    what = "changed its protocols" if changed else "rejoined"
+    _update(turn, group, member, request, protocols if changed else None)
+    rebalance.rebalance_or_complete(config, turn, group, f"member {member.member_id} {what}{_because(request)}")
+    return PARKED
+
+
+def _update(
+    turn: Turn,
+    group: ClassicGroup,
+    member: ClassicMember,
+    request: JoinGroupRequest,
+    protocols: list[tuple[str, bytes]] | None,
+) -> None:
+    """`protocols`: None where they are as before."""
+    if protocols is not None:
+        group.update(member, protocols)
+    member.rebalance_timeout_ms = rebalance_timeout_of(request)
+    member.session_timeout_ms = request.session_timeout_ms
+    stale = group.park_join(member, turn.ticket)
+    if stale is not None:  # the client gave that request up, or it would not have sent this one
+        turn.answer(stale, refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+
+
+def _take_over(
+    config: GroupCoordinatorConfig,
+    turn: Turn,
+    group: ClassicGroup,
+    ctx: RequestContext,
+    request: JoinGroupRequest,
+    old_id: str,
+    new_id: str,
+) -> Answer:
+    """A static member has restarted: give it its place under a new id, and fence the old one."""
+    instance_id = request.group_instance_id
+    assert instance_id is not None
+    leader_before = group.leader_id
+    old, member = group.replace_static_member(instance_id, old_id, new_id)
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    rebalance.answer_join(turn, group, old, JoinGroupResponse(error_code=fenced, member_id=old_id, protocol_name=None))
+    rebalance.answer_sync(turn, old, SyncGroupResponse(error_code=fenced))
+    turn.disarm(("heartbeat", group.group_id, old_id))
+    rebalance.arm_session(turn, group, member)
+    protocols, timeouts = member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms)
+    _update(turn, group, member, request, protocols_of(request))
+    if group.state is PREPARING:
+        rebalance.maybe_complete_join(turn, group)
+    elif group.state is COMPLETING or group.protocol_name != group.select_protocol():
+        reason = f"static member {instance_id} came back as {new_id}{_because(request)}"
+        rebalance.rebalance_or_complete(config, turn, group, reason)
+    else:
+        _store_take_over(turn, group, ctx, member, old_id, protocols, timeouts, leader_before)
+    return PARKED
+
+
+def _store_take_over(
+    turn: Turn,
+    group: ClassicGroup,
+    ctx: RequestContext,
+    member: ClassicMember,
+    old_id: str,
+    protocols: list[tuple[str, bytes]],
+    timeouts: tuple[int, int],
+    leader_before: str | None,
+) -> None:
+    """No rebalance is needed, but the log must know the new id before the member does."""
+    instance_id = member.instance_id
+    assert instance_id is not None
+    new_id = member.member_id
+
+    def stored(turn: Turn, code: ErrorCode) -> None:
+        if group.members.get(new_id) is not member:
+            return  # already replaced in its turn
+        if code is not ErrorCode.NONE:
+            refusal = refused(error_for_client(code))
+            refusal.generation_id = group.generation_id
+            refusal.leader = leader_before or ""
+            rebalance.answer_join(turn, group, member, refusal)
+            group.update(member, protocols)
+            member.rebalance_timeout_ms, member.session_timeout_ms = timeouts
+            turn.disarm(("heartbeat", group.group_id, new_id))
+            _, restored = group.replace_static_member(instance_id, new_id, old_id)
+            rebalance.arm_session(turn, group, restored)
+            return
+        response = rebalance.joined_response(group, new_id)
+        if ctx.api_version >= SKIP_ASSIGNMENT_FROM:
+            # KIP-814: the leader sees the members, and must not compute an assignment: the present one stands.
+            response.skip_assignment = group.is_leader(new_id)
+        else:
+            # An older client that finds itself the leader would assign, and no one would ask for the result.
+            # Naming the id it had before makes it a follower in its own eyes.
+            response.leader = leader_before or ""
+            response.members = []
+        rebalance.answer_join(turn, group, member, response)
+
+    turn.write(group.record())
+    turn.replay = False
+    turn.then = stored
+
+
+def protocols_of(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
+    return [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
+
+
+def rebalance_timeout_of(request: JoinGroupRequest) -> int:
+    """Version 0 has none: the session time-out serves for both."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def _because(request: JoinGroupRequest) -> str:
+    return f"; client reason: {request.reason}" if request.reason else ""

@@ -1,0 +1,146 @@
+"""Machine: SyncGroup, Heartbeat and LeaveGroup for classic groups."""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.server.coordination.errors import error_for_client
+from barnabas.server.coordination.group.classic import rebalance
+from barnabas.server.coordination.group.classic.group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+    ClassicMember,
+)
+from barnabas.server.coordination.group.config import GroupCoordinatorConfig
+from barnabas.server.coordination.turn import PARKED, Parked, Turn
+
+
+def sync(
+    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, request: SyncGroupRequest
+) -> SyncGroupResponse | Parked:
+    """A member asks for its assignment; the leader brings everyone's."""
+    if group.state is DEAD:
+        return SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        member = group.check_member(request.member_id, request.group_instance_id)
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+    if request.generation_id != group.generation_id:
+        return SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is EMPTY:
+        return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    if group.state is PREPARING:
+        return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.pop(member.member_id, None)
+    if not group.pending_sync:
+        turn.disarm(("sync", group.group_id))
+    if group.state is STABLE:
+        return SyncGroupResponse(
+            protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+        )
+    stale, member.awaiting_sync = member.awaiting_sync, turn.ticket
+    if stale is not None:
+        turn.answer(stale, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    if group.is_leader(member.member_id):
+        sent = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
+        _store_assignment(config, turn, group, {m: sent.get(m, b"") for m in group.members})
+    return PARKED
+
+
+def _store_assignment(
+    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]
+) -> None:
+    """The group is stable once the log has the assignment; until then everyone waits."""
+    generation_id = group.generation_id
+
+    def stored(turn: Turn, code: ErrorCode) -> None:
+        if group.state is not COMPLETING or group.generation_id != generation_id:
+            return  # another rebalance has begun meanwhile, and everyone was told
+        if code is ErrorCode.NONE:
+            for member in group.members.values():
+                member.assignment = assignments.get(member.member_id, b"")
+            rebalance.propagate_assignment(turn, group, ErrorCode.NONE)
+            group.transition(STABLE, turn.now_ms)
+            return
+        for member in group.members.values():
+            member.assignment = b""
+        rebalance.propagate_assignment(turn, group, error_for_client(code))
+        rebalance.rebalance_or_complete(config, turn, group, f"the assignment could not be stored ({code.name})")
+
+    turn.write(group.record(assignments))
+    turn.replay = False
+    turn.then = stored
+
+
+def _differs(asked: str | None, present: str | None) -> bool:
+    return asked is not None and present is not None and asked != present
+
+
+def heartbeat(turn: Turn, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Raises KafkaError for a member that does not belong to this generation."""
+    if group.state is DEAD:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    member = group.check_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation_id:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if group.state is EMPTY:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    rebalance.arm_session(turn, group, member)
+    if group.state is PREPARING:
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    return HeartbeatResponse()
+
+
+def leave(
+    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, request: LeaveGroupRequest
+) -> LeaveGroupResponse:
+    """Members leave, by their own wish or an administrator's; a static one may be named by its instance id alone."""
+    if group.state is DEAD:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    results: list[MemberResponse] = []
+    gone: list[str] = []
+    for identity in request.members:
+        result = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+        results.append(result)
+        try:
+            _leave_one(turn, group, identity)
+            gone.append(identity.member_id or identity.group_instance_id or "")
+        except KafkaError as error:
+            result.error_code = error.code
+    if gone:
+        reason = f"{', '.join(gone)} left the group"
+        if group.state in (STABLE, COMPLETING):
+            rebalance.rebalance_or_complete(config, turn, group, reason)
+        elif group.state is PREPARING:
+            rebalance.maybe_complete_join(turn, group)
+    return LeaveGroupResponse(members=results)
+
+
+def _leave_one(turn: Turn, group: ClassicGroup, identity: MemberIdentity) -> None:
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if not member_id:
+        owner = group.static_members.get(instance_id) if instance_id is not None else None
+        if owner is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member: ClassicMember = group.members[owner]
+    elif member_id in group.pending_join:
+        group.remove(member_id)
+        turn.disarm(("heartbeat", group.group_id, member_id))
+        return
+    else:
+        member = group.check_member(member_id, instance_id)
+    turn.disarm(("heartbeat", group.group_id, member.member_id))
+    rebalance.drop_member(turn, group, member)

@@ -1,0 +1,184 @@
+"""Machine: members that speak the classic protocol, in a consumer group (KIP-848, migration).
+
+JoinGroup subscribes the member and moves it one step towards its target; SyncGroup tells it its partitions; Heartbeat
+tells it to rejoin when there is a next step. Its generation is its member epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import uuid_to_text
+from barnabas.core.rng import random_uuid
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.server.coordination.group import migration
+from barnabas.server.coordination.group.classic import consumer_protocol
+from barnabas.server.coordination.group.classic.join import (
+    KNOWN_MEMBER_ID_FROM,
+    protocols_of,
+    rebalance_timeout_of,
+    refused,
+)
+from barnabas.server.coordination.group.consumer.group import ConsumerGroup
+from barnabas.server.coordination.group.consumer.groups import LEFT, ConsumerGroups, check_static
+from barnabas.server.coordination.group.consumer.member import JOINING_EPOCH, ClassicPart, ConsumerMember, MemberState
+from barnabas.server.coordination.ports import RequestContext
+from barnabas.server.coordination.turn import Turn
+
+
+def join(
+    machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, ctx: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse:
+    """Raises KafkaError."""
+    member_id = request.member_id or uuid_to_text(random_uuid(turn.rng))
+    instance_id = request.group_instance_id
+    machine.check_room(group, member_id)
+    _check_protocols(group, request)
+    if not request.member_id and instance_id is None and ctx.api_version >= KNOWN_MEMBER_ID_FROM:
+        return refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    try:
+        subscription = consumer_protocol.parse_subscription(request.protocols[0].metadata)
+    except WireError as error:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+    member = _subscribe(machine, turn, group, member_id, instance_id, known=bool(request.member_id))
+    updated = replace(
+        member,
+        instance_id=instance_id or member.instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=rebalance_timeout_of(request),
+        topic_names=tuple(sorted(set(subscription.topics))),
+        client_id=ctx.client_id or "",
+        client_host=ctx.client_host,
+        classic=ClassicPart(request.session_timeout_ms, tuple(protocols_of(request))),
+    )
+    owned = migration.by_id(machine.catalog, {entry.topic: entry.partitions for entry in subscription.owned_partitions})
+    now = machine.update_member(turn, group, updated, owned)
+    turn.disarm(("consumer-join", group.group_id, member_id))
+    if instance_id is not None and migration.may_downgrade(machine, group, member_id, replaced=True):
+        migration.downgrade(machine, turn, group, None)
+    else:
+        _arm_session(turn, group, now)
+        turn.arm(("consumer-sync", group.group_id, member_id), now.rebalance_timeout_ms, retry=True)
+    return JoinGroupResponse(
+        member_id=member_id,
+        generation_id=now.member_epoch,
+        protocol_type=consumer_protocol.PROTOCOL_TYPE,
+        protocol_name=request.protocols[0].name,
+        leader="",
+    )
+
+
+def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
+    """All classic members must share an assignor's name, or a downgrade would find none. Raises KafkaError."""
+    names = {protocol.name for protocol in request.protocols}
+    present = [m.classic for m in group.members.values() if m.classic is not None and m.member_id != request.member_id]
+    shared = names.intersection(*({name for name, _ in classic.protocols} for classic in present))
+    if request.protocol_type != consumer_protocol.PROTOCOL_TYPE or not shared:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _subscribe(
+    machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, member_id: str, instance_id: str | None, *, known: bool
+) -> ConsumerMember:
+    if instance_id is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    holder = group.static_member(instance_id)
+    if known:
+        return check_static(group, holder, member_id, instance_id)
+    if holder is None:
+        return machine.subscribe(turn, group, member_id, JOINING_EPOCH, instance_id, None)
+    return machine.replace_member(turn, group, holder, member_id)
+
+
+def sync(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+    """Raises KafkaError."""
+    member, classic = _find(group, request.member_id, request.group_instance_id)
+    if request.generation_id != member.member_epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    name, subscription = classic.protocols[0]
+    if request.protocol_type not in (None, consumer_protocol.PROTOCOL_TYPE) or request.protocol_name not in (
+        None,
+        name,
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.epoch.value > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        _arm_join(turn, group, member)
+        return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    turn.disarm(("consumer-sync", group.group_id, member.member_id))
+    _arm_session(turn, group, member)
+    turn.after_pending = True
+    assigned = migration.by_name(machine.catalog, member.assigned)
+    return SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=consumer_protocol.build_assignment(assigned, consumer_protocol.version_of(subscription)),
+    )
+
+
+def heartbeat(turn: Turn, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Raises KafkaError."""
+    member, _ = _find(group, request.member_id, request.group_instance_id)
+    if request.generation_id != member.member_epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    _arm_session(turn, group, member)
+    behind = (
+        member.member_epoch < group.epoch.value
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
+    )
+    if behind:
+        _arm_join(turn, group, member)
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    return HeartbeatResponse()
+
+
+def leave(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    results = []
+    for identity in request.members:
+        result = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+        results.append(result)
+        try:
+            machine.remove(turn, group, _find_leaving(group, identity).member_id, LEFT)
+        except KafkaError as error:
+            result.error_code = error.code
+    return LeaveGroupResponse(members=results)
+
+
+def _find_leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    if identity.group_instance_id is not None and not identity.member_id:
+        holder = group.static_member(identity.group_instance_id)
+        if holder is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        identity = MemberIdentity(member_id=holder.member_id, group_instance_id=identity.group_instance_id)
+    return _find(group, identity.member_id, identity.group_instance_id)[0]
+
+
+def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[ConsumerMember, ClassicPart]:
+    """Raises KafkaError: UNKNOWN_MEMBER_ID also for a member of the new protocol."""
+    if instance_id is None:
+        member = group.find_member(member_id)
+    else:
+        member = check_static(group, group.static_member(instance_id), member_id, instance_id)
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+    return member, member.classic
+
+
+def _arm_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    assert member.classic is not None
+    turn.arm(("consumer-session", group.group_id, member.member_id), member.classic.session_timeout_ms, retry=True)
+
+
+def _arm_join(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    key = ("consumer-join", group.group_id, member.member_id)
+    turn.arm(key, member.rebalance_timeout_ms, retry=True, if_absent=True)

@@ -1,0 +1,333 @@
+"""Machine: the state of one consumer group (KIP-848): a replay of its records, and the questions asked of it.
+
+Three epochs say how far a change has come:
+
+    group epoch        the membership, a subscription or the topics changed: a new assignment is due
+    assignment epoch   the target assignment was computed for this group epoch
+    member epoch       the member has reconciled itself to the target assignment of this epoch
+
+    Empty ── no members     Assigning ── group epoch > assignment epoch
+    Stable ── all members have the target assignment     Reconciling ── some do not yet
+
+All of it lies in timeline maps: reads see what is committed, and what cannot be written is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicId
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.coordination.group.consumer.member import (
+    LEAVING_EPOCH,
+    NO_PARTITIONS,
+    ConsumerMember,
+    Partitions,
+    classic_part,
+    pairs,
+    partitions_of,
+    state_of,
+    target_entries,
+)
+from barnabas.server.coordination.group.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from barnabas.server.coordination.timeline import Timeline, TimelineCell, TimelineMap
+from barnabas.server.coordination.turn import StateRecord
+
+
+class ConsumerState(Enum):
+    """Names as ConsumerGroupDescribe and ListGroups give them."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that a subscribed expression matched, in which metadata version, and when it was looked up."""
+
+    topics: tuple[str, ...] = ()
+    version: int = 0
+    timestamp_ms: int = 0
+
+
+class Change(NamedTuple):
+    """Why a group's epoch was raised."""
+
+    reason: str
+    at_ms: int
+
+
+NO_CHANGE: Final = Change("", -1)
+"""Nothing is known: the node has been started since."""
+
+
+class ConsumerGroup:
+    """One group. The `apply_` methods are the only ones that change it."""
+
+    def __init__(self, group_id: str, timeline: Timeline) -> None:
+        self.group_id = group_id
+        self.epoch = TimelineCell(timeline, 0)
+        self.metadata_hash = TimelineCell(timeline, 0)
+        self.assignment_epoch = TimelineCell(timeline, 0)
+        self.members: TimelineMap[str, ConsumerMember] = TimelineMap(timeline)
+        self.static_members: TimelineMap[str, str] = TimelineMap(timeline)
+        self.target: TimelineMap[str, Partitions] = TimelineMap(timeline)
+        self.owners: TimelineMap[tuple[TopicId, int], int] = TimelineMap(timeline)
+        """The member epoch at which each partition is owned; who is missing here may be given away."""
+        self.regexes: TimelineMap[str, ResolvedRegex] = TimelineMap(timeline)
+        self.assigned_at_ms = TimelineCell(timeline, 0)
+        self.topics_seen = TimelineCell(timeline, 0)
+        """Not in the log: which version of the topics the subscriptions were last held against."""
+        self.changed = TimelineCell(timeline, NO_CHANGE)
+        """Not in the log: why the group epoch was last raised, and when; for people."""
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not len(self.members)
+
+    def state(self) -> ConsumerState:
+        return _state(self.epoch.value, self.assignment_epoch.value, list(self.members.values()))
+
+    def committed_state(self) -> ConsumerState:
+        members = list(self.members.committed().values())
+        return _state(self.epoch.committed, self.assignment_epoch.committed, members)
+
+    def find_member(self, member_id: str) -> ConsumerMember:
+        """Raises KafkaError UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member_id: str) -> Partitions:
+        return self.target.get(member_id) or NO_PARTITIONS
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """What the member subscribes to: names, and what its expression was resolved to."""
+        topics = frozenset(member.topic_names)
+        if member.topic_regex:
+            resolved = self.regexes.get(member.topic_regex)
+            if resolved is not None:
+                topics |= frozenset(resolved.topics)
+        return topics
+
+    def subscribed_topics(self) -> frozenset[str]:
+        topics: set[str] = set()
+        for member in self.members.values():
+            topics.update(member.topic_names)
+        for resolved in self.regexes.values():
+            topics.update(resolved.topics)
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in member.topic_names for member in self.members.values()) or any(
+            topic in resolved.topics for resolved in self.regexes.values()
+        )
+
+    def preferred_assignor(self, default: str) -> str:
+        """What most members ask for; the older preference wins a tie."""
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            if member.server_assignor is not None:
+                votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+        return max(votes, key=lambda name: votes[name]) if votes else default
+
+    def waits_for_release(self, member: ConsumerMember) -> bool:
+        """Some partition of the member's target still belongs to another."""
+        for topic_id, partition in pairs(self.target_of(member.member_id)):
+            if partition not in member.assigned.get(topic_id, ()) and (topic_id, partition) in self.owners:
+                return True
+        return False
+
+    def check_offset_commit(self, member_id: str, epoch: int, *, transactional: bool, api_version: int) -> None:
+        """Raises KafkaError."""
+        if epoch < 0 and self.is_empty:
+            return
+        member = self.find_member(member_id)
+        if not transactional and member.classic is None and api_version < 9:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "Members of consumer groups must use OffsetCommit version 9 or newer."
+            )
+        _check_epoch(member, epoch)
+
+    def check_offset_fetch(self, member_id: str | None, epoch: int, *, committed: bool) -> None:
+        """Raises KafkaError."""
+        if member_id is None and epoch < 0:
+            return
+        member = self.members.committed_get(member_id or "") if committed else self.members.get(member_id or "")
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        _check_epoch(member, epoch)
+
+    # -- replay --------------------------------------------------------------------------------------------------
+
+    def apply_metadata(self, value: ConsumerGroupMetadataValue) -> None:
+        self.epoch.value = value.epoch
+        self.metadata_hash.value = value.metadata_hash
+
+    def apply_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+        before = self.members.get(member_id)
+        if value is None:
+            if before is not None:
+                self._release(before)
+                self.members.pop(member_id)
+                if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
+                    self.static_members.pop(before.instance_id)
+            return
+        member = replace(
+            before or ConsumerMember(member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topic_names=tuple(sorted(set(value.subscribed_topic_names))),
+            topic_regex=value.subscribed_topic_regex,
+            server_assignor=value.server_assignor,
+            classic=classic_part(value),
+        )
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member_id
+
+    def apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+        before = self.members.get(member_id)
+        if value is None:
+            if before is not None:
+                self._release(before)
+                self.members[member_id] = replace(
+                    before,
+                    member_epoch=LEAVING_EPOCH,
+                    previous_epoch=LEAVING_EPOCH,
+                    assigned=NO_PARTITIONS,
+                    revoking=NO_PARTITIONS,
+                )
+            return
+        if before is not None:
+            self._release(before)
+        member = replace(
+            before or ConsumerMember(member_id),
+            member_epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=state_of(value.state),
+            assigned=partitions_of(value.assigned_partitions),
+            revoking=partitions_of(value.partitions_pending_revocation),
+        )
+        self.members[member_id] = member
+        for key in (*pairs(member.assigned), *pairs(member.revoking)):
+            self.owners[key] = member.member_epoch
+
+    def _release(self, member: ConsumerMember) -> None:
+        for key in (*pairs(member.assigned), *pairs(member.revoking)):
+            # While an old log is replayed another member may own it by now (compaction drops records in between).
+            if self.owners.get(key) == member.member_epoch:
+                self.owners.pop(key)
+
+    def apply_target(self, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+        if value is None:
+            self.target.pop(member_id)
+        else:
+            self.target[member_id] = partitions_of(value.topic_partitions)
+
+    def apply_target_epoch(self, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+        self.assignment_epoch.value = -1 if value is None else value.assignment_epoch
+        self.assigned_at_ms.value = 0 if value is None else value.assignment_timestamp
+
+    def apply_regex(self, regex: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
+        if value is None:
+            self.regexes.pop(regex)
+        else:
+            self.regexes[regex] = ResolvedRegex(tuple(sorted(value.topics)), value.version, value.timestamp)
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> StateRecord:
+        value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+        return StateRecord(ConsumerGroupMetadataKey(group_id=self.group_id), value)
+
+    def target_record(self, member_id: str, partitions: Partitions) -> StateRecord:
+        key = ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
+        value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=target_entries(partitions))
+        return StateRecord(key, value)
+
+    def target_epoch_record(self, epoch: int, now_ms: int) -> StateRecord:
+        key = ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
+        value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
+        return StateRecord(key, value)
+
+    def regex_record(self, regex: str, resolved: ResolvedRegex | None) -> StateRecord:
+        key = ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
+        if resolved is None:
+            return StateRecord(key, None)
+        value = ConsumerGroupRegularExpressionValue(
+            topics=list(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+        )
+        return StateRecord(key, value)
+
+    def member_tombstones(self, member_id: str) -> Iterator[StateRecord]:
+        """The member is gone. In this order: what it owned, what it should own, the member."""
+        keys = {"group_id": self.group_id, "member_id": member_id}
+        yield StateRecord(ConsumerGroupCurrentMemberAssignmentKey(**keys), None)
+        yield StateRecord(ConsumerGroupTargetAssignmentMemberKey(**keys), None)
+        yield StateRecord(ConsumerGroupMemberMetadataKey(**keys), None)
+
+    def tombstones(self) -> Iterator[StateRecord]:
+        """The group is gone."""
+        for member_id in self.members:
+            yield from self.member_tombstones(member_id)
+        for regex in self.regexes:
+            yield self.regex_record(regex, None)
+        yield StateRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
+        yield StateRecord(ConsumerGroupMetadataKey(group_id=self.group_id), None)
+
+
+def _state(epoch: int, assignment_epoch: int, members: list[ConsumerMember]) -> ConsumerState:
+    if not members:
+        return ConsumerState.EMPTY
+    if epoch > assignment_epoch:
+        return ConsumerState.ASSIGNING
+    if all(member.is_reconciled_to(assignment_epoch) for member in members):
+        return ConsumerState.STABLE
+    return ConsumerState.RECONCILING
+
+
+def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+    if epoch == member.member_epoch:
+        return
+    if member.classic is not None:
+        raise KafkaError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"The received generation id {epoch} does not match the expected member epoch {member.member_epoch}.",
+        )
+    raise KafkaError(
+        ErrorCode.STALE_MEMBER_EPOCH,
+        f"The received member epoch {epoch} does not match the expected member epoch {member.member_epoch}.",
+    )

@@ -1,0 +1,374 @@
+"""Machine: ConsumerGroupHeartbeat (KIP-848): joining, subscribing, reconciling, leaving, and being fenced.
+
+One heartbeat goes through these steps; each writes records only for what changed:
+
+    member        found, made, or given a static member's place
+    subscription  stored; its expression resolved to topics
+    group epoch   raised when subscriptions or the topics behind them changed
+    target        computed when it is behind the group epoch
+    reconcile     the member's own next step towards it
+
+Records are applied as they are written, so that each step sees the ones before; the runtime undoes them all when the
+turn fails or cannot be appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import uuid_to_text
+from barnabas.core.rng import random_uuid
+from barnabas.protocol.assign.server import ServerAssignor
+from barnabas.protocol.assign.table import SERVER_ASSIGNORS
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from barnabas.server.coordination.group.classic.group import ClassicGroup
+from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
+from barnabas.server.coordination.group.consumer.group import Change, ConsumerGroup, ResolvedRegex
+from barnabas.server.coordination.group.consumer.member import (
+    JOINING_EPOCH,
+    NO_PARTITIONS,
+    STATIC_LEAVING_EPOCH,
+    ConsumerMember,
+    MemberState,
+)
+from barnabas.server.coordination.group.consumer.reconcile import Owned, reconcile
+from barnabas.server.coordination.group.consumer.requests import (
+    check_epoch,
+    check_request,
+    is_full,
+    is_leaving,
+    owned_of,
+)
+from barnabas.server.coordination.group.consumer.target import compute_target, metadata_hash
+from barnabas.server.coordination.group.consumer.topic_regex import TopicRegex
+from barnabas.server.coordination.group.groups import GroupTable
+from barnabas.server.coordination.group.share.group import ShareGroup
+from barnabas.server.coordination.ports import RequestContext, TopicCatalog
+from barnabas.server.coordination.turn import StateRecord, Turn
+
+LEFT: Final = "left the group"
+FENCED_FOR: Final = {
+    "consumer-session": "was not heard of for its session time-out",
+    "consumer-rebalance": "did not give its partitions up within its rebalance time-out",
+    "consumer-join": "did not rejoin within its rebalance time-out",
+    "consumer-sync": "did not fetch its assignment within its rebalance time-out",
+}
+"""What a member has failed to do when the timer of this kind goes off."""
+
+
+class ConsumerGroups:
+    """The consumer groups of one shard. `apply` is the shard's."""
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        group_configs: GroupConfigs,
+        table: GroupTable,
+        catalog: TopicCatalog,
+        apply: Callable[[StateRecord], None],
+    ) -> None:
+        self.config = config
+        self.table = table
+        self.catalog = catalog
+        self.topics_version = 1
+        """Counts the metadata images with other topics."""
+        self._group_configs = group_configs
+        self._apply = apply
+        self._assignors: dict[str, ServerAssignor] = {
+            name: SERVER_ASSIGNORS[name] for name in config.group_consumer_assignors
+        }
+        self._expressions: dict[str, TopicRegex] = {}
+
+    def put(self, turn: Turn, *records: StateRecord) -> None:
+        """Write, and see it at once."""
+        turn.replay = False
+        for record in records:
+            self._apply(record)
+            turn.write(record)
+
+    @property
+    def default_assignor(self) -> str:
+        return next(iter(self._assignors))
+
+    # -- heartbeat -----------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, turn: Turn, ctx: RequestContext, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        """A member that is there to stay. Raises KafkaError."""
+        self.check_room(group, request.member_id)
+        member_id = request.member_id or uuid_to_text(random_uuid(turn.rng))
+        owned = owned_of(request)
+        member = self.subscribe(turn, group, member_id, request.member_epoch, request.instance_id, owned)
+        names = request.subscribed_topic_names
+        updated = replace(
+            member,
+            instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            rebalance_timeout_ms=member.rebalance_timeout_ms
+            if request.rebalance_timeout_ms == -1
+            else request.rebalance_timeout_ms,
+            server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+            topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
+            topic_regex=member.topic_regex
+            if request.subscribed_topic_regex is None
+            else request.subscribed_topic_regex,
+            client_id=ctx.client_id or "",
+            client_host=ctx.client_host,
+            classic=None,
+        )
+        now = self.update_member(turn, group, updated, owned)
+        self.arm_session(turn, group, member_id)
+        turn.after_pending = group.members.committed_get(member_id) is not now
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=now.member_epoch,
+            heartbeat_interval_ms=self._heartbeat_interval_ms(group.group_id),
+        )
+        if is_full(request) or now.assigned != member.assigned:
+            response.assignment = Assignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=topic_id, partitions=sorted(now.assigned[topic_id]))
+                    for topic_id in sorted(now.assigned)
+                ]
+            )
+        return response
+
+    def check(self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> bool:
+        """Whether the request is one to leave. Raises KafkaError when it makes no sense."""
+        check_request(request, ctx.api_version, list(self._assignors))
+        if request.subscribed_topic_regex:
+            self._expression(request.subscribed_topic_regex)
+        return is_leaving(request)
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        if member_id not in group.members and len(group.members) >= self.config.group_consumer_max_size:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                "The consumer group has reached its maximum capacity of "
+                f"{self.config.group_consumer_max_size} members.",
+            )
+
+    def subscribe(
+        self, turn: Turn, group: ConsumerGroup, member_id: str, epoch: int, instance_id: str | None, owned: Owned
+    ) -> ConsumerMember:
+        """The member as it stands; a new one when it joins. Raises KafkaError."""
+        if instance_id is None:
+            if epoch == JOINING_EPOCH:
+                return group.members.get(member_id) or ConsumerMember(member_id)
+            member = group.find_member(member_id)
+            check_epoch(member, epoch, owned)
+            return member
+        holder = group.static_member(instance_id)
+        if epoch != JOINING_EPOCH:
+            member = check_static(group, holder, member_id, instance_id)
+            check_epoch(member, epoch, owned)
+            return member
+        if holder is None or holder.member_id == member_id:
+            return holder or ConsumerMember(member_id)
+        if holder.classic is None and holder.member_epoch != STATIC_LEAVING_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group "
+                f"because the instance id is owned by {holder.member_id} member.",
+            )
+        return self.replace_member(turn, group, holder, member_id)
+
+    def replace_member(
+        self, turn: Turn, group: ConsumerGroup, holder: ConsumerMember, member_id: str
+    ) -> ConsumerMember:
+        """A static member is back under a new id: it has its old place, and its partitions wait for it."""
+        target = group.target_of(holder.member_id)
+        member = replace(holder, member_id=member_id, member_epoch=0, previous_epoch=0)
+        self.put(turn, *group.member_tombstones(holder.member_id))
+        self.put(turn, member.metadata_record(group.group_id), group.target_record(member_id, target))
+        self.put(turn, member.assignment_record(group.group_id))
+        self.disarm(turn, group.group_id, holder.member_id)
+        return group.members[member_id]
+
+    def update_member(self, turn: Turn, group: ConsumerGroup, updated: ConsumerMember, owned: Owned) -> ConsumerMember:
+        """From the subscription to the member's next step. Returns the member as it stands after it."""
+        member_id = updated.member_id
+        before = group.members.get(member_id)
+        change = ""
+        if before is None:
+            change = f"member {member_id} joined"
+        elif before.topic_names != updated.topic_names or (before.topic_regex or "") != (updated.topic_regex or ""):
+            change = f"member {member_id} subscribes to other topics"
+        if before != updated:
+            self.put(turn, updated.metadata_record(group.group_id))
+        self._refresh_topics(turn, group, change)
+        self._refresh_target(turn, group)
+        member = group.members[member_id]
+        step = reconcile(
+            member,
+            group.assignment_epoch.value,
+            group.target_of(member_id),
+            lambda topic_id, partition: (topic_id, partition) in group.owners,
+            owned,
+        )
+        if step is not member:
+            self.put(turn, step.assignment_record(group.group_id))
+            member = group.members[member_id]
+            if member.classic is None:
+                self._arm_rebalance(turn, group, member)
+        return member
+
+    # -- topics and target ---------------------------------------------------------------------------------------
+
+    def _refresh_topics(self, turn: Turn, group: ConsumerGroup, change: str) -> None:
+        """Raise the group epoch if a subscription changed (`change`), or the topics behind the subscriptions did."""
+        stale = group.topics_seen.value != self.topics_version
+        if not change and not stale:
+            return
+        self._refresh_expressions(turn, group, everything=stale)
+        group.topics_seen.value = self.topics_version
+        self.raise_epoch(turn, group, change)
+
+    def raise_epoch(self, turn: Turn, group: ConsumerGroup, change: str) -> None:
+        """`change` says what did; empty: only if the topics have changed."""
+        fingerprint = metadata_hash(self.catalog, group.subscribed_topics())
+        if change or fingerprint != group.metadata_hash.value:
+            group.changed.value = Change(change or "the topics that it subscribes to changed", turn.now_ms)
+            self.put(turn, group.epoch_record(group.epoch.value + 1, fingerprint))
+
+    def _refresh_expressions(self, turn: Turn, group: ConsumerGroup, *, everything: bool) -> None:
+        """Resolve the expressions that members use, and forget those that nobody uses any more."""
+        used = {member.topic_regex for member in group.members.values() if member.topic_regex}
+        for pattern in sorted(set(group.regexes) - used):
+            self.put(turn, group.regex_record(pattern, None))
+        for pattern in sorted(used):
+            known = group.regexes.get(pattern)
+            if known is not None and not everything:
+                continue
+            topics = self._expression(pattern).select(self.catalog.names())
+            if known is None or known.topics != topics:
+                resolved = ResolvedRegex(topics, self.topics_version, turn.now_ms)
+                self.put(turn, group.regex_record(pattern, resolved))
+
+    def _expression(self, pattern: str) -> TopicRegex:
+        compiled = self._expressions.get(pattern)
+        if compiled is None:
+            if len(self._expressions) >= 1_000:
+                self._expressions.clear()  # a cache, of a bounded size
+            compiled = self._expressions[pattern] = TopicRegex(pattern)
+        return compiled
+
+    def _refresh_target(self, turn: Turn, group: ConsumerGroup) -> None:
+        """Compute the target if it is behind; if the last one is too young, when it is old enough."""
+        if group.epoch.value <= group.assignment_epoch.value:
+            return
+        configured = self._group_configs.consumer_assignment_interval_ms(group.group_id)
+        interval = self.config.group_consumer_assignment_interval_ms if configured is None else configured
+        age = turn.now_ms - group.assigned_at_ms.value
+        if group.assignment_epoch.value and 0 <= age < interval:
+            turn.arm(("consumer-assign", group.group_id), interval - age, retry=True, if_absent=True)
+        else:
+            self.assign(turn, group)
+
+    def assign(self, turn: Turn, group: ConsumerGroup) -> None:
+        """The target assignment of the group's present epoch; records for those members whose part changes."""
+        if group.epoch.value <= group.assignment_epoch.value:
+            return
+        name = group.preferred_assignor(self.default_assignor)
+        assignor = self._assignors.get(name) or self._assignors[self.default_assignor]
+        target = compute_target(group, self.catalog, assignor)
+        for member_id in sorted(target):
+            if member_id not in group.target or group.target_of(member_id) != target[member_id]:
+                self.put(turn, group.target_record(member_id, target[member_id]))
+        self.put(turn, group.target_epoch_record(group.epoch.value, turn.now_ms))
+
+    # -- leaving -------------------------------------------------------------------------------------------------
+
+    def leave(
+        self, turn: Turn, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+    ) -> tuple[ConsumerMember | None, ConsumerGroupHeartbeatResponse]:
+        """The member that is to be removed for good (None: a static one that will be back), and the answer."""
+        response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.instance_id is None:
+            return group.find_member(request.member_id), response
+        member = check_static(group, group.static_member(request.instance_id), request.member_id, request.instance_id)
+        if request.member_epoch != STATIC_LEAVING_EPOCH:
+            return member, response
+        away = replace(member, member_epoch=STATIC_LEAVING_EPOCH, revoking=NO_PARTITIONS)
+        self.put(turn, away.assignment_record(group.group_id))
+        turn.disarm(("consumer-rebalance", group.group_id, member.member_id))
+        return None, response
+
+    def remove(self, turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
+        """Take a member out that `why` ("left ..."). Its partitions are free; the others learn of it when they beat."""
+        self.put(turn, *group.member_tombstones(member_id))
+        self._refresh_expressions(turn, group, everything=False)
+        self.raise_epoch(turn, group, f"member {member_id} {why}")
+        self.disarm(turn, group.group_id, member_id)
+
+    # -- timers --------------------------------------------------------------------------------------------------
+
+    def revive(self, turn: Turn, group: ConsumerGroup) -> None:
+        """After loading: everyone has a session's time to find us."""
+        for member_id in sorted(group.members):
+            member = group.members[member_id]
+            if member.classic is not None:
+                turn.arm(("consumer-session", group.group_id, member_id), member.classic.session_timeout_ms, retry=True)
+                continue
+            self.arm_session(turn, group, member_id)
+            self._arm_rebalance(turn, group, member)
+
+    def arm_session(self, turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+        configured = self._group_configs.consumer_session_timeout_ms(group.group_id)
+        timeout = self.config.group_consumer_session_timeout_ms if configured is None else configured
+        turn.arm(("consumer-session", group.group_id, member_id), timeout, retry=True)
+
+    def _arm_rebalance(self, turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """A member that must give partitions up has its rebalance time-out to do so."""
+        key = ("consumer-rebalance", group.group_id, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            turn.arm(key, member.rebalance_timeout_ms, retry=True)
+        else:
+            turn.disarm(key)
+
+    def disarm(self, turn: Turn, group_id: str, member_id: str) -> None:
+        for kind in ("consumer-session", "consumer-rebalance", "consumer-join", "consumer-sync"):
+            turn.disarm((kind, group_id, member_id))
+
+    def _heartbeat_interval_ms(self, group_id: str) -> int:
+        configured = self._group_configs.consumer_heartbeat_interval_ms(group_id)
+        return self.config.group_consumer_heartbeat_interval_ms if configured is None else configured
+
+    def find_or_new(self, turn: Turn, group_id: str, *, joining: bool) -> ConsumerGroup | ClassicGroup:
+        """The group a heartbeat speaks of; a classic one without members gives way. Raises GROUP_ID_NOT_FOUND."""
+        group = self.table.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not joining or isinstance(group, ShareGroup):
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        if isinstance(group, ClassicGroup):
+            if not group.is_empty:
+                return group
+            if not group.is_simple:
+                self.put(turn, *group.tombstones())
+        fresh = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
+        return fresh
+
+
+def check_static(
+    group: ConsumerGroup, holder: ConsumerMember | None, member_id: str, instance_id: str
+) -> ConsumerMember:
+    """Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    if holder is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if holder.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
+        )
+    return holder

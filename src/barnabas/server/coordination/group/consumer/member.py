@@ -1,0 +1,151 @@
+"""Value: a member of a consumer group (KIP-848), and the partitions it has, gives up, and should have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.ids import TopicId
+from barnabas.server.coordination.group.records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    CurrentTopicPartitions,
+    TargetTopicPartitions,
+)
+from barnabas.server.coordination.turn import StateRecord
+
+Partitions = Mapping[TopicId, frozenset[int]]
+"""Topic id -> partitions; never an empty set."""
+
+NO_PARTITIONS: Final[Partitions] = {}
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+STATIC_LEAVING_EPOCH: Final = -2
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to its target assignment; the numbers are written to the log."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It must give up partitions first."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not given up yet."""
+    UNKNOWN = 127
+    """Written by a later version; the member must start anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicPart:
+    """What a member that speaks the classic protocol said when it joined."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """Two records of the log in one: what the member said of itself, and its current assignment."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] = ()
+    """Sorted, without repetition."""
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    classic: ClassicPart | None = None
+    member_epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = field(default_factory=dict)
+    revoking: Partitions = field(default_factory=dict)
+    """What it owned, must give up, and has not yet reported to have given up."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    def metadata_record(self, group_id: str) -> StateRecord:
+        classic = self.classic
+        value = ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=list(self.topic_names),
+            subscribed_topic_regex=self.topic_regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.server_assignor,
+            classic_member_metadata=None
+            if classic is None
+            else ClassicMemberMetadata(
+                session_timeout_ms=classic.session_timeout_ms,
+                supported_protocols=[ClassicProtocol(name=n, metadata=m) for n, m in classic.protocols],
+            ),
+        )
+        return StateRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.member_id), value)
+
+    def assignment_record(self, group_id: str) -> StateRecord:
+        value = ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.member_epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state,
+            assigned_partitions=_current(self.assigned),
+            partitions_pending_revocation=_current(self.revoking),
+        )
+        return StateRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.member_id), value)
+
+
+def classic_part(value: ConsumerGroupMemberMetadataValue) -> ClassicPart | None:
+    classic = value.classic_member_metadata
+    if classic is None:
+        return None
+    return ClassicPart(
+        classic.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in classic.supported_protocols)
+    )
+
+
+def state_of(number: int) -> MemberState:
+    try:
+        return MemberState(number)
+    except ValueError:
+        return MemberState.UNKNOWN
+
+
+EntryT = TypeVar("EntryT", CurrentTopicPartitions, TargetTopicPartitions)
+
+
+def partitions_of(entries: Iterable[CurrentTopicPartitions | TargetTopicPartitions]) -> Partitions:
+    return {entry.topic_id: frozenset(entry.partitions) for entry in entries if entry.partitions}
+
+
+def target_entries(partitions: Partitions) -> list[TargetTopicPartitions]:
+    return [
+        TargetTopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
+        for topic_id in sorted(partitions)
+    ]
+
+
+def _current(partitions: Partitions) -> list[CurrentTopicPartitions]:
+    return [
+        CurrentTopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id]))
+        for topic_id in sorted(partitions)
+    ]
+
+
+def pairs(partitions: Partitions) -> Iterable[tuple[TopicId, int]]:
+    """Every single partition, in order."""
+    for topic_id in sorted(partitions):
+        for partition in sorted(partitions[topic_id]):
+            yield topic_id, partition

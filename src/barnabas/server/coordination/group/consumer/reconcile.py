@@ -1,0 +1,105 @@
+"""Machine: how one member moves from the partitions it has to those it should have (KIP-848).
+
+                      nothing to give up, all free
+        Stable ─────────────────────────────────────────► Stable, at the target's epoch
+          │  something to give up                             ▲
+          ▼                                                   │ all free now
+        Unrevoked ──── has given it up ──► Unreleased ────────┘
+        (keeps its epoch)                  (has the target's epoch, waits for others to give up theirs)
+
+A partition is free when no member owns it at any epoch: neither assigned nor still to be revoked. So it never has two
+owners. (CurrentAssignmentBuilder.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicId
+from barnabas.server.coordination.group.consumer.member import NO_PARTITIONS, ConsumerMember, MemberState, Partitions
+
+Owned = Mapping[TopicId, frozenset[int]] | None
+"""What the member says it owns; None when it has not said anything (nothing changed since it last did)."""
+
+
+def reconcile(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: Partitions,
+    is_owned: Callable[[TopicId, int], bool],
+    owned: Owned,
+) -> ConsumerMember:
+    """The member's next step; the same object when there is none. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    match member.state:
+        case MemberState.STABLE:
+            if member.member_epoch == target_epoch:
+                return member
+            return _next(member, member.member_epoch, target_epoch, target, is_owned, owned)
+        case MemberState.UNREVOKED_PARTITIONS:
+            if _still_owns(owned, member.revoking):
+                return member
+            # What it gave up is released now, so the member is at a new epoch of its own.
+            return _next(member, member.member_epoch + 1, target_epoch, target, is_owned, owned)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _next(member, member.member_epoch, target_epoch, target, is_owned, owned)
+        case MemberState.UNKNOWN:
+            if owned is None or owned:
+                raise KafkaError(
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    "The consumer group member is in an unknown state. "
+                    "The member must abandon all its partitions and rejoin.",
+                )
+            return _next(member, target_epoch, target_epoch, target, is_owned, owned)
+
+
+def _still_owns(owned: Owned, revoking: Partitions) -> bool:
+    if owned is None:
+        return True
+    return any(revoking.get(topic_id, frozenset()) & partitions for topic_id, partitions in owned.items())
+
+
+def _next(
+    member: ConsumerMember,
+    epoch: int,
+    target_epoch: int,
+    target: Partitions,
+    is_owned: Callable[[TopicId, int], bool],
+    owned: Owned,
+) -> ConsumerMember:
+    kept: dict[TopicId, frozenset[int]] = {}
+    revoking: dict[TopicId, frozenset[int]] = {}
+    gained: dict[TopicId, frozenset[int]] = {}
+    unreleased = False
+    for topic_id in sorted({*target, *member.assigned}):
+        wanted = target.get(topic_id, frozenset())
+        held = member.assigned.get(topic_id, frozenset())
+        _put(kept, topic_id, held & wanted)
+        _put(revoking, topic_id, held - wanted)
+        missing = wanted - held
+        free = frozenset(p for p in missing if not is_owned(topic_id, p) or p in member.revoking.get(topic_id, ()))
+        unreleased = unreleased or len(free) < len(missing)
+        _put(gained, topic_id, free)
+    if revoking and _still_owns(owned, revoking):
+        return _step(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoking)
+    for topic_id, partitions in gained.items():
+        kept[topic_id] = kept.get(topic_id, frozenset()) | partitions
+    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    return _step(member, state, target_epoch, kept, NO_PARTITIONS)
+
+
+def _step(
+    member: ConsumerMember, state: MemberState, epoch: int, assigned: Partitions, revoking: Partitions
+) -> ConsumerMember:
+    previous = member.previous_epoch if epoch == member.member_epoch else member.member_epoch
+    changed = replace(
+        member, state=state, member_epoch=epoch, previous_epoch=previous, assigned=assigned, revoking=revoking
+    )
+    return member if changed == member else changed
+
+
+def _put(partitions: dict[TopicId, frozenset[int]], topic_id: TopicId, some: Iterable[int]) -> None:
+    found = frozenset(some)
+    if found:
+        partitions[topic_id] = found

@@ -1,0 +1,49 @@
+"""Machine: the target assignment of a consumer group, and the fingerprint of the topics it was made for (KIP-1101)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from barnabas.protocol.assign.server import GroupSpec, MemberSpec, ServerAssignor
+from barnabas.server.coordination.group.consumer.group import ConsumerGroup
+from barnabas.server.coordination.group.consumer.member import Partitions
+from barnabas.server.coordination.ports import TopicCatalog, TopicView
+
+
+def metadata_hash(catalog: TopicCatalog, topics: Iterable[str]) -> int:
+    """Changes when a subscribed topic comes, goes, is made anew, grows, or moves between racks; 0 for no topics.
+
+    Kafka's own function is another one (XXH3 over the same facts). A group that moves between the two brokers is
+    rebalanced once, which moves no partition.
+    """
+    digest = blake2b(digest_size=8)
+    any_topic = False
+    for name in sorted(topics):
+        view = catalog.by_name(name)
+        if view is not None:
+            any_topic = True
+            digest.update(_facts(view))
+    return int.from_bytes(digest.digest(), "big", signed=True) if any_topic else 0
+
+
+def _facts(view: TopicView) -> bytes:
+    racks = ";".join(",".join(sorted(here)) for here in view.racks)
+    return f"{view.topic_id}/{view.name}/{view.partitions}/{racks}\n".encode()
+
+
+def compute_target(group: ConsumerGroup, catalog: TopicCatalog, assignor: ServerAssignor) -> dict[str, Partitions]:
+    """What every member should have, as the group and the topics stand."""
+    counts: dict[str, TopicView] = {}
+    members: dict[str, MemberSpec] = {}
+    for member_id in sorted(group.members):
+        member = group.members[member_id]
+        wanted = set()
+        for topic in group.topics_of(member):
+            view = counts.get(topic) or catalog.by_name(topic)
+            if view is not None:
+                counts[topic] = view
+                wanted.add(view.topic_id)
+        members[member_id] = MemberSpec(frozenset(wanted), group.target_of(member_id), member.instance_id)
+    spec = GroupSpec(members, {view.topic_id: view.partitions for view in counts.values()})
+    return assignor.assign(spec)

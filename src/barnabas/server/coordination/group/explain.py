@@ -1,0 +1,216 @@
+"""Machine: ExplainGroup: what a group waits for, whom, and how much longer. It sees the newest state, timers included.
+
+phase     initial-delay   a classic group's first rebalance waits for more members (KIP-134)
+          join            members must rejoin                  sync    the leader must assign, members must fetch
+          store           the assignment is being written
+          assign          the target assignment is due         reconcile    members are on their way to it
+pending   what a member has still to do: come-back, rejoin, assign, sync, revoke, release, heartbeat, return
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from barnabas.core.ids import TopicId
+from barnabas.protocol.wire.messages.explain_group import ExplainedGroup, Holding, Member
+from barnabas.server.coordination.group import groups
+from barnabas.server.coordination.group.classic.group import COMPLETING, PREPARING, STABLE, ClassicGroup, ClassicMember
+from barnabas.server.coordination.group.consumer.group import ConsumerGroup, ConsumerState
+from barnabas.server.coordination.group.consumer.member import (
+    NO_PARTITIONS,
+    STATIC_LEAVING_EPOCH,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+    pairs,
+)
+from barnabas.server.coordination.group.groups import GroupTable
+from barnabas.server.coordination.group.offsets import Offsets
+from barnabas.server.coordination.group.share.group import ShareGroup
+from barnabas.server.coordination.ports import TopicCatalog
+from barnabas.server.coordination.turn import TimerKey
+
+LeftMs = Callable[[TimerKey], int]
+"""How long until a timer goes off; -1 if it is not set."""
+
+_PENDING: Final = {MemberState.UNREVOKED_PARTITIONS: "revoke", MemberState.UNRELEASED_PARTITIONS: "release"}
+
+
+def explain(
+    table: GroupTable, offsets: Offsets, catalog: TopicCatalog, group_id: str, left_ms: LeftMs, now_ms: int
+) -> ExplainedGroup:
+    """Raises KafkaError GROUP_ID_NOT_FOUND."""
+    group = table.find(group_id)
+    explained = ExplainedGroup(
+        group_id=group_id,
+        now_ms=now_ms,
+        group_type=groups.type_of(group).value,
+        protocol_type=groups.protocol_type(group),
+    )
+    if isinstance(group, ClassicGroup):
+        _classic(explained, group, left_ms)
+    elif isinstance(group, ConsumerGroup):
+        _consumer(explained, group, catalog, left_ms)
+    else:
+        _share(explained, group, left_ms)
+    facts = offsets.facts(group)
+    explained.offset_count = facts.committed
+    explained.pending_offset_count = facts.pending
+    explained.kept_offset_count = facts.kept
+    explained.offsets_retention_ms = facts.retention_ms
+    explained.first_offset_expiry_ms = facts.first_expiry_ms
+    explained.next_offset_check_left_ms = left_ms(("expire",))
+    return explained
+
+
+# -- classic groups --------------------------------------------------------------------------------------------------
+
+
+def _classic(explained: ExplainedGroup, group: ClassicGroup, left_ms: LeftMs) -> None:
+    explained.state = group.state.value
+    explained.state_since_ms = -1 if group.state_timestamp_ms is None else group.state_timestamp_ms
+    explained.epoch = group.generation_id
+    explained.assignor = group.protocol_name or ""
+    explained.leader_id = group.leader_id
+    explained.reason = group.reason
+    if group.state is PREPARING:
+        explained.phase = "join" if group.initial_remaining_ms is None else "initial-delay"
+        explained.phase_left_ms = left_ms(("join", group.group_id))
+    elif group.state is COMPLETING:
+        explained.phase = "sync" if group.leader_id in group.pending_sync else "store"
+        explained.phase_left_ms = left_ms(("sync", group.group_id))
+    explained.members = [
+        Member(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            epoch=-1 if member.is_new else group.generation_id,
+            pending=_classic_pending(group, member),
+            session_left_ms=left_ms(("heartbeat", group.group_id, member.member_id)),
+            rebalance_left_ms=explained.phase_left_ms if _classic_pending(group, member) else -1,
+        )
+        for member in group.members.values()
+    ]
+    explained.members += [
+        Member(
+            member_id=member_id,
+            pending="come-back",
+            session_left_ms=left_ms(("heartbeat", group.group_id, member_id)),
+        )
+        for member_id in group.pending_join
+    ]
+
+
+def _classic_pending(group: ClassicGroup, member: ClassicMember) -> str:
+    if group.state is PREPARING:
+        return "rejoin" if member.awaiting_join is None else ""
+    if group.state in (COMPLETING, STABLE) and member.member_id in group.pending_sync:
+        return "assign" if group.state is COMPLETING and group.is_leader(member.member_id) else "sync"
+    return ""
+
+
+# -- consumer groups -------------------------------------------------------------------------------------------------
+
+
+def _consumer(explained: ExplainedGroup, group: ConsumerGroup, catalog: TopicCatalog, left_ms: LeftMs) -> None:
+    state, change = group.state(), group.changed.value
+    explained.state = state.value
+    explained.epoch = group.epoch.value
+    explained.assignment_epoch = group.assignment_epoch.value
+    explained.reason = change.reason
+    if state in (ConsumerState.ASSIGNING, ConsumerState.RECONCILING):  # else the group does not know since when
+        explained.state_since_ms = change.at_ms
+    explained.assignor = group.preferred_assignor("")
+    if state is ConsumerState.ASSIGNING:
+        explained.phase = "assign"
+        explained.phase_left_ms = left_ms(("consumer-assign", group.group_id))
+    elif state is ConsumerState.RECONCILING:
+        explained.phase = "reconcile"
+        if change.at_ms < 0:
+            explained.state_since_ms = group.assigned_at_ms.value
+    holders = _holders(group)
+    for member_id in sorted(group.members):
+        member, target = group.members[member_id], group.target_of(member_id)
+        explained.members.append(
+            Member(
+                member_id=member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                epoch=member.member_epoch,
+                pending=_consumer_pending(group, member),
+                session_left_ms=left_ms(("consumer-session", group.group_id, member_id)),
+                rebalance_left_ms=max(
+                    left_ms((kind, group.group_id, member_id))
+                    for kind in ("consumer-rebalance", "consumer-join", "consumer-sync")
+                ),
+                assigned_count=_count(member.assigned),
+                target_count=_count(target),
+                to_revoke=[_holding(catalog, key, member_id) for key in pairs(member.revoking)],
+                awaited=[_holding(catalog, key, holders[key]) for key in _missing(member, target) if key in holders],
+            )
+        )
+
+
+def _consumer_pending(group: ConsumerGroup, member: ConsumerMember) -> str:
+    if member.member_epoch == STATIC_LEAVING_EPOCH:
+        return "return"
+    if member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member):
+        return "heartbeat"  # all is free now, and its next heartbeat will tell it
+    if member.state in _PENDING:
+        return _PENDING[member.state]
+    return "" if member.is_reconciled_to(group.assignment_epoch.value) else "heartbeat"
+
+
+def _holders(group: ConsumerGroup) -> dict[tuple[TopicId, int], str]:
+    """Who has each partition, or has yet to give it up."""
+    return {
+        key: member_id
+        for member_id in sorted(group.members)
+        for part in (group.members[member_id].assigned, group.members[member_id].revoking)
+        for key in pairs(part)
+    }
+
+
+def _missing(member: ConsumerMember, target: Partitions) -> Iterator[tuple[TopicId, int]]:
+    for topic_id, partition in pairs(target):
+        if partition not in (member.assigned or NO_PARTITIONS).get(topic_id, frozenset()):
+            yield topic_id, partition
+
+
+def _holding(catalog: TopicCatalog, key: tuple[TopicId, int], member_id: str) -> Holding:
+    """A topic that is gone is named by its id."""
+    view = catalog.by_id(key[0])
+    return Holding(topic=str(key[0]) if view is None else view.name, partition=key[1], member_id=member_id)
+
+
+def _count(partitions: Partitions) -> int:
+    return sum(len(numbers) for numbers in partitions.values())
+
+
+# -- share groups ----------------------------------------------------------------------------------------------------
+
+
+def _share(explained: ExplainedGroup, group: ShareGroup, left_ms: LeftMs) -> None:
+    explained.state = group.committed_state().value
+    explained.epoch = group.epoch.value
+    explained.assignment_epoch = group.assignment_epoch.value
+    if group.epoch.value > group.assignment_epoch.value:
+        explained.phase = "assign"
+        explained.phase_left_ms = left_ms(("share-assign", group.group_id))
+    for member_id in sorted(group.members):
+        member = group.members[member_id]
+        behind = member.member_epoch < group.assignment_epoch.value
+        explained.members.append(
+            Member(
+                member_id=member_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                epoch=member.member_epoch,
+                pending="heartbeat" if behind else "",
+                session_left_ms=left_ms(("share-session", group.group_id, member_id)),
+                assigned_count=_count(member.assigned),
+            )
+        )

@@ -1,0 +1,169 @@
+"""Machine: the committed offsets of one partition's groups, and those that wait for their transaction's end.
+
+    committed:  group ─► (topic, partition) ─► offset          what OffsetFetch answers
+    pending:    producer ─► (group, topic, partition) ─► offset     written inside a transaction that is still open
+
+A commit marker moves a producer's pending offsets over, an abort marker drops them. The order of the log decides: an
+offset committed outside after the transactional record was written stays (OffsetMetadataManager).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.core.ids import NO_PRODUCER_ID, NO_TOPIC_ID, TopicId
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.coordination.group.records import OffsetCommitKey, OffsetCommitValue
+from barnabas.server.coordination.timeline import Timeline, TimelineMap
+from barnabas.server.coordination.turn import StateRecord
+
+NO_OFFSET = -1
+
+
+class CommittedOffset(NamedTuple):
+    """An offset with all that was said about it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    topic_id: TopicId = NO_TOPIC_ID
+    log_offset: int = -1
+    """Where in `__consumer_offsets` it stands."""
+
+
+class OffsetStore:
+    """Changed by `apply` and `apply_marker` only."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._committed: dict[str, TimelineMap[tuple[str, int], CommittedOffset]] = {}
+        self._pending: dict[int, TimelineMap[tuple[str, str, int], CommittedOffset]] = {}
+        self._open: TimelineMap[str, frozenset[int]] = TimelineMap(timeline)  # producers with pending offsets, by group
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        offsets = self._committed.get(group_id)
+        return None if offsets is None else offsets.get((topic, partition))
+
+    def view(self, group_id: str, *, committed: bool) -> dict[tuple[str, int], CommittedOffset]:
+        """All offsets of a group: of the committed log, or the newest."""
+        offsets = self._committed.get(group_id)
+        if offsets is None:
+            return {}
+        return offsets.committed() if committed else offsets.snapshot()
+
+    def one(self, group_id: str, topic: str, partition: int, *, committed: bool) -> CommittedOffset | None:
+        offsets = self._committed.get(group_id)
+        if offsets is None:
+            return None
+        key = (topic, partition)
+        return offsets.committed_get(key) if committed else offsets.get(key)
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """An open transaction has written this offset (KIP-447: wait for its end before starting from it)."""
+        key = (group_id, topic, partition)
+        return any(key in self._pending[producer_id] for producer_id in self._open.get(group_id) or ())
+
+    def has_open_transactions(self, group_id: str) -> bool:
+        return group_id in self._open
+
+    def known_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """Every partition with a committed or a pending offset, in order."""
+        keys = set(self._committed.get(group_id) or ())
+        for producer_id in self._open.get(group_id) or ():
+            keys.update((topic, p) for g, topic, p in self._pending[producer_id] if g == group_id)
+        yield from sorted(keys)
+
+    def groups(self) -> list[str]:
+        """Ids of the groups with offsets, in order."""
+        names = {group_id for group_id, offsets in self._committed.items() if len(offsets)}
+        names.update(self._open)
+        return sorted(names)
+
+    def count(self) -> int:
+        return sum(len(offsets) for offsets in self._committed.values())
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None, log_offset: int, producer_id: int) -> None:
+        group_id, topic, partition = key.group, key.topic, key.partition
+        if value is None:
+            offsets = self._committed.get(group_id)
+            if offsets is not None:
+                offsets.pop((topic, partition))
+            for open_id in self._open.get(group_id) or ():
+                self._pending[open_id].pop((group_id, topic, partition))
+            return
+        stored = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            log_offset,
+        )
+        if producer_id == NO_PRODUCER_ID:
+            self._of_group(group_id)[(topic, partition)] = stored
+            return
+        pending = self._pending.get(producer_id)
+        if pending is None:
+            pending = self._pending[producer_id] = TimelineMap(self._timeline)
+        pending[(group_id, topic, partition)] = stored
+        producers = self._open.get(group_id) or frozenset()
+        if producer_id not in producers:
+            self._open[group_id] = producers | {producer_id}
+
+    def apply_marker(self, producer_id: int, *, committed: bool) -> None:
+        pending = self._pending.get(producer_id)
+        if pending is None or not len(pending):
+            return
+        for (group_id, topic, partition), stored in list(pending.items()):
+            if committed:
+                offsets = self._of_group(group_id)
+                present = offsets.get((topic, partition))
+                if present is None or stored.log_offset > present.log_offset:
+                    offsets[(topic, partition)] = stored
+        for group_id in sorted({key[0] for key in pending}):
+            producers = (self._open.get(group_id) or frozenset()) - {producer_id}
+            if producers:
+                self._open[group_id] = producers
+            else:
+                self._open.pop(group_id)
+        pending.clear()
+
+    def compact(self) -> None:
+        """Drop maps that hold nothing any more, not even history."""
+        for group_id in [g for g, offsets in self._committed.items() if not len(offsets) and offsets.settled]:
+            del self._committed[group_id]
+        in_use = {producer_id for producers in self._open.values() for producer_id in producers}
+        for producer_id in [p for p, offsets in self._pending.items() if not len(offsets) and offsets.settled]:
+            if producer_id not in in_use:
+                del self._pending[producer_id]
+
+    def _of_group(self, group_id: str) -> TimelineMap[tuple[str, int], CommittedOffset]:
+        offsets = self._committed.get(group_id)
+        if offsets is None:
+            offsets = self._committed[group_id] = TimelineMap(self._timeline)
+        return offsets
+
+
+def commit_record(group_id: str, topic: str, partition: int, offset: CommittedOffset) -> StateRecord:
+    """The record of a commit. Only version 1 has a place for an expiry of its own (OffsetCommit before v5)."""
+    value = OffsetCommitValue(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp=offset.commit_timestamp_ms,
+        expire_timestamp=offset.expire_timestamp_ms,
+        topic_id=offset.topic_id,
+    )
+    version = 1 if offset.expire_timestamp_ms != -1 else None
+    return StateRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+
+
+def commit_tombstone(group_id: str, topic: str, partition: int) -> StateRecord:
+    return StateRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

@@ -1,0 +1,358 @@
+"""Machine: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete, and the expiry of offsets.
+
+OffsetCommit  v2-4 carry a retention of their own; v9 serves consumer groups; v10 names topics by id.
+OffsetFetch   v0-7 one group; v8 many; v9 checks the member's epoch; v10 names topics by id. `topics` None: all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_TOPIC_ID, TopicId
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from barnabas.protocol.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from barnabas.protocol.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from barnabas.protocol.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from barnabas.server.coordination.group import groups
+from barnabas.server.coordination.group.classic import rebalance as classic_rebalance
+from barnabas.server.coordination.group.classic.group import PREPARING, STABLE, ClassicGroup
+from barnabas.server.coordination.group.config import GroupCoordinatorConfig
+from barnabas.server.coordination.group.groups import GroupTable
+from barnabas.server.coordination.group.offset_store import (
+    NO_OFFSET,
+    CommittedOffset,
+    OffsetStore,
+    commit_record,
+    commit_tombstone,
+)
+from barnabas.server.coordination.ports import Producer, RequestContext, TopicCatalog, TopicView
+from barnabas.server.coordination.turn import Turn
+
+TOPIC_IDS_FROM: Final = 10
+MEMBER_EPOCHS_FROM: Final = 9
+
+
+class OffsetsFacts(NamedTuple):
+    """A group's offsets: how many are committed, wait for a transaction's end, are kept in any case; and when the first
+    of the others will be forgotten (-1: none will).
+    """
+
+    committed: int
+    pending: int
+    kept: int
+    retention_ms: int
+    first_expiry_ms: int
+
+
+def resolve(topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int) -> TopicView | ErrorCode:
+    """The topic a request means, by name before version 10 and by id from then on."""
+    if api_version >= TOPIC_IDS_FROM:
+        return topics.by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
+    return topics.by_name(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Offsets:
+    """The offset APIs of one shard."""
+
+    def __init__(self, config: GroupCoordinatorConfig, table: GroupTable, store: OffsetStore) -> None:
+        self._config = config
+        self._table = table
+        self._store = store
+
+    # -- commit --------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, turn: Turn, ctx: RequestContext, topics: TopicCatalog, request: OffsetCommitRequest
+    ) -> OffsetCommitResponse:
+        """Raises KafkaError when the member may not commit at all."""
+        group = self._table.get(request.group_id)
+        if group is None:
+            if request.generation_id_or_member_epoch >= 0:
+                modern = ctx.api_version >= MEMBER_EPOCHS_FROM
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION)
+            group = self._table.classic_or_new(request.group_id)
+        groups.check_offset_commit(
+            group,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            transactional=False,
+            api_version=ctx.api_version,
+        )
+        if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
+            member = group.members.get(request.member_id)
+            if member is not None:
+                classic_rebalance.arm_session(turn, group, member)
+        retention = request.retention_time_ms
+        expires = -1 if retention == -1 else turn.now_ms + retention
+        response = OffsetCommitResponse()
+        for asked in request.topics:
+            topic = resolve(topics, asked.name, asked.topic_id, ctx.api_version)
+            answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+            response.topics.append(answer)
+            for p in asked.partitions:
+                code = self._refusal(topic, p.partition_index, p.committed_metadata)
+                answer.partitions.append(
+                    OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                )
+                if code is ErrorCode.NONE and not isinstance(topic, ErrorCode):
+                    timestamp = turn.now_ms if p.commit_timestamp == -1 else p.commit_timestamp
+                    stored = CommittedOffset(
+                        p.committed_offset,
+                        p.committed_leader_epoch,
+                        p.committed_metadata or "",
+                        timestamp,
+                        expires,
+                        topic.topic_id,
+                    )
+                    turn.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
+        return response
+
+    def commit_transactional(
+        self, turn: Turn, ctx: RequestContext, topics: TopicCatalog, request: TxnOffsetCommitRequest
+    ) -> TxnOffsetCommitResponse:
+        """As `commit`, but the offsets count once the producer's transaction commits. Raises KafkaError."""
+        group = self._table.get(request.group_id)
+        if group is None:
+            if request.generation_id >= 0:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            group = self._table.classic_or_new(request.group_id)
+        try:
+            groups.check_offset_commit(
+                group,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                transactional=True,
+                api_version=ctx.api_version,
+            )
+        except KafkaError as error:
+            if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # not a code that this API knows
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
+            raise
+        turn.producer = Producer(request.producer_id, request.producer_epoch)
+        response = TxnOffsetCommitResponse()
+        for asked in request.topics:
+            topic = resolve(topics, asked.name, NO_TOPIC_ID, 0)
+            answer = TxnOffsetCommitResponseTopic(name=asked.name)
+            response.topics.append(answer)
+            for p in asked.partitions:
+                code = self._refusal(topic, p.partition_index, p.committed_metadata)
+                answer.partitions.append(
+                    TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                )
+                if code is ErrorCode.NONE and not isinstance(topic, ErrorCode):
+                    stored = CommittedOffset(
+                        p.committed_offset,
+                        p.committed_leader_epoch,
+                        p.committed_metadata or "",
+                        turn.now_ms,
+                        topic_id=topic.topic_id,
+                    )
+                    turn.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
+        return response
+
+    def _refusal(self, topic: TopicView | ErrorCode, partition: int, metadata: str | None) -> ErrorCode:
+        if isinstance(topic, ErrorCode):
+            return topic
+        if not 0 <= partition < topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._check_metadata(metadata)
+
+    def _check_metadata(self, metadata: str | None) -> ErrorCode:
+        too_large = metadata is not None and len(metadata) > self._config.offset_metadata_max_bytes
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else ErrorCode.NONE
+
+    # -- fetch ---------------------------------------------------------------------------------------------------
+
+    def fetch(
+        self, topics: TopicCatalog, request: OffsetFetchRequestGroup, api_version: int, *, stable: bool
+    ) -> OffsetFetchResponseGroup:
+        """The offsets of one group. `stable` sees the newest state (the caller waits until it is committed) and
+        refuses offsets of open transactions; otherwise what is committed is answered. Raises KafkaError."""
+        group_id = request.group_id
+        exists = True
+        try:
+            group = self._table.find(group_id) if stable else self._table.find_committed(group_id)
+            groups.check_offset_fetch(group, request.member_id, request.member_epoch, committed=not stable)
+        except KafkaError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            exists = False
+        response = OffsetFetchResponseGroup(group_id=group_id)
+        if request.topics is None:
+            if exists:
+                response.topics = self._fetch_all(topics, group_id, api_version, stable=stable)
+            return response
+        for asked in request.topics:
+            topic = self._topic_of_fetch(topics, asked.name, asked.topic_id, api_version)
+            answer = OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id)
+            response.topics.append(answer)
+            for p in asked.partition_indexes:
+                if topic is None:
+                    answer.partitions.append(_no_offset(p, ErrorCode.UNKNOWN_TOPIC_ID))
+                    continue
+                name, topic_id = topic
+                found = self._store.one(group_id, name, p, committed=not stable) if exists else None
+                if found is not None and NO_TOPIC_ID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
+                    found = None  # of an earlier topic of the same name
+                unstable = stable and exists and self._store.is_unstable(group_id, name, p)
+                answer.partitions.append(_answer_of(p, found, unstable=unstable))
+        return response
+
+    def _topic_of_fetch(
+        self, topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int
+    ) -> tuple[str, TopicId] | None:
+        """Name and id; None for an id nobody has. A name nobody has may still have offsets."""
+        if api_version >= TOPIC_IDS_FROM:
+            by_id = topics.by_id(topic_id)
+            return None if by_id is None else (by_id.name, topic_id)
+        return name, NO_TOPIC_ID
+
+    def _fetch_all(
+        self, topics: TopicCatalog, group_id: str, api_version: int, *, stable: bool
+    ) -> list[OffsetFetchResponseTopics]:
+        answers: dict[str, OffsetFetchResponseTopics] = {}
+        offsets = self._store.view(group_id, committed=not stable)
+        for topic, partition in sorted(offsets):
+            answer = answers.get(topic)
+            if answer is None:
+                view = topics.by_name(topic)
+                if view is None and api_version >= TOPIC_IDS_FROM:
+                    continue  # it has no id any more
+                topic_id = NO_TOPIC_ID if view is None else view.topic_id
+                answer = answers[topic] = OffsetFetchResponseTopics(name=topic, topic_id=topic_id)
+            unstable = stable and self._store.is_unstable(group_id, topic, partition)
+            answer.partitions.append(_answer_of(partition, offsets[(topic, partition)], unstable=unstable))
+        return list(answers.values())
+
+    # -- delete and expire ---------------------------------------------------------------------------------------
+
+    def delete(self, turn: Turn, topics: TopicCatalog, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """Raises KafkaError when the group does not exist, or does not allow it."""
+        group = self._table.find(request.group_id)
+        groups.check_offset_delete(group)
+        response = OffsetDeleteResponse()
+        for asked in request.topics:
+            answer = OffsetDeleteResponseTopic(name=asked.name)
+            response.topics.append(answer)
+            subscribed = groups.is_subscribed_to(group, asked.name)
+            view = topics.by_name(asked.name)
+            for p in asked.partitions:
+                known = self._is_known(request.group_id, asked.name, p.partition_index)
+                code = ErrorCode.NONE
+                if subscribed:
+                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif not known and (view is None or not 0 <= p.partition_index < view.partitions):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer.partitions.append(
+                    OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
+                )
+                if known and not subscribed:
+                    turn.write(commit_tombstone(request.group_id, asked.name, p.partition_index))
+        return response
+
+    def _is_known(self, group_id: str, topic: str, partition: int) -> bool:
+        store = self._store
+        return store.get(group_id, topic, partition) is not None or store.is_unstable(group_id, topic, partition)
+
+    def delete_all(self, turn: Turn, group_id: str) -> None:
+        """Tombstones for everything the group has committed or is about to."""
+        for topic, partition in self._store.known_partitions(group_id):
+            turn.write(commit_tombstone(group_id, topic, partition))
+
+    def expire(self, turn: Turn) -> None:
+        """Drop the offsets whose retention is over, and the groups of which nothing is left."""
+        turn.atomic = False
+        for group_id in sorted(self._table.by_id):
+            group = self._table.by_id[group_id]
+            if self._expire_group(turn, group_id, group) and groups.may_vanish(group):
+                turn.write(*groups.tombstones(group))
+        self._store.compact()
+
+    def _expire_group(self, turn: Turn, group_id: str, group: groups.Group) -> bool:
+        """True: no offset remains."""
+        remains = False
+        for (topic, partition), stored in sorted(self._store.view(group_id, committed=False).items()):
+            expires_ms = self.expires_ms(group, topic, partition, stored)
+            if expires_ms is not None and turn.now_ms >= expires_ms:
+                turn.write(commit_tombstone(group_id, topic, partition))
+            else:
+                remains = True
+        return not remains and not self._store.has_open_transactions(group_id)
+
+    def expires_ms(self, group: groups.Group, topic: str, partition: int, stored: CommittedOffset) -> int | None:
+        """When the offset may be forgotten; None: not while the group and its subscriptions are as they are."""
+        base = groups.expiry_base_ms(group, stored.commit_timestamp_ms)
+        if base is None or groups.is_subscribed_to(group, topic):
+            return None
+        if self._store.is_unstable(group.group_id, topic, partition):
+            return None
+        if stored.expire_timestamp_ms != -1:
+            return stored.expire_timestamp_ms
+        return base + self._config.offsets_retention_ms
+
+    def facts(self, group: groups.Group) -> OffsetsFacts:
+        """What the group has committed, and what will become of it."""
+        view = self._store.view(group.group_id, committed=False)
+        times = [self.expires_ms(group, topic, partition, stored) for (topic, partition), stored in view.items()]
+        due = [time for time in times if time is not None]
+        known = self._store.known_partitions(group.group_id)
+        return OffsetsFacts(
+            len(view),
+            sum(self._store.is_unstable(group.group_id, topic, partition) for topic, partition in known),
+            len(times) - len(due),
+            self._config.offsets_retention_ms,
+            min(due, default=-1),
+        )
+
+    def forget_topics(self, turn: Turn, deleted: Sequence[str]) -> None:
+        """Topics were deleted: so are all offsets in them."""
+        gone = set(deleted)
+        turn.atomic = False
+        for group_id in self._store.groups():
+            for topic, partition in self._store.known_partitions(group_id):
+                if topic in gone:
+                    turn.write(commit_tombstone(group_id, topic, partition))
+
+
+def _answer_of(partition: int, found: CommittedOffset | None, *, unstable: bool) -> OffsetFetchResponsePartitions:
+    if unstable:
+        return _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    if found is None:
+        return _no_offset(partition, ErrorCode.NONE)
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+    )
+
+
+def _no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=code
+    )

@@ -1,0 +1,480 @@
+"""Shell: the group coordinator as the broker sees it: one async method per API, messages in, messages out.
+
+Every method takes the request's context and its decoded message, and returns the response message with
+per-group or top-level error codes inside; it raises nothing but bugs. Authorization, quotas and the choice of version
+happen before (broker/dispatch). Methods that touch several groups ask the shard of each.
+
+The machines behind it (`shard` and all that it stands on) are imported when the first partition of `__consumer_offsets`
+is led: a broker without groups starts sooner and stays smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.hashing import coordinator_partition
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC
+from barnabas.core.rng import Rng
+from barnabas.protocol.wire.messages import consumer_group_describe as described_consumers
+from barnabas.protocol.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.protocol.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from barnabas.protocol.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from barnabas.protocol.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from barnabas.protocol.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from barnabas.protocol.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.protocol.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from barnabas.server.coordination.errors import error_for_client
+from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig, NoGroupConfigs
+from barnabas.server.coordination.ports import Marker, PartitionWriter, Producer, RequestContext, TopicCatalog
+from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
+from barnabas.server.coordination.timeline import Timeline
+from barnabas.server.coordination.turn import Parked, Turn
+
+if TYPE_CHECKING:
+    from barnabas.protocol.wire.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
+    from barnabas.server.coordination.group.shard import GroupShard
+
+R = TypeVar("R")
+
+
+class GroupCoordinator:
+    """All groups whose partition of `__consumer_offsets` this node leads."""
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        writer: PartitionWriter,
+        topics: TopicCatalog,
+        clock: Clock,
+        rng: Rng,
+        group_configs: GroupConfigs | None = None,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._clock = clock
+        self._partitions = 0
+        configs = group_configs or NoGroupConfigs()
+        self._runtime = CoordinatorRuntime(
+            RuntimeConfig(CONSUMER_OFFSETS_TOPIC, config.offset_commit_timeout_ms),
+            writer,
+            clock,
+            rng,
+            lambda partition, timeline: _new_shard(config, configs, self._topics, timeline),
+        )
+
+    async def run(self) -> None:
+        """Own the coordinator's tasks until cancelled. Start it before the first `on_elected`."""
+        await self._runtime.run()
+
+    # -- leadership and metadata, called by the node -----------------------------------------------------------------
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This node now leads `__consumer_offsets-<partition>`: load it (answers are LOAD_IN_PROGRESS meanwhile)."""
+        self._runtime.on_elected(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """This node no longer leads it (None: the replica was deleted): unload, answer parked requests."""
+        self._runtime.on_resigned(partition, leader_epoch)
+
+    def on_partition_count(self, partitions: int) -> None:
+        """How many partitions `__consumer_offsets` has; 0 while it does not exist."""
+        self._partitions = partitions
+
+    def on_topics_changed(self, topics: TopicCatalog, deleted: frozenset[str] = frozenset()) -> None:
+        """A new metadata image; offsets of deleted topics are dropped from all groups."""
+        self._topics = topics
+        self._runtime.each(lambda shard, turn: shard.on_topics(turn, topics, deleted))
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that owns the group; FindCoordinator asks here.
+
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist.
+        """
+        if self._partitions == 0:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS_TOPIC} does not exist yet")
+        return coordinator_partition(group_id, self._partitions)
+
+    # -- classic groups ----------------------------------------------------------------------------------------------
+
+    async def join_group(self, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+        config = self._config
+        try:
+            _check_group_id(request.group_id)
+            shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+            if not shortest <= request.session_timeout_ms <= longest:
+                raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+            response = await self._write(
+                request.group_id, lambda shard, turn: shard.join_group(turn, ctx, request), parks=True
+            )
+        except KafkaError as error:
+            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+        if response.error_code:
+            response.protocol_name = None
+        if ctx.api_version < 7 and response.protocol_name is None:
+            response.protocol_name = ""
+        return response
+
+    async def sync_group(self, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+        try:
+            if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KIP-559 made both mandatory
+            _check_group_id(request.group_id)
+            return await self._write(
+                request.group_id, lambda shard, turn: shard.sync_group(turn, ctx, request), parks=True
+            )
+        except KafkaError as error:
+            return SyncGroupResponse(error_code=error.code)
+
+    async def heartbeat(self, ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        try:
+            _check_group_id(request.group_id)
+            return await self._write(request.group_id, lambda shard, turn: shard.heartbeat(turn, ctx, request))
+        except KafkaError as error:
+            if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return HeartbeatResponse()  # the member is not to blame, and its session begins when loading ends
+            return HeartbeatResponse(error_code=error.code)
+
+    async def leave_group(self, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        single = ctx.api_version < 3
+        if single:
+            request = LeaveGroupRequest(
+                group_id=request.group_id, members=[MemberIdentity(member_id=request.member_id)]
+            )
+        try:
+            _check_group_id(request.group_id)
+            response = await self._write(request.group_id, lambda shard, turn: shard.leave_group(turn, ctx, request))
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_MEMBER_ID or single:
+                return LeaveGroupResponse(error_code=error.code)
+            return LeaveGroupResponse(
+                members=[
+                    MemberResponse(member_id=m.member_id, group_instance_id=m.group_instance_id, error_code=error.code)
+                    for m in request.members
+                ]
+            )
+        if single:
+            return LeaveGroupResponse(error_code=response.members[0].error_code)
+        return response
+
+    async def describe_groups(self, ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        described = []
+        for group_id in request.groups:
+            describe = partial(_describe, group_id, ctx.api_version)
+            try:
+                described.append(self._read(group_id, describe))
+            except KafkaError as error:
+                described.append(DescribedGroup(group_id=group_id, error_code=error.code))
+        return DescribeGroupsResponse(groups=described)
+
+    async def list_groups(self, ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+        if self._runtime.is_loading:
+            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        listed: list[ListedGroup] = []
+        for _, shard in self._runtime.active():
+            listed.extend(shard.list_groups(request.states_filter, request.types_filter))
+        return ListGroupsResponse(groups=listed)
+
+    async def delete_groups(self, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        by_partition: dict[int, list[str]] = {}
+        results: dict[str, DeletableGroupResult] = {}
+        for group_id in dict.fromkeys(request.groups_names):
+            try:
+                by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
+            except KafkaError as error:
+                results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error.code)
+        for partition, group_ids in by_partition.items():
+            delete: Callable[[GroupShard, Turn], list[DeletableGroupResult]] = partial(_delete, group_ids)
+            try:
+                deleted = await self._runtime.write(partition, delete)
+            except KafkaError as error:
+                deleted = [DeletableGroupResult(group_id=g, error_code=error.code) for g in group_ids]
+            results.update((result.group_id, result) for result in deleted)
+        return DeleteGroupsResponse(results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)])
+
+    async def explain_group(self, ctx: RequestContext, request: ExplainGroupRequest) -> ExplainGroupResponse:
+        from barnabas.protocol.wire.messages.explain_group import (  # no start needs it
+            ExplainedGroup,
+            ExplainGroupResponse,
+        )
+
+        explained = []
+        for group_id in request.group_ids:
+            try:
+                host = self._runtime.host(self.partition_for(group_id))
+                explained.append(host.shard.explain_group(group_id, host.timers.left_ms, self._clock.now_ms()))
+            except KafkaError as error:
+                code = error_for_client(error.code)
+                explained.append(ExplainedGroup(group_id=group_id, error_code=code, error_message=str(error)))
+        return ExplainGroupResponse(groups=explained)
+
+    # -- offsets -----------------------------------------------------------------------------------------------------
+
+    async def offset_commit(self, ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        try:
+            return await self._write(
+                request.group_id, lambda shard, turn: shard.offsets.commit(turn, ctx, shard.topics, request)
+            )
+        except KafkaError as error:
+            return OffsetCommitResponse(
+                topics=[
+                    OffsetCommitResponseTopic(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=error.code)
+                            for p in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+
+    async def offset_fetch(self, ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        if ctx.api_version >= 8:
+            groups = [await self._fetch_group(ctx, group, stable=request.require_stable) for group in request.groups]
+            return OffsetFetchResponse(groups=groups)
+        topics = None
+        if request.topics is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics
+            ]
+        asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+        group = await self._fetch_group(ctx, asked, stable=request.require_stable)
+        return _single_group_response(ctx.api_version, asked, group)
+
+    async def _fetch_group(
+        self, ctx: RequestContext, request: OffsetFetchRequestGroup, *, stable: bool
+    ) -> OffsetFetchResponseGroup:
+        version = ctx.api_version
+        try:
+            if not stable:
+                return self._read(
+                    request.group_id, lambda shard: shard.offsets.fetch(shard.topics, request, version, stable=False)
+                )
+
+            def newest(shard: GroupShard, turn: Turn) -> OffsetFetchResponseGroup:
+                turn.after_pending = True
+                return shard.offsets.fetch(shard.topics, request, version, stable=True)
+
+            return await self._write(request.group_id, newest)
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
+
+    async def offset_delete(self, ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        try:
+            _check_group_id(request.group_id)
+            return await self._write(
+                request.group_id, lambda shard, turn: shard.offsets.delete(turn, shard.topics, request)
+            )
+        except KafkaError as error:
+            return OffsetDeleteResponse(error_code=error.code)
+
+    async def txn_offset_commit(self, ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+        try:
+            _check_group_id(request.group_id)
+            return await self._write(
+                request.group_id,
+                lambda shard, turn: shard.offsets.commit_transactional(turn, ctx, shard.topics, request),
+            )
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.GROUP_ID_NOT_FOUND:
+                code = ErrorCode.ILLEGAL_GENERATION
+            return TxnOffsetCommitResponse(
+                topics=[
+                    TxnOffsetCommitResponseTopic(
+                        name=topic.name,
+                        partitions=[
+                            TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                            for p in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+
+    async def complete_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        committed: bool,
+        deadline: float | None = None,
+    ) -> None:
+        """Write a transaction's marker to `__consumer_offsets-<partition>` and make its offsets count (or drop them).
+
+        WriteTxnMarkers comes here for this topic instead of going to the partition. Raises KafkaError.
+        """
+        marker = Marker(Producer(producer_id, producer_epoch), coordinator_epoch, committed)
+        await self._runtime.end_transaction(partition, marker, deadline)
+
+    # -- consumer groups (KIP-848) -----------------------------------------------------------------------------------
+
+    async def consumer_group_heartbeat(
+        self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        try:
+            return await self._write(
+                request.group_id, lambda shard, turn: shard.consumer_group_heartbeat(turn, ctx, request)
+            )
+        except KafkaError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+
+    async def consumer_group_describe(
+        self, ctx: RequestContext, request: ConsumerGroupDescribeRequest
+    ) -> ConsumerGroupDescribeResponse:
+        described = []
+        for group_id in request.group_ids:
+            try:
+                described.append(self._read(group_id, partial(_describe_consumers, group_id)))
+            except KafkaError as error:
+                described.append(
+                    described_consumers.DescribedGroup(
+                        group_id=group_id, error_code=error.code, error_message=str(error)
+                    )
+                )
+        return ConsumerGroupDescribeResponse(groups=described)
+
+    # -- for share groups (share/service) ------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> TopicCatalog:
+        return self._topics
+
+    async def write(self, group_id: str, decide: Callable[[GroupShard, Turn], R | Parked]) -> R:
+        """One turn of the group's shard. Raises KafkaError."""
+        return await self._write(group_id, decide)
+
+    def read(self, group_id: str, query: Callable[[GroupShard], R]) -> R:
+        """A look at the group's shard. Raises KafkaError."""
+        return self._read(group_id, query)
+
+    # -- the way to the shards ---------------------------------------------------------------------------------------
+
+    async def _write(
+        self, group_id: str, decide: Callable[[GroupShard, Turn], R | Parked], *, parks: bool = False
+    ) -> R:
+        return await self._runtime.write(self.partition_for(group_id), decide, parks=parks)
+
+    def _read(self, group_id: str, query: Callable[[GroupShard], R]) -> R:
+        try:
+            return self._runtime.read(self.partition_for(group_id), query)
+        except KafkaError as error:
+            raise KafkaError(error_for_client(error.code), error.detail) from error
+
+
+def _new_shard(
+    config: GroupCoordinatorConfig, group_configs: GroupConfigs, topics: TopicCatalog, timeline: Timeline
+) -> GroupShard:
+    from barnabas.server.coordination.group.shard import GroupShard
+
+    return GroupShard(config, group_configs, topics, timeline)
+
+
+def _describe(group_id: str, api_version: int, shard: GroupShard) -> DescribedGroup:
+    return shard.describe_group(group_id, api_version)
+
+
+def _describe_consumers(group_id: str, shard: GroupShard) -> described_consumers.DescribedGroup:
+    return shard.describe_consumer_group(group_id)
+
+
+def _delete(group_ids: Sequence[str], shard: GroupShard, turn: Turn) -> list[DeletableGroupResult]:
+    return shard.delete_groups(turn, group_ids)
+
+
+def _check_group_id(group_id: str) -> None:
+    """Members need a group with a name; only offsets committed by hand may go without."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+
+
+def _single_group_response(
+    api_version: int, asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup
+) -> OffsetFetchResponse:
+    """Versions before 8 know one group; before 2 an error can only be told for each partition."""
+    if group.error_code and api_version >= 2:
+        return OffsetFetchResponse(error_code=group.error_code)
+    topics: Sequence[OffsetFetchResponseTopics] = group.topics
+    if group.error_code:
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=p, committed_offset=-1, metadata="", error_code=group.error_code
+                    )
+                    for p in topic.partition_indexes
+                ],
+            )
+            for topic in asked.topics or ()
+        ]
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=p.partition_index,
+                        committed_offset=p.committed_offset,
+                        committed_leader_epoch=p.committed_leader_epoch,
+                        metadata=p.metadata,
+                        error_code=p.error_code,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )

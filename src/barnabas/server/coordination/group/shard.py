@@ -1,0 +1,371 @@
+"""Machine: everything one partition of `__consumer_offsets` holds, and the doors to it.
+
+Fills the runtime's `Shard`. The decisions lie in the modules that this one calls; here they are only found: by the
+kind of group, by the kind of record, by the kind of timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_PRODUCER_ID, TopicId
+from barnabas.protocol.wire.messages import consumer_group_describe, share_group_describe
+from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.protocol.wire.messages.delete_groups import DeletableGroupResult
+from barnabas.protocol.wire.messages.describe_groups import DescribedGroup
+from barnabas.protocol.wire.messages.explain_group import ExplainedGroup
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.wire.messages.list_groups import ListedGroup
+from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.server.coordination.errors import error_for_client
+from barnabas.server.coordination.group import admin, explain, migration
+from barnabas.server.coordination.group import records as rec
+from barnabas.server.coordination.group.classic import group as classic_group
+from barnabas.server.coordination.group.classic import join as classic_join
+from barnabas.server.coordination.group.classic import members as classic_members
+from barnabas.server.coordination.group.classic import rebalance as classic_rebalance
+from barnabas.server.coordination.group.classic.group import ClassicGroup
+from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
+from barnabas.server.coordination.group.consumer import classic_members as classic_in_consumer
+from barnabas.server.coordination.group.consumer import describe as consumer_describe
+from barnabas.server.coordination.group.consumer import groups as consumer_groups
+from barnabas.server.coordination.group.consumer.group import ConsumerGroup
+from barnabas.server.coordination.group.consumer.groups import ConsumerGroups
+from barnabas.server.coordination.group.explain import LeftMs
+from barnabas.server.coordination.group.groups import GroupTable
+from barnabas.server.coordination.group.offset_store import OffsetStore
+from barnabas.server.coordination.group.offsets import Offsets
+from barnabas.server.coordination.group.share import describe as share_describe
+from barnabas.server.coordination.group.share import offsets as share_offsets
+from barnabas.server.coordination.group.share.group import ShareGroup
+from barnabas.server.coordination.group.share.groups import ShareGroups
+from barnabas.server.coordination.group.share.ports import StateTopics
+from barnabas.server.coordination.group.share.records import (
+    SHARE_KINDS,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMetadataKey,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMetadataKey,
+)
+from barnabas.server.coordination.log_format import LogFormat
+from barnabas.server.coordination.ports import LogRecord, Producer, RequestContext, TopicCatalog
+from barnabas.server.coordination.timeline import Timeline
+from barnabas.server.coordination.turn import PARKED, Parked, StateRecord, TimerKey, Turn
+
+FORMAT = LogFormat((*rec.GROUP_KINDS, *SHARE_KINDS))
+
+_SHARE_KEYS = (
+    ShareGroupMetadataKey,
+    ShareGroupMemberMetadataKey,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupStatePartitionMetadataKey,
+)
+
+EXPIRE_TIMER: TimerKey = ("expire",)
+
+
+class GroupShard:
+    """One partition's groups and offsets."""
+
+    def __init__(
+        self, config: GroupCoordinatorConfig, group_configs: GroupConfigs, topics: TopicCatalog, timeline: Timeline
+    ) -> None:
+        self.config = config
+        self.group_configs = group_configs
+        self.topics = topics
+        self.table = GroupTable(timeline)
+        self.store = OffsetStore(timeline)
+        self.offsets = Offsets(config, self.table, self.store)
+        self.consumers = ConsumerGroups(
+            config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
+        )
+        self.shares = ShareGroups(
+            config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
+        )
+
+    # -- classic groups ------------------------------------------------------------------------------------------
+
+    def join_group(self, turn: Turn, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Parked:
+        group_id = request.group_id
+        group = self.table.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                return classic_in_consumer.join(self.consumers, turn, group, ctx, request)
+            self.consumers.put(turn, *list(group.tombstones()))  # an empty group just changes its protocol
+            group = None
+        if isinstance(group, ShareGroup):
+            return classic_join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        if group is None:
+            return self._join_first(turn, ctx, request)
+        return classic_join.join(self.config, turn, group, ctx, request)
+
+    def _join_first(self, turn: Turn, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Parked:
+        if request.member_id:
+            return classic_join.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        ticket = turn.ticket
+        group = self.table.classic_or_new(request.group_id)
+        response = classic_join.join(self.config, turn, group, ctx, request)
+        turn.write(group.empty_record())
+        turn.replay = False
+
+        def stored(turn: Turn, code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                turn.answer(ticket, classic_join.refused(error_for_client(code)))
+
+        if response is PARKED:
+            turn.then = stored
+        return response
+
+    def sync_group(self, turn: Turn, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Parked:
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return classic_members.sync(self.config, turn, group, request)
+        if isinstance(group, ConsumerGroup):
+            return classic_in_consumer.sync(self.consumers, turn, group, request)
+        return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def heartbeat(self, turn: Turn, ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return classic_members.heartbeat(turn, group, request)
+        if isinstance(group, ConsumerGroup):
+            return classic_in_consumer.heartbeat(turn, group, request)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def leave_group(self, turn: Turn, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        group = self.table.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return classic_members.leave(self.config, turn, group, request)
+        if isinstance(group, ConsumerGroup):
+            return classic_in_consumer.leave(self.consumers, turn, group, request)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    # -- consumer groups -----------------------------------------------------------------------------------------
+
+    def consumer_group_heartbeat(
+        self, turn: Turn, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        leaving = self.consumers.check(ctx, request)
+        joining = request.member_epoch == 0
+        group = self.consumers.find_or_new(turn, request.group_id, joining=joining)
+        if isinstance(group, ClassicGroup):
+            if not migration.may_upgrade(self.consumers, group):
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+            group = migration.upgrade(self.consumers, turn, group)
+        if not leaving:
+            return self.consumers.heartbeat(turn, ctx, group, request)
+        member, response = self.consumers.leave(turn, group, request)
+        if member is not None:
+            self._fence(turn, group, member.member_id, consumer_groups.LEFT)
+        return response
+
+    def _fence(self, turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
+        """The member is out, because it `why`. If only members of the classic protocol remain, the group is theirs
+        again.
+        """
+        if not migration.may_downgrade(self.consumers, group, member_id, replaced=False):
+            self.consumers.remove(turn, group, member_id, why)
+            return
+        classic = migration.downgrade(self.consumers, turn, group, member_id)
+        reason = f"the last member of the new protocol, {member_id}, {why}"
+        classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
+
+    # -- share groups --------------------------------------------------------------------------------------------
+
+    def known_share_topics(self, turn: Turn, group_id: str) -> StateTopics:
+        return share_offsets.known_topics(self.shares, turn, group_id)
+
+    def begin_share_alter(self, turn: Turn, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
+        return share_offsets.begin_alter(self.shares, turn, group_id, starts)
+
+    def begin_share_delete(
+        self, turn: Turn, group_id: str, topic_ids: Collection[TopicId] | None
+    ) -> Mapping[TopicId, frozenset[int]]:
+        return share_offsets.begin_delete(self.shares, turn, group_id, topic_ids)
+
+    def finish_share_delete(self, turn: Turn, group_id: str, topic_ids: Collection[TopicId]) -> None:
+        share_offsets.finish_delete(self.shares, turn, group_id, topic_ids)
+
+    def describe_share_group(self, group_id: str) -> share_group_describe.DescribedGroup:
+        return share_describe.describe(self.table, self.topics, group_id, self.shares.assignor.name)
+
+    # -- groups of any kind --------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
+        return admin.list_groups(self.table, states, types)
+
+    def describe_group(self, group_id: str, api_version: int) -> DescribedGroup:
+        return admin.describe(self.table, group_id, api_version)
+
+    def describe_consumer_group(self, group_id: str) -> consumer_group_describe.DescribedGroup:
+        return consumer_describe.describe(self.table, self.topics, group_id, self.consumers.default_assignor)
+
+    def explain_group(self, group_id: str, left_ms: LeftMs, now_ms: int) -> ExplainedGroup:
+        return explain.explain(self.table, self.offsets, self.topics, group_id, left_ms, now_ms)
+
+    def delete_groups(self, turn: Turn, group_ids: Sequence[str]) -> list[DeletableGroupResult]:
+        return admin.delete_groups(self.table, self.offsets, turn, group_ids)
+
+    # -- the runtime's doors -------------------------------------------------------------------------------------
+
+    def encode(self, record: StateRecord) -> LogRecord:
+        return FORMAT.encode(record)
+
+    def decode(self, record: LogRecord) -> StateRecord | None:
+        return FORMAT.decode(record)
+
+    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+        key, value = record.key, record.value
+        if isinstance(key, rec.OffsetCommitKey):
+            if value is not None and self.table.get(key.group) is None:
+                self.table.by_id[key.group] = ClassicGroup(key.group)  # a group may exist for its offsets alone
+            self.store.apply(key, value, offset, producer_id)
+        elif isinstance(key, rec.GroupMetadataKey):
+            if value is None:
+                self.table.by_id.pop(key.group)
+            else:
+                self.table.by_id[key.group] = classic_group.from_record(key.group, value)
+        elif isinstance(key, rec.ConsumerGroupMetadataKey):
+            if value is None:
+                self.table.by_id.pop(key.group_id)
+            else:
+                self._consumer_group(key.group_id).apply_metadata(value)
+        elif isinstance(
+            key,
+            rec.ConsumerGroupMemberMetadataKey
+            | rec.ConsumerGroupCurrentMemberAssignmentKey
+            | rec.ConsumerGroupTargetAssignmentMemberKey
+            | rec.ConsumerGroupTargetAssignmentMetadataKey
+            | rec.ConsumerGroupRegularExpressionKey,
+        ):
+            group = self.table.consumer(key.group_id)
+            if group is None:
+                if value is None:
+                    return  # what is gone already cannot go
+                group = self._consumer_group(key.group_id)
+            _apply_to_consumer_group(group, record)
+        elif isinstance(key, _SHARE_KEYS):
+            self._apply_to_share_group(key.group_id, record)
+
+    def _apply_to_share_group(self, group_id: str, record: StateRecord) -> None:
+        group = self.table.share(group_id)
+        if isinstance(record.key, ShareGroupMetadataKey) and record.value is None:
+            if group is not None:
+                self.table.by_id.pop(group_id)
+            return
+        if group is None:
+            if record.value is None:
+                return  # what is gone already cannot go
+            group = self.table.by_id[group_id] = ShareGroup(group_id, self.table.timeline)
+        group.apply(record)
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        """The consumer group that records speak of; a mere name of offsets becomes one."""
+        group = self.table.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            group = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
+        return group
+
+    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+        self.store.apply_marker(producer.producer_id, committed=committed)
+
+    def on_loaded(self, turn: Turn) -> None:
+        turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
+        for group_id in sorted(self.table.by_id):
+            group = self.table.by_id[group_id]
+            if isinstance(group, ClassicGroup):
+                self._revive_classic(turn, group)
+            elif isinstance(group, ShareGroup):
+                self.shares.revive(turn, group)
+            else:
+                self.consumers.revive(turn, group)
+
+    def _revive_classic(self, turn: Turn, group: ClassicGroup) -> None:
+        """The members have a session's time to find the new coordinator."""
+        for member in group.members.values():
+            classic_rebalance.arm_session(turn, group, member)
+        if len(group.members) > self.config.group_max_size:
+            classic_rebalance.prepare_rebalance(self.config, turn, group, "the group is larger than group.max.size")
+
+    def on_timer(self, turn: Turn, key: TimerKey) -> None:
+        match key:
+            case ("expire",):
+                self.offsets.expire(turn)
+                turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
+            case ("heartbeat", group_id, member_id):
+                group = self.table.classic(group_id)
+                if group is not None:
+                    classic_rebalance.on_heartbeat_timer(self.config, turn, group, member_id)
+            case ("join", group_id):
+                group = self.table.classic(group_id)
+                if group is not None:
+                    classic_rebalance.on_join_timer(self.config, turn, group)
+            case ("sync", group_id):
+                group = self.table.classic(group_id)
+                if group is not None:
+                    classic_rebalance.on_sync_timer(self.config, turn, group)
+            case ("consumer-assign", group_id):
+                consumers = self.table.consumer(group_id)
+                if consumers is not None and not consumers.is_empty:
+                    self.consumers.assign(turn, consumers)
+            case ("share-assign", group_id):
+                shares = self.table.share(group_id)
+                if shares is not None and not shares.is_empty:
+                    self.shares.assign(turn, shares)
+            case ("share-session", group_id, member_id):
+                shares = self.table.share(group_id)
+                if shares is not None and member_id in shares.members:
+                    self.shares.remove(turn, shares, member_id)
+            case (
+                "consumer-session" | "consumer-rebalance" | "consumer-join" | "consumer-sync" as kind,
+                group_id,
+                member_id,
+            ):
+                consumers = self.table.consumer(group_id)
+                if consumers is not None and member_id in consumers.members:
+                    self._fence(turn, consumers, member_id, consumer_groups.FENCED_FOR[kind])
+
+    def on_unloaded(self, turn: Turn) -> None:
+        code = ErrorCode.NOT_COORDINATOR
+        for group in self.table.by_id.values():
+            if not isinstance(group, ClassicGroup):
+                continue
+            for member in group.members.values():
+                classic_rebalance.answer_join(turn, group, member, JoinGroupResponse(error_code=code))
+                classic_rebalance.answer_sync(turn, member, SyncGroupResponse(error_code=code))
+
+    def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[str]) -> None:
+        """The metadata changed."""
+        before, self.topics = self.topics, topics
+        self.consumers.catalog = self.shares.catalog = topics
+        self.consumers.topics_version += 1
+        self.shares.topics_version += 1
+        if deleted:
+            gone = [view.topic_id for name in sorted(deleted) if (view := before.by_name(name)) is not None]
+            self.shares.forget_topics(turn, gone)
+            self.offsets.forget_topics(turn, sorted(deleted))
+
+
+def _apply_to_consumer_group(group: ConsumerGroup, record: StateRecord) -> None:
+    key, value = record.key, record.value
+    match key:
+        case rec.ConsumerGroupMemberMetadataKey():
+            group.apply_member(key.member_id, value)
+        case rec.ConsumerGroupCurrentMemberAssignmentKey():
+            group.apply_current(key.member_id, value)
+        case rec.ConsumerGroupTargetAssignmentMemberKey():
+            group.apply_target(key.member_id, value)
+        case rec.ConsumerGroupTargetAssignmentMetadataKey():
+            group.apply_target_epoch(value)
+        case rec.ConsumerGroupRegularExpressionKey():
+            group.apply_regex(key.regular_expression, value)

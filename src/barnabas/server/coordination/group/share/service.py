@@ -1,0 +1,277 @@
+"""Shell: share groups as the broker sees them: one async method per API, messages in, messages out.
+
+Beside the group coordinator's turns these APIs need the share coordinators, which are elsewhere: a decision is written
+first, the share coordinators are asked, and what they say is written again. A crash in between leaves share partitions
+`initializing` or `deleting`, which is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicId, TopicPartition
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.wire.messages import alter_share_group_offsets as alter
+from barnabas.protocol.wire.messages import delete_share_group_offsets as delete
+from barnabas.protocol.wire.messages import describe_share_group_offsets as describe
+from barnabas.protocol.wire.messages import share_group_describe as described_groups
+from barnabas.protocol.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from barnabas.protocol.wire.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from barnabas.server.coordination.group.share.ports import PartitionEnds, ShareStates, StateTopic, StateTopics
+from barnabas.server.coordination.ports import RequestContext, TopicCatalog
+from barnabas.server.coordination.share.state import UNINITIALIZED_START_OFFSET, ShareState
+from barnabas.server.coordination.turn import Parked, Turn
+
+if TYPE_CHECKING:
+    from barnabas.server.coordination.group.shard import GroupShard
+
+R = TypeVar("R")
+
+NO_LAG: Final = -1
+
+log = get_logger("barnabas.server.coordination")
+
+
+class GroupTurns(Protocol):
+    """The group coordinator's way to its shards. All raise KafkaError."""
+
+    @property
+    def topics(self) -> TopicCatalog: ...
+
+    async def write(self, group_id: str, decide: Callable[[GroupShard, Turn], R | Parked]) -> R: ...
+
+    def read(self, group_id: str, query: Callable[[GroupShard], R]) -> R: ...
+
+
+class ShareGroupService:
+    """The APIs of share groups."""
+
+    def __init__(self, groups: GroupTurns, states: ShareStates, ends: PartitionEnds) -> None:
+        self._groups = groups
+        self._states = states
+        self._ends = ends
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    async def share_group_heartbeat(
+        self, ctx: RequestContext, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse:
+        group_id = request.group_id
+        try:
+            response, needed = await self._groups.write(
+                group_id, lambda shard, turn: shard.shares.heartbeat(turn, ctx, request)
+            )
+        except KafkaError as error:
+            return ShareGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+        if not needed:
+            return response
+        # Kafka answers first, and the member has to wait for its next heartbeat; seconds for an answer of milliseconds.
+        try:
+            epoch = response.member_epoch
+            starts = {t: dict.fromkeys(topic.partitions, UNINITIALIZED_START_OFFSET) for t, topic in needed.items()}
+            await self._initialize(group_id, epoch, starts, needed)
+            return await self._groups.write(
+                group_id, lambda shard, turn: shard.shares.revisit(turn, group_id, request.member_id)
+            )
+        except KafkaError as error:
+            log.warning("share partitions could not be initialized yet", group=group_id, error=error.code.name)
+            return response
+
+    async def _initialize(
+        self, group_id: str, epoch: int, starts: Mapping[TopicId, Mapping[int, int]], topics: StateTopics
+    ) -> dict[tuple[TopicId, int], KafkaError | None]:
+        """Ask the share coordinators, and note what they say. Raises KafkaError when that cannot be written."""
+        found = await self._states.initialize(group_id, epoch, starts)
+        made = _where(topics, lambda key: found[key] is None)
+        failed = _where(topics, lambda key: found[key] is not None)
+
+        def finish(shard: GroupShard, turn: Turn) -> None:
+            shard.shares.finish_initialization(turn, group_id, made, failed)
+
+        await self._groups.write(group_id, finish)
+        return found
+
+    async def share_group_describe(
+        self, ctx: RequestContext, request: ShareGroupDescribeRequest
+    ) -> ShareGroupDescribeResponse:
+        groups = []
+        for group_id in request.group_ids:
+            try:
+                groups.append(self._groups.read(group_id, partial(_describe, group_id)))
+            except KafkaError as error:
+                groups.append(
+                    described_groups.DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+                )
+        return ShareGroupDescribeResponse(groups=groups)
+
+    # -- offsets -----------------------------------------------------------------------------------------------------
+
+    async def describe_share_group_offsets(
+        self, ctx: RequestContext, request: describe.DescribeShareGroupOffsetsRequest
+    ) -> describe.DescribeShareGroupOffsetsResponse:
+        groups = []
+        for asked in request.groups:
+            group = describe.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
+            groups.append(group)
+            try:
+                group.topics = await self._describe_offsets(asked)
+            except KafkaError as error:
+                group.error_code, group.error_message = error.code, str(error)
+        return describe.DescribeShareGroupOffsetsResponse(groups=groups)
+
+    async def _describe_offsets(
+        self, asked: describe.DescribeShareGroupOffsetsRequestGroup
+    ) -> list[describe.DescribeShareGroupOffsetsResponseTopic]:
+        """Raises KafkaError GROUP_ID_NOT_FOUND."""
+        group_id = asked.group_id
+        known = await self._groups.write(group_id, lambda shard, turn: shard.known_share_topics(turn, group_id))
+        if asked.topics is None:
+            wanted = [(topic.name, sorted(topic.partitions)) for topic in known.values()]
+        else:
+            wanted = [(topic.topic_name, list(topic.partitions)) for topic in asked.topics]
+        views = {name: self._groups.topics.by_name(name) for name, _ in wanted}
+        to_read = {
+            view.topic_id: [p for p in partitions if p < view.partitions]
+            for name, partitions in wanted
+            if (view := views[name]) is not None
+        }
+        summaries = await self._states.summaries(group_id, to_read)
+        ends = await self._ends.ends(TopicPartition(name, p) for name, partitions in wanted for p in partitions)
+        answers = []
+        for name, partitions in wanted:
+            view = views[name]
+            answer = describe.DescribeShareGroupOffsetsResponseTopic(topic_name=name)
+            if view is not None:
+                answer.topic_id = view.topic_id
+            unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answer.partitions = [
+                _offsets(
+                    p,
+                    unknown if view is None else summaries.get((view.topic_id, p), unknown),
+                    ends.get(TopicPartition(name, p)),
+                )
+                for p in partitions
+            ]
+            answers.append(answer)
+        return answers
+
+    async def alter_share_group_offsets(
+        self, ctx: RequestContext, request: alter.AlterShareGroupOffsetsRequest
+    ) -> alter.AlterShareGroupOffsetsResponse:
+        group_id = request.group_id
+        starts: dict[TopicId, dict[int, int]] = {}
+        topics: dict[TopicId, StateTopic] = {}
+        for topic in request.topics:
+            view = self._groups.topics.by_name(topic.topic_name)
+            if view is not None:
+                offsets = {
+                    p.partition_index: p.start_offset
+                    for p in topic.partitions
+                    if 0 <= p.partition_index < view.partitions
+                }
+                if offsets:
+                    starts[view.topic_id] = offsets
+                    topics[view.topic_id] = StateTopic(view.name, frozenset(offsets))
+        try:
+            epoch = await self._groups.write(
+                group_id, lambda shard, turn: shard.begin_share_alter(turn, group_id, starts)
+            )
+            found = await self._initialize(group_id, epoch, starts, topics) if starts else {}
+        except KafkaError as error:
+            return alter.AlterShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
+        response = alter.AlterShareGroupOffsetsResponse()
+        for topic in request.topics:
+            view = self._groups.topics.by_name(topic.topic_name)
+            answer = alter.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
+            response.responses.append(answer)
+            if view is not None:
+                answer.topic_id = view.topic_id
+            for p in topic.partitions:
+                refusal: KafkaError | None = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if view is not None and (view.topic_id, p.partition_index) in found:
+                    refusal = found[view.topic_id, p.partition_index]
+                answer.partitions.append(
+                    alter.AlterShareGroupOffsetsResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=0 if refusal is None else refusal.code,
+                        error_message=None if refusal is None else str(refusal),
+                    )
+                )
+        return response
+
+    async def delete_share_group_offsets(
+        self, ctx: RequestContext, request: delete.DeleteShareGroupOffsetsRequest
+    ) -> delete.DeleteShareGroupOffsetsResponse:
+        views = {topic.topic_name: self._groups.topics.by_name(topic.topic_name) for topic in request.topics}
+        try:
+            found = await self._delete(request.group_id, {view.topic_id for view in views.values() if view})
+        except KafkaError as error:
+            return delete.DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=str(error))
+        response = delete.DeleteShareGroupOffsetsResponse()
+        for name, view in views.items():
+            answer = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=name)
+            response.responses.append(answer)
+            refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if view is None else found.get(view.topic_id)
+            if view is not None:
+                answer.topic_id = view.topic_id
+            if refusal is not None:
+                answer.error_code, answer.error_message = refusal.code, str(refusal)
+        return response
+
+    async def delete_states(self, group_ids: Iterable[str]) -> None:
+        """Have the share coordinators forget share groups that are about to be deleted; others are left alone."""
+        for group_id in group_ids:
+            try:
+                await self._delete(group_id, None)
+            except KafkaError as error:
+                log.debug("no share state was deleted", group=group_id, error=error.code.name)
+
+    async def _delete(self, group_id: str, topic_ids: set[TopicId] | None) -> dict[TopicId, KafkaError]:
+        """The topics that could not be forgotten, with the reason. Raises KafkaError."""
+        partitions = await self._groups.write(
+            group_id, lambda shard, turn: shard.begin_share_delete(turn, group_id, topic_ids)
+        )
+        if not partitions:
+            return {}
+        found = await self._states.delete(group_id, partitions)
+        failed = {topic_id: error for (topic_id, _), error in found.items() if error is not None}
+        gone = [topic_id for topic_id in partitions if topic_id not in failed]
+
+        def finish(shard: GroupShard, turn: Turn) -> None:
+            shard.finish_share_delete(turn, group_id, gone)
+
+        await self._groups.write(group_id, finish)
+        return failed
+
+
+def _describe(group_id: str, shard: GroupShard) -> described_groups.DescribedGroup:
+    return shard.describe_share_group(group_id)
+
+
+def _where(topics: StateTopics, wanted: Callable[[tuple[TopicId, int]], bool]) -> dict[TopicId, StateTopic]:
+    chosen = {}
+    for topic_id, topic in topics.items():
+        partitions = frozenset(p for p in topic.partitions if wanted((topic_id, p)))
+        if partitions:
+            chosen[topic_id] = StateTopic(topic.name, partitions)
+    return chosen
+
+
+def _offsets(
+    partition: int, state: ShareState | KafkaError, end: int | None
+) -> describe.DescribeShareGroupOffsetsResponsePartition:
+    answer = describe.DescribeShareGroupOffsetsResponsePartition(partition_index=partition, lag=NO_LAG)
+    if isinstance(state, KafkaError):
+        answer.error_code, answer.error_message = state.code, str(state)
+        answer.start_offset = UNINITIALIZED_START_OFFSET
+        return answer
+    answer.start_offset, answer.leader_epoch = state.start_offset, state.leader_epoch
+    if end is not None and state.start_offset >= 0 and state.complete_count >= 0:
+        answer.lag = max(end - state.start_offset - state.complete_count, 0)
+    return answer

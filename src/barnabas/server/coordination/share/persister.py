@@ -1,0 +1,181 @@
+"""Shell: share state as others use it: by share partition, with refusals as errors, asked again while it moves.
+
+Fills the group coordinator's port (`group.share.ports.ShareStates`) and that of the partitions' leaders
+(`replication.share.ports.SharePersister`), over whatever channel leads to the coordinators. Kafka's counterpart is
+PersisterStateManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from barnabas.core.backoff import Backoff
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.ids import TopicId
+from barnabas.core.rng import Rng
+from barnabas.protocol.wire.messages import delete_share_group_state as deleting
+from barnabas.protocol.wire.messages import initialize_share_group_state as initializing
+from barnabas.protocol.wire.messages import read_share_group_state as reading
+from barnabas.protocol.wire.messages import read_share_group_state_summary as summing
+from barnabas.protocol.wire.messages import write_share_group_state as writing
+from barnabas.protocol.wire.schema import Request
+from barnabas.server.coordination.share.ports import ShareChannel
+from barnabas.server.coordination.share.state import ShareKey, ShareState
+
+_MOVING: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+ATTEMPTS_MAX: Final = 6
+"""As PersisterStateManager: then the caller is told."""
+
+Persisted = tuple[int, int, list[tuple[int, int, int, int]]]
+"""State epoch, start offset, batches of (first, last, state, delivery count)."""
+
+
+class Persister:
+    """Reads and writes the state of share partitions. Every method raises KafkaError."""
+
+    def __init__(self, channel: ShareChannel, rng: Rng) -> None:
+        self._channel = channel
+        self._rng = rng
+
+    # -- for the leader of a partition ---------------------------------------------------------------------------
+
+    async def read(self, group_id: str, topic_id: TopicId, partition: int, leader_epoch: int) -> Persisted:
+        request = reading.ReadShareGroupStateRequest(
+            group_id=group_id,
+            topics=[
+                reading.ReadStateData(
+                    topic_id=topic_id,
+                    partitions=[reading.PartitionData(partition=partition, leader_epoch=leader_epoch)],
+                )
+            ],
+        )
+        result = await self._ask(ShareKey(group_id, topic_id, partition), request)
+        batches = [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in result.state_batches]
+        return result.state_epoch, result.start_offset, batches
+
+    async def write(
+        self,
+        group_id: str,
+        topic_id: TopicId,
+        partition: int,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        complete_count: int,
+        batches: Iterable[tuple[int, int, int, int]],
+    ) -> None:
+        data = writing.PartitionData(
+            partition=partition,
+            state_epoch=state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=complete_count,
+            state_batches=[
+                writing.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+                for first, last, state, count in batches
+            ],
+        )
+        request = writing.WriteShareGroupStateRequest(
+            group_id=group_id, topics=[writing.WriteStateData(topic_id=topic_id, partitions=[data])]
+        )
+        await self._ask(ShareKey(group_id, topic_id, partition), request)
+
+    # -- for the group coordinator -------------------------------------------------------------------------------
+
+    async def initialize(
+        self, group_id: str, state_epoch: int, starts: Mapping[TopicId, Mapping[int, int]]
+    ) -> dict[tuple[TopicId, int], KafkaError | None]:
+        """Begin each share partition at its start offset (-1: the leader decides). One result each."""
+
+        def build(key: ShareKey) -> Request:
+            data = initializing.PartitionData(
+                partition=key.partition, state_epoch=state_epoch, start_offset=starts[key.topic_id][key.partition]
+            )
+            return initializing.InitializeShareGroupStateRequest(
+                group_id=group_id,
+                topics=[initializing.InitializeStateData(topic_id=key.topic_id, partitions=[data])],
+            )
+
+        found = await self._ask_each(group_id, starts, build)
+        return {key: answer if isinstance(answer, KafkaError) else None for key, answer in found.items()}
+
+    async def delete(
+        self, group_id: str, partitions: Mapping[TopicId, Iterable[int]]
+    ) -> dict[tuple[TopicId, int], KafkaError | None]:
+        def build(key: ShareKey) -> Request:
+            data = deleting.DeleteStateData(
+                topic_id=key.topic_id, partitions=[deleting.PartitionData(partition=key.partition)]
+            )
+            return deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=[data])
+
+        found = await self._ask_each(group_id, partitions, build)
+        return {key: answer if isinstance(answer, KafkaError) else None for key, answer in found.items()}
+
+    async def summaries(
+        self, group_id: str, partitions: Mapping[TopicId, Iterable[int]]
+    ) -> dict[tuple[TopicId, int], ShareState | KafkaError]:
+        """Epochs, start offset and count of each; its batches are left out."""
+
+        def build(key: ShareKey) -> Request:
+            data = summing.ReadStateSummaryData(
+                topic_id=key.topic_id, partitions=[summing.PartitionData(partition=key.partition, leader_epoch=-1)]
+            )
+            return summing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[data])
+
+        found = await self._ask_each(group_id, partitions, build)
+        return {
+            key: answer
+            if isinstance(answer, KafkaError)
+            else ShareState(
+                state_epoch=answer.state_epoch,
+                leader_epoch=answer.leader_epoch,
+                start_offset=answer.start_offset,
+                complete_count=answer.delivery_complete_count,
+            )
+            for key, answer in found.items()
+        }
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    async def _ask_each(
+        self, group_id: str, partitions: Mapping[TopicId, Iterable[int]], build: Callable[[ShareKey], Request]
+    ) -> dict[tuple[TopicId, int], Any]:
+        keys = [
+            ShareKey(group_id, topic_id, p) for topic_id in sorted(partitions) for p in sorted(partitions[topic_id])
+        ]
+
+        async def one(key: ShareKey) -> Any:
+            try:
+                return await self._ask(key, build(key))
+            except KafkaError as error:
+                return error
+
+        answers = await asyncio.gather(*(one(key) for key in keys))
+        return {(key.topic_id, key.partition): answer for key, answer in zip(keys, answers, strict=True)}
+
+    async def _ask(self, key: ShareKey, request: Request) -> Any:
+        """The one result in the answer; asked again while the coordinator moves. Raises KafkaError."""
+        backoff = Backoff(100, 1_000)
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                response = await self._channel.send(key.coordinator_key, request)
+                result = response.results[0].partitions[0]
+                if not result.error_code:
+                    return result
+                error = KafkaError(error_code(result.error_code), result.error_message or "")
+            except KafkaError as raised:
+                error = raised
+            if error.code not in _MOVING or attempt == ATTEMPTS_MAX - 1:
+                raise error
+            await asyncio.sleep(backoff.delay_ms(attempt, self._rng) / 1000)
+        raise AssertionError("the loop returns or raises")

@@ -1,0 +1,63 @@
+"""Table: the records of `__share_group_state`, as Apache Kafka 4.3 reads and writes them.
+
+Fields are those of share-coordinator/src/main/resources/common/message. A snapshot says all of a share partition, an
+update what has changed since; a snapshot without a value forgets it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from barnabas.protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string, uuid
+from barnabas.server.coordination.log_format import LogFormat, RecordKind
+
+
+class ShareSnapshotKey(Message, versions="0"):
+    """Kind 0."""
+
+    group_id: str = string()
+    topic_id: UUID = uuid()
+    partition: int = int32()
+
+
+class StateBatch(Struct):
+    first_offset: int = int64()
+    last_offset: int = int64()
+    delivery_state: int = int8()
+    delivery_count: int = int16()
+
+
+class ShareSnapshotValue(Message, versions="0", flexible="0+"):
+    snapshot_epoch: int = int32()
+    state_epoch: int = int32()
+    leader_epoch: int = int32()
+    start_offset: int = int64()
+    delivery_complete_count: int = int32(tag=0, default=-1)
+    create_timestamp: int = int64()
+    write_timestamp: int = int64()
+    state_batches: list[StateBatch] = array(StateBatch)
+
+
+class ShareUpdateKey(Message, versions="0"):
+    """Kind 1."""
+
+    group_id: str = string()
+    topic_id: UUID = uuid()
+    partition: int = int32()
+
+
+class ShareUpdateValue(Message, versions="0", flexible="0+"):
+    snapshot_epoch: int = int32()
+    leader_epoch: int = int32()
+    start_offset: int = int64()
+    delivery_complete_count: int = int32(tag=0, default=-1)
+    state_batches: list[StateBatch] = array(StateBatch)
+
+
+FORMAT: Final = LogFormat(
+    [
+        RecordKind(0, ShareSnapshotKey, ShareSnapshotValue),
+        RecordKind(1, ShareUpdateKey, ShareUpdateValue),
+    ]
+)

@@ -1,0 +1,264 @@
+"""Shell: the share coordinator as the broker sees it: one async method per API, messages in, messages out.
+
+A request may name many share partitions; each is a turn of its own, in the partition of `__share_group_state` that its
+key hashes to, and has a result of its own. Nothing is raised but bugs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.hashing import coordinator_partition
+from barnabas.core.ids import SHARE_STATE_TOPIC, TopicId, TopicPartition
+from barnabas.core.rng import Rng
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.wire.messages import delete_share_group_state as deleting
+from barnabas.protocol.wire.messages import initialize_share_group_state as initializing
+from barnabas.protocol.wire.messages import read_share_group_state as reading
+from barnabas.protocol.wire.messages import read_share_group_state_summary as summing
+from barnabas.protocol.wire.messages import write_share_group_state as writing
+from barnabas.server.coordination.ports import PartitionWriter, TopicCatalog
+from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
+from barnabas.server.coordination.share.config import ShareCoordinatorConfig
+from barnabas.server.coordination.share.ports import LogPruner
+from barnabas.server.coordination.share.state import Batch, ShareKey, ShareState, StateWrite
+from barnabas.server.coordination.timeline import Timeline
+from barnabas.server.coordination.turn import Turn
+
+if TYPE_CHECKING:
+    from barnabas.server.coordination.share.shard import ShareShard
+
+R = TypeVar("R")
+V = TypeVar("V")
+
+log = get_logger("barnabas.server.coordination")
+
+
+class ShareCoordinator:
+    """All share partitions whose partition of `__share_group_state` this node leads."""
+
+    def __init__(
+        self,
+        config: ShareCoordinatorConfig,
+        writer: PartitionWriter,
+        pruner: LogPruner,
+        topics: TopicCatalog,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self._config = config
+        self._pruner = pruner
+        self._topics = topics
+        self._partitions = 0
+        self._pruned: dict[int, int] = {}
+        self._runtime = CoordinatorRuntime(
+            RuntimeConfig(SHARE_STATE_TOPIC, config.write_timeout_ms),
+            writer,
+            clock,
+            rng,
+            self._new_shard,
+        )
+
+    def _new_shard(self, partition: int, timeline: Timeline) -> ShareShard:
+        """Imported with the first partition: a broker without queues starts without their machine."""
+        from barnabas.server.coordination.share.shard import ShareShard
+
+        return ShareShard(self._config, self._topics, timeline)
+
+    async def run(self) -> None:
+        """Own the coordinator's tasks until cancelled. Start it before the first `on_elected`."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._prune(), name="pruning of share state")
+            await self._runtime.run()
+
+    # -- leadership and metadata, called by the node -----------------------------------------------------------------
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        self._runtime.on_elected(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        self._runtime.on_resigned(partition, leader_epoch)
+
+    def on_partition_count(self, partitions: int) -> None:
+        """How many partitions `__share_group_state` has; 0 while it does not exist."""
+        self._partitions = partitions
+
+    def on_topics_changed(self, topics: TopicCatalog, deleted: frozenset[TopicId] = frozenset()) -> None:
+        """A new metadata image; the share partitions of deleted topics are forgotten."""
+        self._topics = topics
+        self._runtime.each(lambda shard, turn: shard.on_topics(turn, topics, deleted))
+
+    def partition_for(self, coordinator_key: str) -> int:
+        """The partition of `__share_group_state` that owns a share partition; FindCoordinator asks here.
+
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist.
+        """
+        if self._partitions == 0:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_STATE_TOPIC} does not exist yet")
+        return coordinator_partition(coordinator_key, self._partitions)
+
+    async def _prune(self) -> None:
+        """Delete what every share partition's snapshot has made needless."""
+        while True:
+            await asyncio.sleep(self._config.prune_interval_ms / 1000)
+            for partition, shard in list(self._runtime.active()):
+                before = shard.redundant_before()
+                if before <= self._pruned.get(partition, 0):
+                    continue
+                try:
+                    await self._pruner.delete_before(TopicPartition(SHARE_STATE_TOPIC, partition), before)
+                    self._pruned[partition] = before
+                except KafkaError as error:
+                    log.warning("share state could not be pruned", partition=partition, error=error.code.name)
+
+    # -- the APIs ----------------------------------------------------------------------------------------------------
+
+    async def initialize_share_group_state(
+        self, request: initializing.InitializeShareGroupStateRequest
+    ) -> initializing.InitializeShareGroupStateResponse:
+        async def one(key: ShareKey, asked: initializing.PartitionData) -> initializing.PartitionResult:
+            result = initializing.PartitionResult(partition=key.partition)
+            epoch, start = asked.state_epoch, asked.start_offset
+            await self._into(result, key, lambda shard, turn: shard.initialize(turn, key, epoch, start))
+            return result
+
+        topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+        return initializing.InitializeShareGroupStateResponse(
+            results=[
+                initializing.InitializeStateResult(topic_id=topic_id, partitions=results)
+                for topic_id, results in await _each(request.group_id, topics, one)
+            ]
+        )
+
+    async def read_share_group_state(
+        self, request: reading.ReadShareGroupStateRequest
+    ) -> reading.ReadShareGroupStateResponse:
+        async def one(key: ShareKey, asked: reading.PartitionData) -> reading.PartitionResult:
+            result = reading.PartitionResult(partition=key.partition)
+            epoch = asked.leader_epoch
+            state = await self._into(result, key, lambda shard, turn: shard.read(turn, key, epoch))
+            if state is not None:
+                result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
+                result.state_batches = [
+                    reading.StateBatch(
+                        first_offset=b.first, last_offset=b.last, delivery_state=b.state, delivery_count=b.deliveries
+                    )
+                    for b in state.batches
+                ]
+            return result
+
+        topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+        return reading.ReadShareGroupStateResponse(
+            results=[
+                reading.ReadStateResult(topic_id=topic_id, partitions=results)
+                for topic_id, results in await _each(request.group_id, topics, one)
+            ]
+        )
+
+    async def write_share_group_state(
+        self, request: writing.WriteShareGroupStateRequest
+    ) -> writing.WriteShareGroupStateResponse:
+        async def one(key: ShareKey, asked: writing.PartitionData) -> writing.PartitionResult:
+            result = writing.PartitionResult(partition=key.partition)
+            news = StateWrite(
+                asked.state_epoch,
+                asked.leader_epoch,
+                asked.start_offset,
+                asked.delivery_complete_count,
+                tuple(
+                    Batch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+                    for b in asked.state_batches
+                ),
+            )
+            await self._into(result, key, lambda shard, turn: shard.write(turn, key, news))
+            return result
+
+        topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+        return writing.WriteShareGroupStateResponse(
+            results=[
+                writing.WriteStateResult(topic_id=topic_id, partitions=results)
+                for topic_id, results in await _each(request.group_id, topics, one)
+            ]
+        )
+
+    async def delete_share_group_state(
+        self, request: deleting.DeleteShareGroupStateRequest
+    ) -> deleting.DeleteShareGroupStateResponse:
+        async def one(key: ShareKey, asked: deleting.PartitionData) -> deleting.PartitionResult:
+            result = deleting.PartitionResult(partition=key.partition)
+            await self._into(result, key, lambda shard, turn: shard.delete(turn, key))
+            return result
+
+        topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+        return deleting.DeleteShareGroupStateResponse(
+            results=[
+                deleting.DeleteStateResult(topic_id=topic_id, partitions=results)
+                for topic_id, results in await _each(request.group_id, topics, one)
+            ]
+        )
+
+    async def read_share_group_state_summary(
+        self, request: summing.ReadShareGroupStateSummaryRequest
+    ) -> summing.ReadShareGroupStateSummaryResponse:
+        async def one(key: ShareKey, asked: summing.PartitionData) -> summing.PartitionResult:
+            result = summing.PartitionResult(partition=key.partition)
+            state: ShareState | None = await self._into(result, key, partial(_summary, key))
+            if state is not None:
+                result.state_epoch, result.leader_epoch = state.state_epoch, state.leader_epoch
+                result.start_offset, result.delivery_complete_count = state.start_offset, state.complete_count
+            return result
+
+        topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
+        return summing.ReadShareGroupStateSummaryResponse(
+            results=[
+                summing.ReadStateSummaryResult(topic_id=topic_id, partitions=results)
+                for topic_id, results in await _each(request.group_id, topics, one)
+            ]
+        )
+
+    async def _into(
+        self,
+        result: (
+            initializing.PartitionResult
+            | reading.PartitionResult
+            | writing.PartitionResult
+            | deleting.PartitionResult
+            | summing.PartitionResult
+        ),
+        key: ShareKey,
+        decide: Callable[[ShareShard, Turn], R],
+    ) -> R | None:
+        """One turn; a refusal becomes the result's error."""
+        try:
+            if not key.group_id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id cannot be empty.")
+            return await self._runtime.write(self.partition_for(key.coordinator_key), decide)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+            return None
+
+
+def _summary(key: ShareKey, shard: ShareShard, turn: Turn) -> ShareState:
+    return shard.summary(turn, key)
+
+
+async def _each(
+    group_id: str, topics: Iterable[tuple[TopicId, Iterable[V]]], one: Callable[[ShareKey, V], Awaitable[R]]
+) -> list[tuple[TopicId, list[R]]]:
+    """Ask about every share partition of a request; their turns begin in order, their commits overlap."""
+    results = []
+    for topic_id, partitions in topics:
+        asked = [one(ShareKey(group_id, topic_id, _index(partition)), partition) for partition in partitions]
+        results.append((topic_id, list(await asyncio.gather(*asked))))
+    return results
+
+
+def _index(partition: object) -> int:
+    index = getattr(partition, "partition")  # noqa: B009 - the five requests name it alike, without a common type
+    assert isinstance(index, int)
+    return index

@@ -1,0 +1,270 @@
+"""Machine: the share partitions of one partition of `__share_group_state`.
+
+Fills the runtime's `Shard`. Each write becomes an update record; after `snapshot_update_records_per_snapshot` of them a
+snapshot, so that no state needs more than so many records. Two epochs fence: the leader's, against a leader that has
+lost the partition, and the state's, against a leader that has not noticed that an administrator moved the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicId
+from barnabas.server.coordination.ports import LogRecord, Producer, TopicCatalog
+from barnabas.server.coordination.share import records as rec
+from barnabas.server.coordination.share.config import ShareCoordinatorConfig
+from barnabas.server.coordination.share.state import (
+    UNINITIALIZED_START_OFFSET,
+    UNKNOWN_COUNT,
+    Batch,
+    ShareKey,
+    ShareState,
+    StateWrite,
+    news_of,
+    overlay,
+)
+from barnabas.server.coordination.timeline import Timeline, TimelineMap
+from barnabas.server.coordination.turn import StateRecord, TimerKey, Turn
+
+COLD_TIMER: Final[TimerKey] = ("cold",)
+GONE_TIMER: Final[TimerKey] = ("gone",)
+SNAPSHOTS_PER_TURN: Final = 1_000
+NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
+
+
+class ShareShard:
+    """One partition's share of the state."""
+
+    def __init__(self, config: ShareCoordinatorConfig, topics: TopicCatalog, timeline: Timeline) -> None:
+        self.config = config
+        self.topics = topics
+        self.states: TimelineMap[ShareKey, ShareState] = TimelineMap(timeline)
+        self.end_offset = 0
+
+    # -- what is asked -------------------------------------------------------------------------------------------
+
+    def initialize(self, turn: Turn, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """Begin at `start_offset`, whatever was before. Raises KafkaError."""
+        self._check_key(key)
+        before = self.states.get(key)
+        if before is not None and state_epoch < before.state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_topic(key)
+        state = ShareState(
+            snapshot_epoch=0 if before is None else before.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=0 if before is None else before.leader_epoch,
+            start_offset=start_offset,
+            complete_count=UNKNOWN_COUNT if start_offset == UNINITIALIZED_START_OFFSET else 0,
+            created_ms=turn.now_ms,
+            written_ms=turn.now_ms,
+        )
+        turn.write(_snapshot_record(key, state))
+
+    def read(self, turn: Turn, key: ShareKey, leader_epoch: int) -> ShareState:
+        """The state for a new leader, whose epoch is remembered first: its predecessor is fenced. Raises KafkaError."""
+        self._check_key(key)
+        state = self.states.get(key)
+        if state is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
+        if leader_epoch < state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        self._check_topic(key)
+        if leader_epoch > state.leader_epoch:
+            unchanged = StateWrite(state.state_epoch, leader_epoch, state.start_offset, state.complete_count, ())
+            turn.write(self._record(turn, key, state, unchanged))
+        else:
+            turn.after_pending = True
+        return state
+
+    def write(self, turn: Turn, key: ShareKey, news: StateWrite) -> None:
+        """Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        self._check_key(key)
+        state = self.states.get(key)
+        if state is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
+        if news.leader_epoch < state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        if news.state_epoch < state.state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._check_topic(key)
+        news = replace(news, batches=news_of(state.batches, news.batches))
+        turn.write(self._record(turn, key, state, news))
+
+    def summary(self, turn: Turn, key: ShareKey) -> ShareState:
+        """Where the share partition stands; the initial state if there is none. Raises KafkaError."""
+        self._check_key(key)
+        self._check_topic(key)
+        turn.after_pending = True
+        return self.states.get(key) or ShareState()
+
+    def delete(self, turn: Turn, key: ShareKey) -> None:
+        """Forget it; what is not known is already forgotten. Raises KafkaError."""
+        self._check_key(key)
+        if key in self.states:
+            turn.write(_tombstone(key))
+        else:
+            turn.after_pending = True
+
+    def _check_key(self, key: ShareKey) -> None:
+        if key.partition < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
+
+    def _check_topic(self, key: ShareKey) -> None:
+        topic = self.topics.by_id(key.topic_id)
+        if topic is None or key.partition >= topic.partitions:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _record(self, turn: Turn, key: ShareKey, state: ShareState, news: StateWrite) -> StateRecord:
+        """An update, or a snapshot when there have been enough of them."""
+        if state.updates < self.config.snapshot_update_records_per_snapshot:
+            return _update_record(key, state.snapshot_epoch, news)
+        merged = replace(_merged(state, news), snapshot_epoch=state.snapshot_epoch + 1, written_ms=turn.now_ms)
+        return _snapshot_record(key, replace(merged, state_epoch=max(state.state_epoch, news.state_epoch)))
+
+    # -- upkeep --------------------------------------------------------------------------------------------------
+
+    def redundant_before(self) -> int:
+        """The offset below which no record is needed: every share partition has a snapshot at or above it."""
+        oldest = [state.snapshot_at for state in self.states.committed().values()]
+        return min(oldest, default=self.end_offset)
+
+    def snapshot_cold(self, turn: Turn) -> None:
+        """Write share partitions anew that have not changed for long, or their old snapshots would hold the log."""
+        turn.atomic = False
+        oldest_allowed = turn.now_ms - self.config.cold_partition_snapshot_interval_ms
+        cold = [key for key, state in self.states.items() if state.written_ms <= oldest_allowed]
+        if len(cold) == len(self.states) and not any(state.updates for state in self.states.values()):
+            return  # nothing moves at all: writing it again would gain nothing
+        for key in sorted(cold)[:SNAPSHOTS_PER_TURN]:
+            state = self.states[key]
+            fresh = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=turn.now_ms)
+            turn.write(_snapshot_record(key, fresh))
+
+    def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[TopicId]) -> None:
+        """The metadata changed; share partitions of deleted topics are forgotten."""
+        self.topics = topics
+        turn.atomic = False
+        for key in sorted(key for key in self.states if key.topic_id in deleted):
+            turn.write(_tombstone(key))
+
+    # -- the runtime's doors -------------------------------------------------------------------------------------
+
+    def encode(self, record: StateRecord) -> LogRecord:
+        return rec.FORMAT.encode(record)
+
+    def decode(self, record: LogRecord) -> StateRecord | None:
+        return rec.FORMAT.decode(record)
+
+    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+        self.end_offset = max(self.end_offset, offset + 1)
+        match record.key, record.value:
+            case rec.ShareSnapshotKey(), None:
+                self.states.pop(_key(record.key))
+            case rec.ShareSnapshotKey(), rec.ShareSnapshotValue() as value:
+                key = _key(record.key)
+                before = self.states.get(key) or ShareState()
+                self.states[key] = ShareState(
+                    value.snapshot_epoch,
+                    max(value.state_epoch, before.state_epoch),
+                    max(value.leader_epoch, before.leader_epoch),
+                    value.start_offset,
+                    value.delivery_complete_count,
+                    value.create_timestamp,
+                    value.write_timestamp,
+                    _batches(value.state_batches),
+                    0,
+                    offset,
+                )
+            case rec.ShareUpdateKey(), rec.ShareUpdateValue() as value:
+                key = _key(record.key)
+                before = self.states.get(key) or ShareState(snapshot_at=offset)
+                news = StateWrite(
+                    before.state_epoch,
+                    value.leader_epoch,
+                    value.start_offset,
+                    value.delivery_complete_count,
+                    _batches(value.state_batches),
+                )
+                self.states[key] = replace(_merged(before, news), updates=before.updates + 1)
+
+    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+        """Nothing transactional is ever written here."""
+
+    def on_loaded(self, turn: Turn) -> None:
+        turn.arm(COLD_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
+        turn.arm(GONE_TIMER, 0, retry=True)
+
+    def on_timer(self, turn: Turn, key: TimerKey) -> None:
+        if key == COLD_TIMER:
+            self.snapshot_cold(turn)
+            turn.arm(COLD_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
+        elif key == GONE_TIMER:  # topics may have been deleted while nobody had these share partitions
+            turn.atomic = False
+            turn.write(*(_tombstone(key) for key in sorted(self.states) if self.topics.by_id(key.topic_id) is None))
+
+    def on_unloaded(self, turn: Turn) -> None:
+        """Nobody is ever parked here."""
+
+
+def _merged(state: ShareState, news: StateWrite) -> ShareState:
+    # never backwards: a write that was sent again and comes late must not bring back what was done with
+    start = max(state.start_offset, news.start_offset)
+    return replace(
+        state,
+        leader_epoch=max(state.leader_epoch, news.leader_epoch),
+        start_offset=start,
+        complete_count=news.complete_count if news.start_offset >= state.start_offset else state.complete_count,
+        batches=overlay(state.batches, news.batches, start),
+    )
+
+
+def _key(key: rec.ShareSnapshotKey | rec.ShareUpdateKey) -> ShareKey:
+    return ShareKey(key.group_id, key.topic_id, key.partition)
+
+
+def _batches(batches: Sequence[rec.StateBatch]) -> tuple[Batch, ...]:
+    return tuple(Batch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches)
+
+
+def _entries(batches: Sequence[Batch]) -> list[rec.StateBatch]:
+    return [
+        rec.StateBatch(first_offset=b.first, last_offset=b.last, delivery_state=b.state, delivery_count=b.deliveries)
+        for b in batches
+    ]
+
+
+def _snapshot_record(key: ShareKey, state: ShareState) -> StateRecord:
+    value = rec.ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.complete_count,
+        create_timestamp=state.created_ms,
+        write_timestamp=state.written_ms,
+        state_batches=_entries(state.batches),
+    )
+    return StateRecord(
+        rec.ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value
+    )
+
+
+def _update_record(key: ShareKey, snapshot_epoch: int, news: StateWrite) -> StateRecord:
+    value = rec.ShareUpdateValue(
+        snapshot_epoch=snapshot_epoch,
+        leader_epoch=news.leader_epoch,
+        start_offset=news.start_offset,
+        delivery_complete_count=news.complete_count,
+        state_batches=_entries(overlay((), news.batches, news.start_offset)),
+    )
+    return StateRecord(rec.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value)
+
+
+def _tombstone(key: ShareKey) -> StateRecord:
+    return StateRecord(
+        rec.ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), None
+    )

@@ -1,0 +1,89 @@
+"""Machine: what ListTransactions and DescribeTransactions say (KIP-664), from the committed state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.protocol.wire.messages.describe_transactions import TopicData
+from barnabas.protocol.wire.messages.describe_transactions import TransactionState as DescribedTransaction
+from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.wire.messages.list_transactions import TransactionState as ListedTransaction
+from barnabas.server.coordination.transaction.shard import TransactionShard
+from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, TxnState
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which transactions are wanted; an empty choice wants all."""
+
+    states: frozenset[TxnState]
+    producer_ids: frozenset[int]
+    longer_than_ms: int
+    matches: Callable[[str], bool]
+
+    def wants(self, transactional_id: str, txn: Transaction, now_ms: int) -> bool:
+        if self.states and txn.state not in self.states:
+            return False
+        if self.producer_ids and txn.producer_id not in self.producer_ids:
+            return False
+        if self.longer_than_ms >= 0 and now_ms - txn.started_ms <= self.longer_than_ms:
+            return False
+        return self.matches(transactional_id)
+
+
+def filter_of(request: ListTransactionsRequest, matches: Callable[[str], bool]) -> tuple[Filter | None, list[str]]:
+    """The filter, and the names of states that nobody knows. None: only such were asked for, so nothing fits."""
+    known = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
+    unknown = [name for name in request.state_filters if name not in BY_LABEL]
+    if unknown and not known:
+        return None, unknown
+    return Filter(known, frozenset(request.producer_id_filters), request.duration_filter, matches), unknown
+
+
+def list_transactions(shard: TransactionShard, wanted: Filter, now_ms: int) -> Iterator[ListedTransaction]:
+    for transactional_id, txn in sorted(shard.transactions.committed_items()):
+        if wanted.wants(transactional_id, txn, now_ms):
+            yield ListedTransaction(
+                transactional_id=transactional_id, producer_id=txn.producer_id, transaction_state=txn.state.label
+            )
+
+
+def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransaction:
+    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND."""
+    txn = shard.transactions.committed_get(transactional_id)
+    if txn is None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    topics: dict[str, TopicData] = {}
+    for tp in sorted(txn.partitions):
+        topics.setdefault(tp.topic, TopicData(topic=tp.topic)).partitions.append(tp.partition)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=txn.state.label,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_start_time_ms=txn.started_ms,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.epoch,
+        topics=list(topics.values()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The transactional id behind a producer id, and how its transaction stands."""
+
+    transactional_id: str
+    state: str
+    started_ms: int
+    timeout_ms: int
+    partitions: frozenset[TopicPartition]
+
+
+def holders(shard: TransactionShard, producer_ids: Collection[int]) -> Iterator[tuple[int, Holder]]:
+    """Who has these producer ids, with the id of the transaction that an earlier incarnation prepared (KIP-939)."""
+    for transactional_id, txn in shard.transactions.committed_items():
+        if txn.producer_id in producer_ids:
+            holder = Holder(transactional_id, txn.state.label, txn.started_ms, txn.timeout_ms, txn.partitions)
+            yield txn.producer_id, holder

@@ -1,0 +1,241 @@
+"""Shell: has the markers of decided transactions written, by the leaders of their partitions, however long it takes.
+
+    put(job) ──► by leader ──► WriteTxnMarkers ──► answers ──► none left: done(job)
+                    ▲                                │ refused for now, or nobody answered
+                    └──────── after a moment ◄───────┘
+
+One request per broker is under way at a time; what comes meanwhile goes out together in the next one. A decision is
+never forgotten: jobs end only when every partition has its marker or is gone, or when this node loses the partition
+of `__transaction_state` that holds them (`drop`); the next owner finds them in its log. A partition is in one line at a
+time; when its leader changes (`look_again`) it goes to the new one's, and does not wait until the old one has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.ids import TopicPartition
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from barnabas.server.coordination.transaction.ports import MarkerChannel, MarkerJob
+
+log = get_logger("barnabas.server.coordination.transaction")
+
+RETRY_MS: Final = 100
+MARKERS_PER_REQUEST: Final = 1_000
+
+_OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+"""The partition has seen a later epoch of this producer: its transaction there is over already."""
+
+
+class _Job:
+    """A job and what is left of it."""
+
+    __slots__ = ("at", "dropped", "job", "remaining", "retrying")
+
+    def __init__(self, job: MarkerJob) -> None:
+        self.job = job
+        self.remaining = set(job.partitions)
+        self.at: dict[TopicPartition, int] = {}
+        """The broker whose line a partition is in, or whose answer it waits for."""
+        self.retrying = False
+        self.dropped = False
+
+
+class MarkerSender:
+    """The `MarkerQueue` of this node. `coordinator_epoch(home)` is None when the node does not own `home`."""
+
+    def __init__(
+        self,
+        channel: MarkerChannel,
+        coordinator_epoch: Callable[[int], int | None],
+        done: Callable[[MarkerJob], None],
+    ) -> None:
+        self._channel = channel
+        self._coordinator_epoch = coordinator_epoch
+        self._done = done
+        self._jobs: dict[tuple[int, str], _Job] = {}
+        self._outgoing: dict[int, list[tuple[_Job, list[TopicPartition]]]] = {}
+        self._busy: set[int] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def __len__(self) -> int:
+        """How many decided transactions wait for markers."""
+        return len(self._jobs)
+
+    async def run(self) -> None:
+        """Own the tasks until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._tasks = None
+
+    def put(self, job: MarkerJob) -> None:
+        key = (job.home, job.transactional_id)
+        earlier = self._jobs.pop(key, None)
+        if earlier is not None:
+            earlier.dropped = True
+        pending = self._jobs[key] = _Job(job)
+        # not now: this is called in a turn of the machine, and the end of a job is a turn of its own
+        asyncio.get_running_loop().call_soon(self._again, pending)
+
+    def drop(self, home: int) -> None:
+        for key in [key for key in self._jobs if key[0] == home]:
+            self._jobs.pop(key).dropped = True
+
+    def look_again(self) -> None:
+        """Leaders have changed."""
+        for pending in list(self._jobs.values()):
+            self._again(pending)
+
+    # -- out -------------------------------------------------------------------------------------------------------
+
+    def _route(self, pending: _Job) -> None:
+        """Sort what is left, and is not on its way already, by leader; start or retry."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        homeless = False
+        for tp in sorted(pending.remaining):
+            leader = self._channel.leader(tp)
+            if leader is None:
+                pending.remaining.discard(tp)  # deleted, and its transactions with it
+            elif leader < 0:
+                homeless = True
+            elif pending.at.get(tp) != leader:
+                pending.at[tp] = leader
+                by_leader.setdefault(leader, []).append(tp)
+        for leader, partitions in by_leader.items():
+            self._outgoing.setdefault(leader, []).append((pending, partitions))
+            if leader not in self._busy and self._tasks is not None:
+                self._busy.add(leader)
+                self._tasks.create_task(self._serve(leader), name=f"markers for broker {leader}")
+        if not pending.remaining:
+            self._finish(pending)
+        elif homeless:
+            self._later(pending)
+
+    def _later(self, pending: _Job) -> None:
+        if not pending.retrying:
+            pending.retrying = True
+            asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._retry, pending)
+
+    def _retry(self, pending: _Job) -> None:
+        pending.retrying = False
+        self._again(pending)
+
+    def _again(self, pending: _Job) -> None:
+        if not pending.dropped and self._tasks is not None:
+            self._route(pending)
+
+    async def _serve(self, leader: int) -> None:
+        outgoing = self._outgoing[leader]
+        try:
+            while outgoing:
+                batch = outgoing[:MARKERS_PER_REQUEST]
+                del outgoing[:MARKERS_PER_REQUEST]
+                sent = [entry for pending, tps in batch if (entry := self._wanted(leader, pending, tps)) is not None]
+                if sent:
+                    await self._send(leader, sent)
+        finally:
+            self._busy.discard(leader)
+            self._outgoing.pop(leader, None)
+
+    def _wanted(
+        self, leader: int, pending: _Job, partitions: list[TopicPartition]
+    ) -> tuple[_Job, list[TopicPartition], int] | None:
+        """What of it is still to be said, and to this broker."""
+        epoch = None if pending.dropped else self._coordinator_epoch(pending.job.home)
+        left = [tp for tp in partitions if tp in pending.remaining and pending.at.get(tp) == leader]
+        return None if epoch is None or not left else (pending, left, epoch)
+
+    async def _send(self, leader: int, sent: list[tuple[_Job, list[TopicPartition], int]]) -> None:
+        request = WriteTxnMarkersRequest(markers=[_marker(p.job, tps, epoch) for p, tps, epoch in sent])
+        refused: dict[_Job, None] = {}
+        try:
+            response = await self._channel.write(leader, request)
+        except KafkaError as error:
+            log.info("markers could not be sent; trying again", broker=leader, error=error.code.name)
+            refused = {pending: None for pending, _, _ in sent}
+        else:
+            refused = self._read(response, sent)
+        for pending, partitions, _ in sent:
+            for tp in partitions:
+                if pending.at.get(tp) == leader:
+                    del pending.at[tp]
+            if pending in refused:
+                if not pending.dropped:
+                    self._later(pending)
+            elif not pending.remaining:
+                self._finish(pending)
+
+    def _read(
+        self, response: WriteTxnMarkersResponse, sent: list[tuple[_Job, list[TopicPartition], int]]
+    ) -> dict[_Job, None]:
+        """Strike out what is written; gives the jobs that something was refused of. Answers are in request order."""
+        if len(response.markers) != len(sent):
+            log.error("an answer to WriteTxnMarkers does not fit", asked=len(sent), answered=len(response.markers))
+            return {pending: None for pending, _, _ in sent}
+        refused: dict[_Job, None] = {}
+        for (pending, partitions, _), result in zip(sent, response.markers, strict=True):
+            codes = {
+                TopicPartition(topic.name, p.partition_index): error_code(p.error_code)
+                for topic in result.topics
+                for p in topic.partitions
+            }
+            for tp in partitions:
+                code = codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
+                if code is ErrorCode.NONE:
+                    pending.remaining.discard(tp)
+                elif code in _OVERTAKEN:
+                    log.warning("a marker came too late", partition=tp, producer_id=pending.job.producer_id)
+                    pending.remaining.discard(tp)
+                elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                    log.warning("another coordinator has taken over", transactional_id=pending.job.transactional_id)
+                    self._forget(pending)
+                else:
+                    refused[pending] = None
+        return refused
+
+    # -- ends ------------------------------------------------------------------------------------------------------
+
+    def _forget(self, pending: _Job) -> None:
+        pending.dropped = True
+        key = (pending.job.home, pending.job.transactional_id)
+        if self._jobs.get(key) is pending:
+            del self._jobs[key]
+
+    def _finish(self, pending: _Job) -> None:
+        """Every partition is done: write that down. If even that is refused, it is tried again."""
+        if pending.dropped:
+            return
+        try:
+            self._done(pending.job)
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_COORDINATOR:
+                self._forget(pending)
+            else:
+                self._later(pending)
+            return
+        self._forget(pending)
+
+
+def _marker(job: MarkerJob, partitions: list[TopicPartition], coordinator_epoch: int) -> WritableTxnMarker:
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, WritableTxnMarkerTopic(name=tp.topic)).partition_indexes.append(tp.partition)
+    return WritableTxnMarker(
+        producer_id=job.producer_id,
+        producer_epoch=job.epoch,
+        transaction_result=job.commit,
+        topics=list(topics.values()),
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=job.version,
+    )

@@ -1,0 +1,41 @@
+"""Table: the record of `__transaction_state`, as Apache Kafka 4.3 reads and writes it.
+
+Fields are those of transaction-coordinator/src/main/resources/common/message. There is one kind: the whole state of a
+transactional id, under the id; no value: the id has expired.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+from barnabas.server.coordination.log_format import LogFormat, RecordKind
+
+
+class TransactionLogKey(Message, versions="0"):
+    transactional_id: str = string()
+
+
+class PartitionsSchema(Struct):
+    topic: str = string()
+    partition_ids: list[int] = array(int32)
+
+
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
+    producer_id: int = int64()
+    previous_producer_id: int = int64("1+", default=-1, tag=0, ignorable=True)
+    next_producer_id: int = int64("1+", default=-1, tag=1, ignorable=True)
+    producer_epoch: int = int16()
+    next_producer_epoch: int = int16("1+", default=-1, tag=3, ignorable=True)
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, null="0+")
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
+    client_transaction_version: int = int16("1+", default=0, tag=2, ignorable=True)
+    last_producer_epoch: int = int16("1+", default=-1, tag=10_000, ignorable=True)
+    """Ours, and skipped by Kafka as any tag it does not know: with it a producer's retry of InitProducerId (KIP-360)
+    is still recognised when the coordinator has moved meanwhile. Kafka forgets it then, and fences the producer."""
+
+
+FORMAT: Final = LogFormat([RecordKind(0, TransactionLogKey, TransactionLogValue, write_version=1)])

@@ -1,0 +1,359 @@
+"""Shell: the transaction coordinator as the broker sees it: one async method per API, messages in, messages out.
+
+Every method takes the request's context and its decoded message, and returns the response message with error codes
+inside; it raises nothing but bugs. Which topics exist, authorization and quotas are seen to before (broker).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final, Protocol, TypeVar
+
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.hashing import coordinator_partition
+from barnabas.core.ids import NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.core.rng import Rng
+from barnabas.protocol.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.protocol.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.server.coordination.errors import error_for_client
+from barnabas.server.coordination.ports import PartitionWriter, Producer
+from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
+from barnabas.server.coordination.transaction import describe
+from barnabas.server.coordination.transaction.config import TransactionConfig
+from barnabas.server.coordination.transaction.markers import MarkerSender
+from barnabas.server.coordination.transaction.ports import MarkerChannel, MarkerJob
+from barnabas.server.coordination.transaction.shard import TransactionShard
+from barnabas.server.coordination.transaction.transitions import Initialize, ProducerIdNeededError
+from barnabas.server.coordination.turn import Turn
+
+R = TypeVar("R")
+
+IMPLICIT_SINCE: Final = 5
+"""EndTxn 5, TxnOffsetCommit 5, Produce 12: the versions of transaction protocol 2 (KIP-890)."""
+
+
+PATIENT_MAX: Final = 8
+"""Questions of one transactional id that wait for its transaction before to end; a producer asks one at a time."""
+
+
+class Asker(Protocol):
+    """Who asks: the API's version, and over which connection (they are numbered as they are opened)."""
+
+    @property
+    def api_version(self) -> int: ...
+
+    @property
+    def connection_id(self) -> int: ...
+
+
+class TransactionCoordinator:
+    """All transactional ids whose partition of `__transaction_state` this node leads."""
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        writer: PartitionWriter,
+        markers: MarkerChannel,
+        producer_ids: Callable[[], Awaitable[int]],
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._next_producer_id = producer_ids
+        self._partitions = 0
+        self._feature_level = 2
+        self._patient: dict[str, list[asyncio.Future[None]]] = {}
+        """Who waits for the end of a transaction, by transactional id."""
+        self.markers = MarkerSender(markers, self._coordinator_epoch, self._markers_written)
+        self._runtime = CoordinatorRuntime(
+            RuntimeConfig(TRANSACTION_STATE_TOPIC, config.write_timeout_ms),
+            writer,
+            clock,
+            rng,
+            lambda home, timeline: TransactionShard(home, config, timeline, self.markers, lambda: self._feature_level),
+        )
+
+    async def run(self) -> None:
+        """Own the coordinator's tasks until cancelled. Start it, and `markers.run`, before the first election."""
+        await self._runtime.run()
+
+    # -- leadership and metadata, called by the node -----------------------------------------------------------------
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This node now leads `__transaction_state-<partition>`. The leader epoch is the coordinator epoch."""
+        self._runtime.on_elected(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        self._runtime.on_resigned(partition, leader_epoch)
+
+    def on_partition_count(self, partitions: int) -> None:
+        """How many partitions `__transaction_state` has; 0 while it does not exist."""
+        self._partitions = partitions
+
+    def on_feature_level(self, level: int) -> None:
+        """`transaction.version` as the cluster has finalized it."""
+        self._feature_level = level
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist."""
+        if self._partitions == 0:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTION_STATE_TOPIC} does not exist yet")
+        return coordinator_partition(transactional_id, self._partitions)
+
+    # -- producers ---------------------------------------------------------------------------------------------------
+
+    async def init_producer_id(self, ctx: Asker, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        """For a producer with a transactional id; the broker serves those without."""
+        transactional_id = request.transactional_id or ""
+        ask = Initialize(
+            request.transaction_timeout_ms,
+            request.producer_id,
+            request.producer_epoch,
+            request.enable_2pc,
+            request.keep_prepared_txn,
+        )
+        try:
+            self._check_init(transactional_id, ask)
+            return await self._write_with_id(
+                transactional_id, lambda shard, turn, fresh: shard.init_producer_id(turn, transactional_id, ask, fresh)
+            )
+        except KafkaError as error:
+            code = _for_old_clients(error.code, ctx.api_version < 4)
+            return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+
+    def _check_init(self, transactional_id: str, ask: Initialize) -> None:
+        _check_id(transactional_id)
+        if (ask.producer_id == NO_PRODUCER_ID) != (ask.epoch == -1):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)  # an id without its epoch means nothing
+        two_phase = ask.two_phase or ask.keep_prepared
+        if two_phase and not self._config.transaction_two_phase_commit_enable:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not ask.two_phase and not 0 < ask.timeout_ms <= self._config.transaction_max_timeout_ms:
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        *,
+        version: int,
+        connection: int = 0,
+        patience_ms: int = 0,
+    ) -> ErrorCode:
+        """Take partitions into the producer's transaction. `version`: 2 when a write asked, not the producer.
+
+        While the markers of the transaction before are under way the answer is CONCURRENT_TRANSACTIONS, and producers
+        come back after 20 ms or more. Markers take less, so for `patience_ms` the question waits here instead.
+        """
+        wanted = frozenset(partitions)
+        deadline = asyncio.get_running_loop().time() + patience_ms / 1000
+        while True:
+            try:
+                _check_id(transactional_id)
+                return await self._runtime.write(
+                    self.partition_for(transactional_id),
+                    lambda shard, turn: shard.add_partitions(
+                        turn, transactional_id, producer, wanted, version, connection
+                    ),
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    return error.code
+            if not await self._ended(transactional_id, deadline):
+                return ErrorCode.CONCURRENT_TRANSACTIONS
+
+    async def _ended(self, transactional_id: str, deadline: float) -> bool:
+        """Until all markers of the id's transaction are written; False when the deadline comes first. Without a task
+        of its own, as connections start requests (net.eager)."""
+        loop = asyncio.get_running_loop()
+        waiting = self._patient.get(transactional_id, [])
+        if loop.time() >= deadline or len(waiting) >= PATIENT_MAX:
+            return False
+        future: asyncio.Future[None] = loop.create_future()
+        waiting.append(future)
+        self._patient[transactional_id] = waiting
+        timer = loop.call_at(deadline, future.cancel)
+        try:
+            await asyncio.wait((future,))
+            return not future.cancelled()
+        finally:
+            timer.cancel()
+            waiting.remove(future)
+            if not waiting:
+                self._patient.pop(transactional_id, None)
+
+    async def batched_partitions(
+        self, transaction: AddPartitionsToTxnTransaction, *, version: int, patience_ms: int = 0
+    ) -> AddPartitionsToTxnResult:
+        """One transaction of AddPartitionsToTxn 4 and later, where a partition's leader asks: add, or only verify."""
+        transactional_id = transaction.transactional_id
+        producer = Producer(transaction.producer_id, transaction.producer_epoch)
+        wanted = [TopicPartition(topic.name, p) for topic in transaction.topics for p in topic.partitions]
+        if not transaction.verify_only:
+            code = await self.add_partitions(
+                transactional_id, producer, wanted, version=version, patience_ms=patience_ms
+            )
+            return batched_result(transactional_id, transaction.topics, lambda _: code)
+        try:
+            _check_id(transactional_id)
+            codes = await self._runtime.write(
+                self.partition_for(transactional_id),
+                lambda shard, turn: shard.verify_partitions(turn, transactional_id, producer, wanted),
+            )
+        except KafkaError as error:
+            codes = dict.fromkeys(wanted, error.code)
+        return batched_result(transactional_id, transaction.topics, codes.__getitem__)
+
+    async def end_txn(self, ctx: Asker, request: EndTxnRequest) -> EndTxnResponse:
+        transactional_id = request.transactional_id
+        producer = Producer(request.producer_id, request.producer_epoch)
+        version = 2 if ctx.api_version >= IMPLICIT_SINCE else min(self._feature_level, 1)
+        try:
+            _check_id(transactional_id)
+            return await self._write_with_id(
+                transactional_id,
+                lambda shard, turn, fresh: shard.end_txn(
+                    turn,
+                    transactional_id,
+                    producer,
+                    commit=request.committed,
+                    version=version,
+                    connection=ctx.connection_id,
+                    fresh_id=fresh,
+                ),
+            )
+        except KafkaError as error:
+            return EndTxnResponse(error_code=_for_old_clients(error.code, ctx.api_version < 2))
+
+    # -- tools (KIP-664) ---------------------------------------------------------------------------------------------
+
+    async def describe_transactions(
+        self, ctx: Asker, request: DescribeTransactionsRequest
+    ) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            transaction_states=[self._describe(transactional_id) for transactional_id in request.transactional_ids]
+        )
+
+    def _describe(self, transactional_id: str) -> TransactionState:
+        try:
+            _check_id(transactional_id)
+            return self._runtime.read(
+                self.partition_for(transactional_id), lambda shard: describe.describe(shard, transactional_id)
+            )
+        except KafkaError as error:
+            return TransactionState(error_code=error.code, transactional_id=transactional_id)
+
+    async def list_transactions(self, ctx: Asker, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        if self._runtime.is_loading:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        from barnabas.server.coordination.group.consumer.topic_regex import TopicRegex  # no start of a broker needs it
+
+        pattern = request.transactional_id_pattern
+        try:
+            matches = TopicRegex(pattern).matches if pattern else _any
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        wanted, unknown = describe.filter_of(request, matches)
+        response = ListTransactionsResponse(unknown_state_filters=unknown)
+        if wanted is not None:
+            now_ms = self._clock.now_ms()
+            for _, shard in self._runtime.active():
+                response.transaction_states.extend(describe.list_transactions(shard, wanted, now_ms))
+        return response
+
+    def holders(self, producer_ids: Collection[int]) -> dict[int, describe.Holder]:
+        """The transactional ids, of those that this node coordinates, that have these producer ids."""
+        return {
+            producer_id: holder
+            for _, shard in self._runtime.active()
+            for producer_id, holder in describe.holders(shard, producer_ids)
+        }
+
+    # -- the way to the shards ---------------------------------------------------------------------------------------
+
+    async def _write_with_id(self, transactional_id: str, decide: Callable[[TransactionShard, Turn, int], R]) -> R:
+        """A turn that may find out that it takes a fresh producer id, which only the controller can give."""
+        partition = self.partition_for(transactional_id)
+        try:
+            return await self._runtime.write(partition, lambda shard, turn: decide(shard, turn, NO_PRODUCER_ID))
+        except ProducerIdNeededError:
+            fresh = await self._fresh_producer_id()
+        return await self._runtime.write(partition, lambda shard, turn: decide(shard, turn, fresh))
+
+    async def _fresh_producer_id(self) -> int:
+        try:
+            return await self._next_producer_id()
+        except KafkaError as error:
+            code = error.code if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            raise KafkaError(code, error.detail) from error
+
+    def _coordinator_epoch(self, home: int) -> int | None:
+        try:
+            return self._runtime.host(home).leader_epoch
+        except KafkaError:
+            return None
+
+    def _markers_written(self, job: MarkerJob) -> None:
+        try:
+            self._runtime.host(job.home).run(lambda shard, turn: shard.markers_written(turn, job))
+        except KafkaError as error:
+            raise KafkaError(error_for_client(error.code), error.detail) from error
+        for waiting in self._patient.get(job.transactional_id, ()):
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+def batched_result(
+    transactional_id: str,
+    topics: Iterable[AddPartitionsToTxnTopic],
+    code_of: Callable[[TopicPartition], ErrorCode],
+) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topic_results(topics, code_of))
+
+
+def topic_results(
+    topics: Iterable[AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=p, partition_error_code=code_of(TopicPartition(topic.name, p))
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _check_id(transactional_id: str) -> None:
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _for_old_clients(code: ErrorCode, old: bool) -> ErrorCode:
+    """PRODUCER_FENCED came in with KIP-588; before, INVALID_PRODUCER_EPOCH said it."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if old and code is ErrorCode.PRODUCER_FENCED else code
+
+
+def _any(_: str) -> bool:
+    return True

@@ -1,0 +1,164 @@
+"""Value: what a coordinator knows about one transactional id, and which state may follow which.
+
+                       ┌────────────────────── InitProducerId ──────────────────────┐
+                       ▼                                                             │
+    (new) ─────────► Empty ──┐                                                       │
+                       │     ├─ partitions ─► Ongoing ─ EndTxn ─► PrepareCommit ─ markers ─► CompleteCommit
+                       │     │                  ▲ │                                  │ │
+                       │     └──────────────────┘ ├─ EndTxn, time-out, fence ─► PrepareAbort ─ markers ─► CompleteAbort
+                       └─ EndTxn abort (TV2) ─────┘                                                     │
+                  ◄── expired: the record is removed ───────────────────────────────────────────────────┘
+
+From Prepare… there is one way only: the decision is in the log, and this coordinator or the next will carry it out.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from barnabas.server.coordination.transaction.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from barnabas.server.coordination.turn import StateRecord
+
+
+class TxnState(IntEnum):
+    """The number stands in the log, the name in ListTransactions."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def label(self) -> str:
+        """Kafka's name: PrepareCommit."""
+        return self.name.title().replace("_", "")
+
+
+BY_LABEL: Final = {state.label: state for state in TxnState}
+
+_S = TxnState
+IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+"""No transaction is under way."""
+PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
+"""Decided; the markers are being written."""
+
+FOLLOWS: Final = {
+    _S.EMPTY: IDLE,
+    _S.ONGOING: IDLE | {_S.ONGOING},
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    _S.PREPARE_ABORT: IDLE | {_S.ONGOING, _S.PREPARE_EPOCH_FENCE},
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+    _S.DEAD: IDLE,
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+}
+"""State -> the states it may follow. PrepareEpochFence and Dead are never written: a fence is at once an abort, and
+a dead id is a removed record."""
+
+EPOCH_MAX: Final = 32_767
+NO_TIMEOUT_MS: Final = 2_147_483_647
+"""The time-out of a transaction that an outside coordinator decides on (KIP-939): never."""
+
+
+def is_exhausted(epoch: int) -> bool:
+    """No epoch that a producer may hold comes after this one; the very last is kept for fencing its holder."""
+    return epoch >= EPOCH_MAX - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The state of one transactional id (Kafka's TransactionMetadata)."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    """While a transaction is open or ending: the id and epoch under which it stands in the partitions."""
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    next_epoch: int = NO_PRODUCER_EPOCH
+    """What the producer has instead once this transaction is over, if that is another id; or has already, if it kept a
+    prepared transaction (KIP-939). With an id and no epoch: 0."""
+    last_epoch: int = NO_PRODUCER_EPOCH
+    """The epoch before this one, if its holder asked for the new one: it may ask again."""
+    timeout_ms: int = 0
+    state: TxnState = TxnState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = -1
+    updated_ms: int = -1
+    client_version: int = 0
+    """The transaction protocol that the producer spoke last: 2 when EndTxn raises the epoch (KIP-890)."""
+
+    @property
+    def kept(self) -> bool:
+        """The open transaction was prepared by an earlier incarnation; the present one is `next_…` (KIP-939)."""
+        return self.state is TxnState.ONGOING and self.next_producer_id != NO_PRODUCER_ID
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The id and epoch that the rightful producer has now."""
+        if self.kept:
+            return self.next_producer_id, self.next_epoch
+        return self.producer_id, self.epoch
+
+    @property
+    def identity_after(self) -> tuple[int, int]:
+        """The id and epoch it has when the transaction that is ending has ended."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return self.next_producer_id, max(self.next_epoch, 0)
+        return self.producer_id, self.epoch
+
+    @property
+    def is_two_phase(self) -> bool:
+        return self.timeout_ms == NO_TIMEOUT_MS
+
+
+def to_record(transactional_id: str, txn: Transaction, version: int) -> StateRecord:
+    """The record that holds all of it. `version` 0 is for clusters below transaction.version 1."""
+    partitions: list[PartitionsSchema] | None = None
+    if txn.state is not TxnState.EMPTY:
+        by_topic: dict[str, list[int]] = {}
+        for tp in sorted(txn.partitions):
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        partitions = [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
+    value = TransactionLogValue(
+        producer_id=txn.producer_id,
+        previous_producer_id=txn.previous_producer_id,
+        next_producer_id=txn.next_producer_id,
+        producer_epoch=txn.epoch,
+        next_producer_epoch=txn.next_epoch,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_status=int(txn.state),
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=txn.updated_ms,
+        transaction_start_timestamp_ms=txn.started_ms,
+        client_transaction_version=txn.client_version,
+        last_producer_epoch=txn.last_epoch,
+    )
+    return StateRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
+
+
+def from_record(value: TransactionLogValue) -> Transaction:
+    return Transaction(
+        producer_id=value.producer_id,
+        epoch=value.producer_epoch,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        next_epoch=value.next_producer_epoch,
+        last_epoch=value.last_producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TxnState(value.transaction_status),
+        partitions=frozenset(
+            TopicPartition(entry.topic, partition)
+            for entry in value.transaction_partitions or ()
+            for partition in entry.partition_ids
+        ),
+        started_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )

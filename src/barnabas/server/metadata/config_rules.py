@@ -1,0 +1,207 @@
+"""Machine: which configs a resource may have. Refusals are ConfigErrors, or KafkaErrors with the code Kafka gives.
+
+What Kafka spreads over `LogConfig.validate`, `DynamicBrokerConfig.validate`, `GroupConfig.validate` and
+`ControllerConfigurationValidator`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.core.config import ConfigDef, ConfigError, ConfigValue, UpdateMode
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
+
+_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?P<config>.+)")
+_SECURITY: Final = re.compile(r"ssl\.(key|keystore|truststore)\..*")
+_MATCH_SELECTORS: Final = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+"""What a client-metrics subscription may match (`ClientMetricsConfigs.ClientMatchingParams`)."""
+_MECHANISM_CONFIGS: Final = frozenset(
+    {
+        "sasl.login.class",
+        "sasl.server.callback.handler.class",
+        "connections.max.reauth.ms",
+        "sasl.login.callback.handler.class",
+        "sasl.jaas.config",
+    }
+)
+
+
+def check_topic_configs(configs: Mapping[str, str], view: ConfigView) -> None:
+    """`configs` are all dynamic configs a topic would have. `view` supplies what it would inherit."""
+    _check_names(configs, TOPIC_CONFIGS, "topic config name")
+    effective = {name: value.value for name, value in view.new_topic(configs).items()}
+    low, high = _number(effective, "min.compaction.lag.ms"), _number(effective, "max.compaction.lag.ms")
+    if low > high:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        )
+    if effective["remote.storage.enable"]:
+        _check_tiered(effective, view)
+
+
+def check_broker_configs(configs: Mapping[str, str], *, per_broker: bool) -> None:
+    """`configs` are all dynamic configs of one broker, or of all brokers; every one must be changeable at that level.
+
+    Raises KafkaError INVALID_REQUEST, which is what Kafka answers here (KAFKA-13609).
+    """
+    fixed = sorted(name for name in configs if _is_fixed(name))
+    if fixed:
+        raise _invalid_request(f"Cannot update these configs dynamically: {_set(fixed)}")
+    if per_broker:
+        bare = sorted(name for name in configs if _SECURITY.fullmatch(name))
+        if bare:
+            raise _invalid_request(
+                "These security configs can be dynamically updated only per-listener using the listener prefix: "
+                f"{_set(bare)}"
+            )
+    else:
+        narrow = sorted(name for name in configs if _mode(name) is UpdateMode.PER_BROKER)
+        if narrow:
+            raise _invalid_request(f"Cannot update these configs at default cluster level: {_set(narrow)}")
+    for name, text in configs.items():
+        key = BROKER_CONFIGS.get(_plain(name))
+        if key is not None:
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                raise _invalid_request(str(error)) from error
+
+
+def check_group_configs(configs: Mapping[str, str], view: ConfigView) -> None:
+    """`configs` are all dynamic configs a group would have; they must lie within the bounds the brokers set."""
+    _check_names(configs, GROUP_CONFIGS, "group config name")
+    values = {name: GROUP_CONFIGS.parse(name, text) for name, text in configs.items()}
+    for name, value in values.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            _check_group_bounds(name, value, view)
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if session in values or heartbeat in values:
+            own = view.one(GROUP_CONFIGS[session], configs, view.layers[0][0]).value
+            beat = view.one(GROUP_CONFIGS[heartbeat], configs, view.layers[0][0]).value
+            assert isinstance(own, int), "a session timeout is a number"
+            assert isinstance(beat, int), "a heartbeat interval is a number"
+            if own <= beat:
+                raise ConfigError(f"{session} must be greater than {heartbeat}")
+
+
+def check_client_metrics_configs(configs: Mapping[str, str]) -> None:
+    """Intervals lie between 100 ms and an hour (`ClientMetricsConfigs.validateProperties`)."""
+    for name in configs:
+        if name not in CLIENT_METRICS_CONFIGS:
+            raise _invalid_request(f"Unknown client metrics configuration: {name}")
+    for pattern in configs.get("match", "").split(","):
+        _check_match(pattern)
+    if "interval.ms" in configs:
+        value = CLIENT_METRICS_CONFIGS.parse("interval.ms", configs["interval.ms"])
+        assert isinstance(value, int), "an interval is a number"
+        if not 100 <= value <= 3_600_000:
+            raise _invalid_request(
+                f"Invalid value {value} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+            )
+
+
+def _check_match(pattern: str) -> None:
+    """`selector=regular expression` (KIP-714)."""
+    if not pattern.strip():
+        return
+    selector, equals, expression = (part.strip() for part in pattern.partition("="))
+    if not equals or selector not in _MATCH_SELECTORS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}") from error
+
+
+def _check_names(configs: Mapping[str, str], table: ConfigDef, what: str) -> None:
+    for name in sorted(configs):
+        if name not in table:
+            raise ConfigError(f"Unknown {what}: {name}")
+
+
+def _check_tiered(effective: Mapping[str, ConfigValue], view: ConfigView) -> None:
+    if not view.broker_value("remote.log.storage.system.enable").value:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    if "compact" in (effective["cleanup.policy"] or ()):  # type: ignore[operator]  # a list config is a tuple
+        raise ConfigError(
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+        )
+    for local, total, unlimited in (
+        ("local.retention.ms", "retention.ms", -1),
+        ("local.retention.bytes", "retention.bytes", -1),
+    ):
+        kept, limit = _number(effective, local), _number(effective, total)
+        if kept == -2 or limit == unlimited:
+            continue
+        if kept == -1:
+            raise ConfigError(
+                f"Invalid value {kept} for configuration {local}: "
+                f"Value must not be -1 as {total} value is set as {limit}."
+            )
+        if kept > limit:
+            raise ConfigError(
+                f"Invalid value {kept} for configuration {local}: Value must not be more than property: {total} value."
+            )
+
+
+def _check_group_bounds(name: str, value: int, view: ConfigView) -> None:
+    (smallest, low), (largest, high) = view.group_bounds(name)
+    if low is not None and value < low:
+        raise ConfigError(f"{name} must be greater than or equal to {smallest}")
+    if high is not None and value > high:
+        raise ConfigError(f"{name} must be less than or equal to {largest}")
+
+
+def _number(values: Mapping[str, ConfigValue], name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int), f"config {name} is not a number"
+    return value
+
+
+def _plain(name: str) -> str:
+    """The config behind `listener.name.<listener>.[<mechanism>.]<config>`."""
+    match = _LISTENER_PREFIX.fullmatch(name)
+    if match is None:
+        return name
+    config = match["config"]
+    return config if config in BROKER_CONFIGS else config.partition(".")[2] or config
+
+
+def _is_fixed(name: str) -> bool:
+    plain = _plain(name)
+    key = BROKER_CONFIGS.get(plain)
+    if plain != name and plain in _MECHANISM_CONFIGS:
+        return False
+    return key is not None and not key.is_dynamic
+
+
+def _mode(name: str) -> UpdateMode | None:
+    if _LISTENER_PREFIX.fullmatch(name):
+        return UpdateMode.PER_BROKER
+    key = BROKER_CONFIGS.get(name)
+    return None if key is None else key.update_mode
+
+
+def _invalid_request(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _set(names: list[str]) -> str:
+    return "[" + ", ".join(names) + "]"

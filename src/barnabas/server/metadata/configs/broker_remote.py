@@ -1,0 +1,189 @@
+"""Table: broker configs of tiered storage (KIP-405).
+
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.config import ConfigKey, NonEmpty, Range
+from barnabas.server.metadata.configs.rows import CLUSTER, LONG_MAX, LOW, boolean, double, int_, long, string
+
+REMOTE_KEYS: Final[tuple[ConfigKey, ...]] = (
+    int_(
+        "remote.fetch.max.wait.ms",
+        500,
+        "How long a fetch waits for data from tiered storage.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    long(
+        "remote.list.offsets.request.timeout.ms",
+        30_000,
+        "How long a lookup of offsets waits for tiered storage.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    long(
+        "remote.log.index.file.cache.total.size.bytes",
+        1_073_741_824,
+        "How many bytes of index files of remote segments are kept on local disk.",
+        Range(1),
+        importance=LOW,
+        update_mode=CLUSTER,
+    ),
+    long(
+        "remote.log.index.file.cache.ttl.ms",
+        900_000,
+        "How long an unused index file of a remote segment stays on local disk.",
+        Range(-1),
+        importance=LOW,
+        internal=True,
+    ),
+    int_(
+        "remote.log.manager.copier.thread.pool.size",
+        10,
+        "How many segments are copied to tiered storage at the same time.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    long(
+        "remote.log.manager.copy.max.bytes.per.second",
+        LONG_MAX,
+        "The most bytes per second copied to tiered storage.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    int_(
+        "remote.log.manager.copy.quota.window.num",
+        11,
+        "How many samples are kept to measure copying to tiered storage.",
+        Range(1),
+    ),
+    int_(
+        "remote.log.manager.copy.quota.window.size.seconds",
+        1,
+        "The length of one sample in measuring copying to tiered storage.",
+        Range(1),
+    ),
+    int_(
+        "remote.log.manager.expiration.thread.pool.size",
+        10,
+        "How many partitions expire remote segments at the same time.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    long(
+        "remote.log.manager.fetch.max.bytes.per.second",
+        LONG_MAX,
+        "The most bytes per second read from tiered storage.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    int_(
+        "remote.log.manager.fetch.quota.window.num",
+        11,
+        "How many samples are kept to measure reading from tiered storage.",
+        Range(1),
+    ),
+    int_(
+        "remote.log.manager.fetch.quota.window.size.seconds",
+        1,
+        "The length of one sample in measuring reading from tiered storage.",
+        Range(1),
+    ),
+    int_(
+        "remote.log.manager.follower.thread.pool.size",
+        2,
+        "How many followers' tiered-storage tasks run at the same time.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    long(
+        "remote.log.manager.task.interval.ms",
+        30_000,
+        "How often each partition's tiered-storage tasks run.",
+        Range(1),
+        importance=LOW,
+    ),
+    long(
+        "remote.log.manager.task.retry.backoff.max.ms",
+        30_000,
+        "The longest pause before a failed tiered-storage task runs again.",
+        Range(1),
+        importance=LOW,
+        internal=True,
+    ),
+    long(
+        "remote.log.manager.task.retry.backoff.ms",
+        500,
+        "The first pause before a failed tiered-storage task runs again.",
+        Range(1),
+        importance=LOW,
+        internal=True,
+    ),
+    double(
+        "remote.log.manager.task.retry.jitter",
+        0.2,
+        "By how much the pauses before a failed task runs again are randomly spread.",
+        Range(0, 0.5),
+        importance=LOW,
+        internal=True,
+    ),
+    int_(
+        "remote.log.manager.thread.pool.size",
+        2,
+        "How many of the remaining tiered-storage tasks run at the same time.",
+        Range(1),
+    ),
+    int_(
+        "remote.log.metadata.custom.metadata.max.bytes",
+        128,
+        "How many bytes of its own a storage plug-in may attach to a remote segment.",
+        Range(0),
+        importance=LOW,
+    ),
+    string(
+        "remote.log.metadata.manager.class.name",
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+        "Class that keeps the metadata of remote segments.",
+        NonEmpty(),
+    ),
+    string(
+        "remote.log.metadata.manager.class.path",
+        None,
+        "Where the class that keeps the metadata of remote segments is loaded from.",
+    ),
+    string(
+        "remote.log.metadata.manager.impl.prefix",
+        "rlmm.config.",
+        "Configs with this prefix are handed to the class that keeps the metadata of remote segments.",
+        NonEmpty(),
+    ),
+    string(
+        "remote.log.metadata.manager.listener.name",
+        None,
+        "The listener by which the metadata of remote segments is read and written.",
+        NonEmpty(),
+    ),
+    int_("remote.log.reader.max.pending.tasks", 100, "How many reads of tiered storage may wait.", Range(1)),
+    int_(
+        "remote.log.reader.threads",
+        10,
+        "How many reads of tiered storage run at the same time.",
+        Range(1),
+        update_mode=CLUSTER,
+    ),
+    string("remote.log.storage.manager.class.name", None, "Class that stores remote segments.", NonEmpty()),
+    string(
+        "remote.log.storage.manager.class.path", None, "Where the class that stores remote segments is loaded from."
+    ),
+    string(
+        "remote.log.storage.manager.impl.prefix",
+        "rsm.config.",
+        "Configs with this prefix are handed to the class that stores remote segments.",
+        NonEmpty(),
+    ),
+    boolean("remote.log.storage.system.enable", False, "Whether the broker can use tiered storage at all."),
+)

@@ -1,0 +1,40 @@
+"""Table: broker configs of authorization and delegation tokens.
+
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.config import ConfigKey, Range
+from barnabas.server.metadata.configs.rows import BROKER, LOW, class_, long, password, string
+
+SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
+    string("authorizer.class.name", "", "Class that decides who may do what; empty allows everything.", importance=LOW),
+    long(
+        "delegation.token.expiry.check.interval.ms",
+        3_600_000,
+        "How often delegation tokens are looked at for expiry.",
+        Range(1),
+        importance=LOW,
+    ),
+    long(
+        "delegation.token.expiry.time.ms",
+        86_400_000,
+        "How long a delegation token is valid before it must be renewed.",
+        Range(1),
+    ),
+    long("delegation.token.max.lifetime.ms", 604_800_000, "How long a delegation token can be renewed.", Range(1)),
+    password(
+        "delegation.token.secret.key",
+        "The secret of delegation tokens, the same on every node; without it there are no tokens.",
+    ),
+    class_(
+        "principal.builder.class",
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        "Class that turns an authenticated connection into a principal.",
+        update_mode=BROKER,
+    ),
+    string("security.providers", None, "Classes that provide security algorithms.", importance=LOW),
+)

@@ -1,0 +1,223 @@
+"""Table: broker configs of share groups (KIP-932).
+
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.config import ConfigKey, ListOf, Range
+from barnabas.server.metadata.configs.rows import CLUSTER, HIGH, LOW, int_, list_, short, string
+
+SHARE_KEYS: Final[tuple[ConfigKey, ...]] = (
+    int_(
+        "group.share.assignment.interval.ms",
+        1000,
+        "The least time between two computations of a share group's assignment.",
+        Range(0),
+        update_mode=CLUSTER,
+    ),
+    list_(
+        "group.share.assignors",
+        ("simple",),
+        "The assignors of share groups; only the first is used.",
+        ListOf(empty_allowed=False),
+    ),
+    int_(
+        "group.share.delivery.count.limit",
+        5,
+        "How often one record is delivered to a share group before it is given up.",
+        Range(2, 10),
+    ),
+    int_(
+        "group.share.heartbeat.interval.ms", 5000, "How often the members of share groups send a heartbeat.", Range(1)
+    ),
+    int_(
+        "group.share.initialize.retry.interval.ms",
+        30_000,
+        "How often setting up a share partition's state is tried again.",
+        Range(1),
+        importance=LOW,
+        internal=True,
+    ),
+    int_(
+        "group.share.max.assignment.interval.ms",
+        15_000,
+        "The largest share.assignment.interval.ms a group may have.",
+        Range(0),
+    ),
+    int_(
+        "group.share.max.delivery.count.limit",
+        10,
+        "The largest share.delivery.count.limit a group may have.",
+        Range(5, 25),
+    ),
+    int_(
+        "group.share.max.heartbeat.interval.ms",
+        15_000,
+        "The largest share.heartbeat.interval.ms a group may have.",
+        Range(1),
+    ),
+    int_(
+        "group.share.max.partition.max.record.locks",
+        4000,
+        "The largest share.partition.max.record.locks a group may have.",
+        Range(2000, 10_000),
+    ),
+    int_(
+        "group.share.max.record.lock.duration.ms",
+        60_000,
+        "The largest share.record.lock.duration.ms a group may have.",
+        Range(30_000, 3_600_000),
+    ),
+    int_(
+        "group.share.max.session.timeout.ms", 60_000, "The largest share.session.timeout.ms a group may have.", Range(1)
+    ),
+    int_("group.share.max.share.sessions", 2000, "How many share sessions a broker keeps.", Range(1)),
+    int_("group.share.max.size", 200, "The most members of a share group.", Range(1, 1000)),
+    int_(
+        "group.share.min.assignment.interval.ms",
+        0,
+        "The smallest share.assignment.interval.ms a group may have.",
+        Range(0),
+    ),
+    int_(
+        "group.share.min.delivery.count.limit",
+        2,
+        "The smallest share.delivery.count.limit a group may have.",
+        Range(2, 5),
+    ),
+    int_(
+        "group.share.min.heartbeat.interval.ms",
+        5000,
+        "The smallest share.heartbeat.interval.ms a group may have.",
+        Range(1),
+    ),
+    int_(
+        "group.share.min.partition.max.record.locks",
+        100,
+        "The smallest share.partition.max.record.locks a group may have.",
+        Range(100, 2000),
+    ),
+    int_(
+        "group.share.min.record.lock.duration.ms",
+        15_000,
+        "The smallest share.record.lock.duration.ms a group may have.",
+        Range(1000, 30_000),
+    ),
+    int_(
+        "group.share.min.session.timeout.ms",
+        45_000,
+        "The smallest share.session.timeout.ms a group may have.",
+        Range(1),
+    ),
+    int_(
+        "group.share.partition.max.record.locks",
+        2000,
+        "How many records of one partition a share group may hold at a time.",
+        Range(100, 10_000),
+    ),
+    string(
+        "group.share.persister.class.name",
+        "org.apache.kafka.server.share.persister.DefaultStatePersister",
+        "Class that stores the state of share partitions.",
+        internal=True,
+    ),
+    int_(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        "How long a member of a share group may hold a record before it is offered to another.",
+        Range(1000, 3_600_000),
+    ),
+    int_(
+        "group.share.session.timeout.ms",
+        45_000,
+        "How long a member of a share group may stay silent before it is removed.",
+        Range(1),
+    ),
+    int_(
+        "share.coordinator.append.linger.ms",
+        -1,
+        "How long the share coordinator gathers records before it writes a batch; -1 adapts to the load.",
+        Range(-1),
+    ),
+    int_(
+        "share.coordinator.cached.buffer.max.bytes",
+        1_048_588,
+        "The largest write buffer the share coordinator keeps for reuse.",
+        Range(524_288),
+        update_mode=CLUSTER,
+    ),
+    int_(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        300_000,
+        "How often share partitions that do not change are written as snapshots.",
+        Range(1),
+        importance=LOW,
+        internal=True,
+    ),
+    int_(
+        "share.coordinator.load.buffer.size",
+        5_242_880,
+        "How many bytes are read at a time when share state is loaded.",
+        Range(1),
+        importance=HIGH,
+    ),
+    int_(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        500,
+        "How many updates of a share partition are written before a snapshot.",
+        Range(0, 500),
+    ),
+    int_(
+        "share.coordinator.state.topic.compression.codec",
+        0,
+        "The codec of batches in __share_group_state, by its number (0 is none).",
+        importance=HIGH,
+    ),
+    short(
+        "share.coordinator.state.topic.min.isr",
+        2,
+        "min.insync.replicas of __share_group_state.",
+        Range(1),
+        importance=HIGH,
+    ),
+    int_(
+        "share.coordinator.state.topic.num.partitions",
+        50,
+        "The number of partitions of __share_group_state; do not change it once the topic exists.",
+        Range(1),
+        importance=HIGH,
+    ),
+    int_(
+        "share.coordinator.state.topic.prune.interval.ms",
+        300_000,
+        "How often records of __share_group_state that are no longer needed are deleted.",
+        Range(1),
+        importance=LOW,
+        internal=True,
+    ),
+    short(
+        "share.coordinator.state.topic.replication.factor",
+        3,
+        "The replication factor of __share_group_state; it cannot be created with fewer brokers.",
+        Range(1),
+        importance=HIGH,
+    ),
+    int_(
+        "share.coordinator.state.topic.segment.bytes",
+        104_857_600,
+        "The segment size of __share_group_state.",
+        Range(1),
+        importance=HIGH,
+    ),
+    int_("share.coordinator.threads", 1, "How many threads the share coordinator runs on.", Range(1)),
+    int_(
+        "share.coordinator.write.timeout.ms",
+        5000,
+        "How long a write of share state waits for its replicas.",
+        Range(1),
+        importance=HIGH,
+    ),
+)

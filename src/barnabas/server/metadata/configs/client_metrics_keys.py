@@ -1,0 +1,27 @@
+"""Table: configs of client-metrics subscriptions (KIP-714).
+
+Names, types, defaults, ranges and update modes are those of Apache Kafka 4.3; the sentences are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.core.config import ConfigKey, ListOf
+from barnabas.server.metadata.configs.rows import int_, list_
+
+CLIENT_METRICS_KEYS: Final[tuple[ConfigKey, ...]] = (
+    int_("interval.ms", 300_000, "How often matching clients push these metrics."),
+    list_(
+        "match",
+        (),
+        "Which clients the subscription is for, as attribute=regular-expression pairs; empty matches all.",
+        ListOf(),
+    ),
+    list_(
+        "metrics",
+        (),
+        "Prefixes of the names of the metrics that matching clients push; * asks for all, empty for none.",
+        ListOf(),
+    ),
+)

@@ -1,0 +1,98 @@
+"""Machine: the table of requests the controller decides on, and the state they are decided on.
+
+Decisions live in the modules beside this one, one per subject, as plain functions
+`decide_x(image, request, ctx) -> Decision`. This class only finds the right one and applies what was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from barnabas.core.decision import Decision
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.wire.messages.alter_configs import AlterConfigsRequest
+from barnabas.protocol.wire.messages.alter_partition import AlterPartitionRequest
+from barnabas.protocol.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.protocol.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest
+from barnabas.protocol.wire.messages.controller_registration import ControllerRegistrationRequest
+from barnabas.protocol.wire.messages.create_partitions import CreatePartitionsRequest
+from barnabas.protocol.wire.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.wire.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.protocol.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.protocol.wire.messages.update_features import UpdateFeaturesRequest
+from barnabas.protocol.wire.schema import Message
+from barnabas.server.metadata.controller.alter_configs import decide_alter_configs, decide_incremental_alter_configs
+from barnabas.server.metadata.controller.alter_partition import decide_alter_partition
+from barnabas.server.metadata.controller.brokers import (
+    decide_heartbeat,
+    decide_register_broker,
+    decide_unregister_broker,
+)
+from barnabas.server.metadata.controller.controllers import decide_register_controller
+from barnabas.server.metadata.controller.create_partitions import decide_create_partitions
+from barnabas.server.metadata.controller.create_topics import decide_create_topics
+from barnabas.server.metadata.controller.delete_topics import decide_delete_topics
+from barnabas.server.metadata.controller.directories import decide_assign_replicas_to_dirs
+from barnabas.server.metadata.controller.partitions import decide_elect_leaders
+from barnabas.server.metadata.controller.producer_ids import decide_allocate_producer_ids
+from barnabas.server.metadata.controller.reassignments import (
+    decide_alter_partition_reassignments,
+    decide_list_partition_reassignments,
+)
+from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.update_features import decide_update_features
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.delta import replayed
+from barnabas.server.metadata.records.base import MetadataRecord
+
+Decide = Callable[[ClusterImage, Any, DecideContext], Decision[MetadataRecord, Any]]
+
+_HANDLED: Final[Mapping[type[Message], Decide]] = {
+    CreateTopicsRequest: decide_create_topics,
+    DeleteTopicsRequest: decide_delete_topics,
+    CreatePartitionsRequest: decide_create_partitions,
+    IncrementalAlterConfigsRequest: decide_incremental_alter_configs,
+    AlterConfigsRequest: decide_alter_configs,
+    AllocateProducerIdsRequest: decide_allocate_producer_ids,
+    UpdateFeaturesRequest: decide_update_features,
+    ElectLeadersRequest: decide_elect_leaders,
+    AlterPartitionRequest: decide_alter_partition,
+    AlterPartitionReassignmentsRequest: decide_alter_partition_reassignments,
+    ListPartitionReassignmentsRequest: decide_list_partition_reassignments,
+    BrokerRegistrationRequest: decide_register_broker,
+    BrokerHeartbeatRequest: decide_heartbeat,
+    UnregisterBrokerRequest: decide_unregister_broker,
+    ControllerRegistrationRequest: decide_register_controller,
+    AssignReplicasToDirsRequest: decide_assign_replicas_to_dirs,
+}
+
+
+class Controller:
+    """`decide` reads; `apply` is the only thing that changes `image`."""
+
+    HANDLED: ClassVar[Mapping[type[Message], Decide]] = _HANDLED
+
+    def __init__(self, settings: ControllerSettings, image: ClusterImage | None = None) -> None:
+        self.settings = settings
+        self.image = image or ClusterImage()
+
+    def decide(self, image: ClusterImage, request: Message, ctx: DecideContext) -> Decision[MetadataRecord, Message]:
+        """What to write and what to answer. Raises KafkaError for a request that is not the controller's."""
+        decide = self.HANDLED.get(type(request))
+        if decide is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The controller does not serve {type(request).__name__}.")
+        return decide(image, request, ctx)
+
+    def apply(self, image: ClusterImage, records: Sequence[MetadataRecord]) -> None:
+        """Make `image` with `records` replayed onto it the state of the next decision.
+
+        Its offset runs ahead of the log by a guess: control records of the log may take offsets in between.
+        """
+        self.image = replayed(image, records)

@@ -1,0 +1,233 @@
+"""Machine: CreateTopics. Checks, errors and their order are those of Kafka's `ReplicationControlManager.createTopics`.
+
+Each topic is made or refused on its own; all records of a request are committed together. Without a manual assignment
+-1 partitions or replicas mean the controller's `num.partitions` and `default.replication.factor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.core.config import value_to_text
+from barnabas.core.decision import Decision
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import METADATA_TOPIC, TopicId
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.core.rng import random_uuid
+from barnabas.protocol.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.server.metadata.config_rules import check_topic_configs
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.configs.tables import TOPIC_CONFIGS
+from barnabas.server.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
+from barnabas.server.metadata.controller.assignments import (
+    active_replicas,
+    check_manual_replicas,
+    in_sync_of_manual,
+    new_partition,
+    place,
+)
+from barnabas.server.metadata.controller.settings import MAX_PARTITIONS_PER_BATCH, DecideContext
+from barnabas.server.metadata.controller.topic_names import (
+    collision_key,
+    has_collision_characters,
+    name_problem,
+)
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.small import ResourceType
+from barnabas.server.metadata.records.base import MetadataRecord
+from barnabas.server.metadata.records.other import ConfigRecord
+from barnabas.server.metadata.records.topics import TopicRecord
+
+
+class _Partition(NamedTuple):
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
+
+
+def decide_create_topics(
+    image: ClusterImage, request: CreateTopicsRequest, ctx: DecideContext
+) -> Decision[MetadataRecord, CreateTopicsResponse]:
+    """Records of every topic that can be made; none with `validate_only`."""
+    twice = duplicates(topic.name for topic in request.topics)
+    excess = _excess(request, ctx)
+    names = _Names(image)
+    records: list[MetadataRecord] = []
+    results: dict[str, CreatableTopicResult] = {}
+    for topic in request.topics:
+        if topic.name in results:
+            continue
+        try:
+            if topic.name in twice:
+                raise invalid_request("Duplicate topic name.")
+            if excess is not None:
+                raise excess
+            names.check(topic.name)
+            made, result = _create(image, topic, ctx)
+        except KafkaError as error:
+            results[topic.name] = CreatableTopicResult(
+                name=topic.name, error_code=error.code, error_message=message_of(error)
+            )
+            continue
+        records += made
+        results[topic.name] = result
+        names.take(topic.name)
+    response = CreateTopicsResponse(topics=list(results.values()))
+    return Decision(response, () if request.validate_only else records)
+
+
+def _create(
+    image: ClusterImage, topic: CreatableTopic, ctx: DecideContext
+) -> tuple[list[MetadataRecord], CreatableTopicResult]:
+    configs = _configs(topic)
+    view = ConfigView(image.configs, node_id=ctx.settings.node_id, static=ctx.settings.static_config)
+    check_topic_configs(configs, view)
+    partitions = _manual(image, topic) if topic.assignments else _placed(image, topic, ctx)
+    topic_id: TopicId = random_uuid(ctx.rng)
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in configs.items()
+    ]
+    records += [
+        new_partition(image, topic_id, index, partition.replicas, partition.in_sync)
+        for index, partition in enumerate(partitions)
+    ]
+    return records, CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=_effective(view, configs),
+    )
+
+
+class _Names:
+    """The names that are taken: by topics of the image, and by those this request makes."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._by_key: dict[str, str] | None = None
+
+    def check(self, name: str) -> None:
+        """Raises RefusedError for a name that no new topic can have."""
+        problem = name_problem(name)
+        if problem is not None:
+            raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        if name == METADATA_TOPIC:
+            raise invalid_request(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        if name in self._image.topics:
+            raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if has_collision_characters(name):
+            other = self._colliding().get(collision_key(name))
+            if other is not None:
+                raise RefusedError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+                )
+
+    def take(self, name: str) -> None:
+        if has_collision_characters(name):
+            self._colliding()[collision_key(name)] = name
+
+    def _colliding(self) -> dict[str, str]:
+        """Collision key -> name, made once per request and only if a name needs it."""
+        if self._by_key is None:
+            names = self._image.topics.by_name
+            self._by_key = {collision_key(name): name for name in names if has_collision_characters(name)}
+        return self._by_key
+
+
+def _configs(topic: CreatableTopic) -> dict[str, str]:
+    missing = [config.name for config in topic.configs if config.value is None]
+    if missing:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(sorted(missing))}"
+        )
+    return {config.name: config.value for config in topic.configs if config.value is not None}
+
+
+def _manual(image: ClusterImage, topic: CreatableTopic) -> list[_Partition]:
+    if topic.replication_factor != -1:
+        raise invalid_request("A manual partition assignment was specified, but replication factor was not set to -1.")
+    if topic.num_partitions != -1:
+        raise invalid_request("A manual partition assignment was specified, but numPartitions was not set to -1.")
+    found: dict[int, _Partition] = {}
+    factor: int | None = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in found:
+            raise RefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        check_manual_replicas(image, assignment.broker_ids, factor)
+        factor = len(assignment.broker_ids)
+        in_sync = in_sync_of_manual(image, assignment.broker_ids, index)
+        found[index] = _Partition(assignment.broker_ids, in_sync)
+    if sorted(found) != list(range(len(found))):
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return [found[index] for index in range(len(found))]
+
+
+def _placed(image: ClusterImage, topic: CreatableTopic, ctx: DecideContext) -> list[_Partition]:
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    count = _count(topic, ctx)
+    factor = ctx.settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    try:
+        placed = place(image, count, factor, ctx.rng)
+    except KafkaError as error:
+        raise RefusedError(error.code, f"Unable to replicate the partition {factor} time(s): {error}") from error
+    return [_Partition(replicas, active_replicas(image, replicas)) for replicas in placed]
+
+
+def _count(topic: CreatableTopic, ctx: DecideContext) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return ctx.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+
+
+def _excess(request: CreateTopicsRequest, ctx: DecideContext) -> RefusedError | None:
+    """The refusal of a request that makes more partitions than one batch of records should hold."""
+    total = sum(max(0, _count(topic, ctx)) for topic in request.topics)
+    if total <= MAX_PARTITIONS_PER_BATCH:
+        return None
+    return RefusedError(
+        ErrorCode.POLICY_VIOLATION,
+        f"Excessively large number of partitions per request: {total}. "
+        f"Create at most {MAX_PARTITIONS_PER_BATCH} at once.",
+    )
+
+
+def _effective(view: ConfigView, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
+    """Every config of the new topic as it will be (KIP-525), by name."""
+    shown = []
+    for name, effective in sorted(view.new_topic(configs).items()):
+        key = TOPIC_CONFIGS[name]
+        if key.internal and name not in configs:
+            continue
+        shown.append(
+            CreatableTopicConfigs(
+                name=name,
+                value=None if key.is_sensitive else value_to_text(effective.value),
+                read_only=False,
+                config_source=effective.source,
+                is_sensitive=key.is_sensitive,
+            )
+        )
+    return shown

@@ -1,0 +1,220 @@
+"""Machine: one change of one partition: what is wanted goes in, the record that does it comes out.
+
+    Target (ISR, replicas, reassignment)
+      1. complete the reassignment, if the new replicas are all in sync
+      2. keep track of eligible leader replicas (KIP-966): who leaves an ISR that is below min.insync.replicas still has
+         every committed record, because the leader commits nothing in that state
+      3. elect: from the ISR; if that is empty, from the ELR; then the last known leader; then, unclean, anyone usable
+      4. a new leader epoch where replicas go, so that they are not answered any more
+
+Every decision that touches a partition comes through here (`PartitionChangeBuilder` of Kafka).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum, auto
+from uuid import UUID
+
+from barnabas.core.ids import NO_LEADER, TopicId
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.metadata.image.topics import UNASSIGNED_DIRECTORY, LeaderRecoveryState, PartitionImage
+from barnabas.server.metadata.image.topics_delta import NO_LEADER_CHANGE
+from barnabas.server.metadata.records.topics import PartitionChangeRecord
+
+
+class Election(Enum):
+    """How a leader is chosen where one is needed."""
+
+    ONLINE = auto()
+    """The present leader if it still can, else the first replica that can."""
+    PREFERRED = auto()
+    """The first replica, if it can, in place of the present leader."""
+    UNCLEAN = auto()
+    """As ONLINE, but if nobody has all committed records, somebody who may not have them."""
+
+
+class Rules(NamedTuple):
+    """What a change depends on besides the partition."""
+
+    is_usable: Callable[[int], bool]
+    """May lead: neither fenced nor shutting down."""
+    min_insync_replicas: int = 1
+    elr_enabled: bool = False
+    unclean_shutdown: Collection[int] = ()
+    """Brokers that may have lost what they had: complete no more, wherever they stand."""
+    directory_of: Callable[[int], UUID] = lambda _: UNASSIGNED_DIRECTORY
+    """The log directory of a replica that is new (KIP-858)."""
+
+
+class Target(NamedTuple):
+    """The partition as it should be; whom that makes leader is found out. (A tuple: a broker that is fenced makes a
+    hundred thousand of them.)"""
+
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+    elr: tuple[int, ...]
+    recovery_state: int
+
+    @classmethod
+    def of(cls, partition: PartitionImage) -> Target:
+        return cls(
+            partition.isr,
+            partition.replicas,
+            partition.removing_replicas,
+            partition.adding_replicas,
+            partition.elr,
+            partition.leader_recovery_state,
+        )
+
+
+class Elected(NamedTuple):
+    leader: int
+    unclean: bool = False
+
+
+def change_partition(
+    topic_id: TopicId,
+    index: int,
+    partition: PartitionImage,
+    target: Target,
+    rules: Rules,
+    election: Election = Election.ONLINE,
+) -> PartitionChangeRecord | None:
+    """The record that takes `partition` to `target`; None if it is there."""
+    target = _track_eligible(partition, _complete_reassignment(target), rules)
+    elected = elect(partition, target, rules, election)
+    target, leader = _seat(partition, target, elected, rules)
+    if leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(target.replicas):
+        leader = partition.leader  # the same leader in a new epoch
+    record = PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=leader)
+    if target.isr != partition.isr and (target.isr or rules.elr_enabled):
+        record.isr = list(target.isr)
+    if target.elr != partition.elr:
+        record.eligible_leader_replicas = list(target.elr)
+    last_known = _last_known_leader(partition, record)
+    if last_known != partition.last_known_elr:
+        record.last_known_elr = list(last_known)
+    _set_assignment(record, partition, target, rules)
+    if target.recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = target.recovery_state
+    return None if _says_nothing(record) else record
+
+
+# -- elections ---------------------------------------------------------------------------------------------------------
+
+
+def elect(partition: PartitionImage, target: Target, rules: Rules, election: Election) -> Elected:
+    """Who leads `target`."""
+    complete = target.isr or target.elr
+
+    def can_lead(broker: int) -> bool:
+        return broker in complete and rules.is_usable(broker)
+
+    order = target.replicas
+    if election is not Election.PREFERRED or (order and not can_lead(order[0])):
+        order = (partition.leader, *order)
+    for broker in order:
+        if broker in target.replicas and can_lead(broker):
+            return Elected(broker)
+    if last_known_leader_may_lead(partition, target, rules):
+        return Elected(partition.last_known_elr[0], unclean=True)
+    if election is Election.UNCLEAN:
+        for broker in target.replicas:
+            if rules.is_usable(broker):
+                return Elected(broker, unclean=True)
+    return Elected(NO_LEADER)
+
+
+def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules: Rules) -> bool:
+    """Nobody is known to be complete. Whoever led last was in sync to the end, so if its disk survived, so did all
+    (KIP-966, "balanced" recovery). `last_known_elr` holds exactly that broker then, even if the feature was switched
+    off since: without it, whoever was in sync last would lead."""
+    if target.isr or target.elr or len(partition.last_known_elr) != 1:
+        return False
+    if not rules.elr_enabled and partition.isr:
+        return False
+    last = partition.last_known_elr[0]
+    return last in target.replicas and rules.is_usable(last)
+
+
+def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Rules) -> tuple[Target, int]:
+    """The target with its leader seated, and the leader field of the record."""
+    leader = elected.leader
+    if leader == partition.leader:
+        return target, NO_LEADER_CHANGE
+    if elected.unclean:
+        # What the others have may differ: nobody but the new leader is in sync, and it has to recover (KIP-704).
+        target = target._replace(isr=(leader,), elr=(), recovery_state=LeaderRecoveryState.RECOVERING)
+    elif leader in target.elr:
+        target = target._replace(isr=(leader,), elr=tuple(broker for broker in target.elr if broker != leader))
+        if not rules.elr_enabled or len(target.isr) >= rules.min_insync_replicas:
+            target = target._replace(elr=())
+    return target, leader
+
+
+# -- eligible leader replicas ----------------------------------------------------------------------------------------
+
+
+def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> Target:
+    """While the feature is off nobody becomes eligible. Who was when the last one in sync left still has every
+    committed record: nothing was committed since. So those stay until one of them leads."""
+    waiting = not partition.isr and not target.isr
+    if not (rules.elr_enabled or waiting) or len(target.isr) >= rules.min_insync_replicas:
+        return target._replace(elr=()) if target.elr else target
+    candidates = dict.fromkeys((*target.elr, *partition.isr))
+    elr = tuple(
+        broker
+        for broker in candidates
+        if broker not in target.isr and broker not in rules.unclean_shutdown and broker in target.replicas
+    )
+    return target._replace(elr=elr)
+
+
+def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord) -> tuple[int, ...]:
+    """Remembered when the ISR becomes empty, forgotten when there is a leader again."""
+    leader = partition.leader if record.leader == NO_LEADER_CHANGE else record.leader
+    if leader != NO_LEADER:
+        return ()
+    if record.isr == [] and partition.leader != NO_LEADER:
+        return (partition.leader,)
+    if record.isr == [] and len(partition.isr) == 1:  # leaderless since before the feature was on
+        return partition.isr
+    return partition.last_known_elr
+
+
+# -- reassignment ------------------------------------------------------------------------------------------------------
+
+
+def _complete_reassignment(target: Target) -> Target:
+    """Done when every replica that stays is in sync; then those that go are gone (`maybeCompleteReassignment`)."""
+    if not target.removing and not target.adding:
+        return target
+    replicas = _without(target.replicas, target.removing)
+    isr = _without(target.isr, target.removing)
+    if not replicas or not set(replicas) <= set(isr):
+        return target
+    return target._replace(isr=isr, replicas=replicas, removing=(), adding=())
+
+
+def _set_assignment(record: PartitionChangeRecord, partition: PartitionImage, target: Target, rules: Rules) -> None:
+    if target.replicas != partition.replicas:
+        record.replicas = list(target.replicas)
+        known = dict(zip(partition.replicas, partition.directories, strict=False))
+        record.directories = [
+            known[broker] if broker in known else rules.directory_of(broker) for broker in target.replicas
+        ]
+    if target.removing != partition.removing_replicas:
+        record.removing_replicas = list(target.removing)
+    if target.adding != partition.adding_replicas:
+        record.adding_replicas = list(target.adding)
+
+
+def _without(brokers: Sequence[int], gone: Collection[int]) -> tuple[int, ...]:
+    return tuple(broker for broker in brokers if broker not in gone)
+
+
+def _says_nothing(record: PartitionChangeRecord) -> bool:
+    return record == PartitionChangeRecord(topic_id=record.topic_id, partition_id=record.partition_id)

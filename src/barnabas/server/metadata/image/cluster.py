@@ -1,0 +1,99 @@
+"""Value: everything the cluster knows about itself at one offset of the metadata log; immutable.
+
+A reader takes the image once and works on it as long as it likes: nothing in it ever changes. The next image is made by
+`ClusterDelta` (`delta.py`) and shares with this one whatever did not change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from barnabas.core.dataclass import dataclass
+from barnabas.server.metadata.image.nodes import BrokerImage, BrokersImage, ControllerImage, Endpoint, FeatureRange
+from barnabas.server.metadata.image.small import (
+    AclImage,
+    AclsImage,
+    ConfigResource,
+    ConfigsImage,
+    DelegationTokenImage,
+    FeaturesImage,
+    ProducerIdsImage,
+    QuotasImage,
+    ResourceType,
+    ScramCredential,
+    ScramImage,
+    TokensImage,
+)
+from barnabas.server.metadata.image.topics import LeaderRecoveryState, PartitionImage, TopicImage, TopicsImage
+
+__all__ = [
+    "AclImage",
+    "AclsImage",
+    "BrokerImage",
+    "BrokersImage",
+    "ClusterImage",
+    "ConfigResource",
+    "ConfigsImage",
+    "ControllerImage",
+    "DelegationTokenImage",
+    "Endpoint",
+    "FeatureRange",
+    "FeaturesImage",
+    "LeaderRecoveryState",
+    "PartitionImage",
+    "ProducerIdsImage",
+    "Provenance",
+    "QuotasImage",
+    "ResourceType",
+    "ScramCredential",
+    "ScramImage",
+    "TokensImage",
+    "TopicImage",
+    "TopicsImage",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The last metadata record an image contains."""
+
+    offset: int = -1
+    epoch: int = 0
+    timestamp_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """The cluster's truth. Start with the empty one; `ClusterDelta` makes the next."""
+
+    cluster_id: str = ""
+    provenance: Provenance = field(default_factory=Provenance)
+    features: FeaturesImage = field(default_factory=FeaturesImage)
+    brokers: BrokersImage = field(default_factory=BrokersImage)
+    topics: TopicsImage = field(default_factory=TopicsImage)
+    configs: ConfigsImage = field(default_factory=ConfigsImage)
+    producer_ids: ProducerIdsImage = field(default_factory=ProducerIdsImage)
+    acls: AclsImage = field(default_factory=AclsImage)
+    scram: ScramImage = field(default_factory=ScramImage)
+    quotas: QuotasImage = field(default_factory=QuotasImage)
+    tokens: TokensImage = field(default_factory=TokensImage)
+
+    @property
+    def offset(self) -> int:
+        """The offset of the last metadata record in it; -1 when empty."""
+        return self.provenance.offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """The controller epoch of that record."""
+        return self.provenance.epoch
+
+    def same_state_as(self, other: ClusterImage) -> bool:
+        """Equal in everything but where it came from."""
+        return (
+            all(
+                getattr(self, part) == getattr(other, part)
+                for part in ("brokers", "topics", "configs", "producer_ids", "acls", "scram", "quotas", "tokens")
+            )
+            and self.features.levels == other.features.levels
+        )

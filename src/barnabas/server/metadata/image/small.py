@@ -1,0 +1,173 @@
+"""Value: the small parts of a cluster image: features, configs, producer ids, ACLs, SCRAM, quotas, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import IntEnum
+from types import MappingProxyType
+from uuid import UUID
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.metadata.image.persistent import PersistentMap
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesImage:
+    """The finalized level of every feature. A feature at level 0 is off and not listed."""
+
+    levels: PersistentMap[str, int] = field(default_factory=PersistentMap)
+    finalized_epoch: int = -1
+    """Metadata offset at which these levels were known; what ApiVersions gives as `finalized_features_epoch`."""
+
+    def level(self, feature: str) -> int:
+        return int(self.levels.get(feature, 0))
+
+    @property
+    def metadata_version(self) -> int:
+        return self.level(METADATA_VERSION)
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to (`ConfigResource.Type`)."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """The owner of a set of configs. The name of the cluster-wide broker defaults is the empty string."""
+
+    type: int
+    name: str
+
+
+def topic_resource(topic: str) -> ConfigResource:
+    return ConfigResource(ResourceType.TOPIC, topic)
+
+
+def broker_resource(broker_id: int | None) -> ConfigResource:
+    """One broker's dynamic configs, or with None the defaults of all brokers."""
+    return ConfigResource(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
+
+
+def group_resource(group: str) -> ConfigResource:
+    return ConfigResource(ResourceType.GROUP, group)
+
+
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsImage:
+    """Every dynamic config, as text, by its owner."""
+
+    by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = field(default_factory=PersistentMap)
+
+    def of(self, resource: ConfigResource) -> Mapping[str, str]:
+        configs: Mapping[str, str] = self.by_resource.get(resource, _NO_CONFIGS)
+        return configs
+
+    def topic(self, name: str) -> Mapping[str, str]:
+        return self.of(topic_resource(name))
+
+    def broker(self, broker_id: int) -> Mapping[str, str]:
+        return self.of(broker_resource(broker_id))
+
+    def broker_defaults(self) -> Mapping[str, str]:
+        return self.of(broker_resource(None))
+
+    def group(self, group_id: str) -> Mapping[str, str]:
+        return self.of(group_resource(group_id))
+
+    def names(self, resource_type: int) -> list[str]:
+        """The resources of a type that have configs, sorted."""
+        return sorted(resource.name for resource in self.by_resource if resource.type == resource_type)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsImage:
+    """The first producer id that has not been handed out in a block yet."""
+
+    next_producer_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AclImage:
+    """One access control entry; the integers are Kafka's ACL enums."""
+
+    acl_id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class AclsImage:
+    """Every access control entry, by id."""
+
+    by_id: PersistentMap[UUID, AclImage] = field(default_factory=PersistentMap)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """What SCRAM keeps of one user's password (RFC 5802)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramImage:
+    """SCRAM credentials by (mechanism id: 1 = SHA-256, 2 = SHA-512; user name)."""
+
+    credentials: PersistentMap[tuple[int, str], ScramCredential] = field(default_factory=PersistentMap)
+
+    def get(self, mechanism: int, user: str) -> ScramCredential | None:
+        credential: ScramCredential | None = self.credentials.get((mechanism, user))
+        return credential
+
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Sorted (entity type, entity name) pairs; the name None stands for the default entity of that type."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasImage:
+    """Client quotas: entity -> quota key (`producer_byte_rate`, ...) -> limit."""
+
+    by_entity: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenImage:
+    """One delegation token; its HMAC is derived from the secret key, never stored."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokensImage:
+    """Every delegation token, by token id."""
+
+    by_id: PersistentMap[str, DelegationTokenImage] = field(default_factory=PersistentMap)

@@ -1,0 +1,257 @@
+"""Shell: what fills the ports of the rooms below: each class here is one port, spoken on one side by the room that
+declared it and on the other by the room that can do it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
+from barnabas.protocol.records.batch import iter_batches
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
+from barnabas.protocol.records.validate import Origin
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Pace, Peer
+from barnabas.protocol.wire.schema import Message
+from barnabas.protocol.wire.server_conn import Request
+from barnabas.server.broker.apis import Pace as BrokerPace
+from barnabas.server.broker.dispatch import Dispatcher
+from barnabas.server.broker.request_context import HangUpError, RequestContext
+from barnabas.server.coordination.group.service import GroupCoordinator
+from barnabas.server.coordination.ports import LogRecord, Marker, Producer, TopicView
+from barnabas.server.coordination.transaction.service import TransactionCoordinator
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.driver import ControllerDriver
+from barnabas.server.metadata.image.cluster import ClusterImage, TopicImage
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.partitions import Partitions
+
+_PACES = {
+    BrokerPace.IN_TURN: Pace.IN_TURN,
+    BrokerPace.OVERLAP: Pace.OVERLAP,
+    BrokerPace.ABANDON: Pace.ABANDON,
+}
+_LOAD_BYTES = 4 * 1024 * 1024
+_NEVER = 1e12
+"""A deadline that does not come: waits of a coordinator end with the leadership."""
+
+
+class BrokerHandler:
+    """net.RequestHandler over broker.Dispatcher."""
+
+    def __init__(self, dispatcher: Dispatcher[Any], on_disconnect: Callable[[int], None]) -> None:
+        self._dispatcher = dispatcher
+        self._on_disconnect = on_disconnect
+
+    def pace(self, request: Request) -> Pace:
+        return _PACES[self._dispatcher.pace(request.header.api_key)]
+
+    def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
+        return self._handle(request, peer)
+
+    def on_closed(self, peer: Peer) -> None:
+        self._on_disconnect(peer.connection_id)
+
+    async def _handle(self, request: Request, peer: Peer) -> Answer:
+        try:
+            return await self._dispatcher.answer(request, peer)
+        except HangUpError as order:
+            raise CloseConnectionError(str(order)) from order
+
+
+class LocalController:
+    """broker.ControllerChannel to the controller in this process."""
+
+    def __init__(self, driver: ControllerDriver) -> None:
+        self._driver = driver
+
+    async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message:
+        return await self._driver.handle(request, version)
+
+
+class ReplicatedWriter:
+    """coordination.PartitionWriter over replication.Partitions."""
+
+    def __init__(self, partitions: Partitions, disk: Executor, codec: Codec = Codec.NONE) -> None:
+        self._partitions = partitions
+        self._disk = disk
+        self._codec = codec
+        """`offsets.topic.compression.codec`"""
+
+    def append(
+        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+    ) -> int:
+        by = producer or Producer()
+        batch = build_batch(
+            [SimpleRecord(record.key, record.value, now_ms) for record in records],
+            codec=self._codec,
+            producer_id=by.producer_id,
+            producer_epoch=by.epoch,
+            transactional=producer is not None,
+        )
+        return self._leader(tp).append(batch, -1, now_ms, Origin.COORDINATOR).next_offset
+
+    def append_marker(self, tp: TopicPartition, marker: Marker, now_ms: int) -> int:
+        batch = build_end_txn_marker(
+            EndTxn(marker.committed, marker.coordinator_epoch),
+            producer_id=marker.producer.producer_id,
+            producer_epoch=marker.producer.epoch,
+            timestamp=now_ms,
+        )
+        return self._leader(tp).append(batch, -1, now_ms, Origin.COORDINATOR).next_offset
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        return self._leader(tp).high_watermark
+
+    async def wait_committed(self, tp: TopicPartition, offset: int) -> None:
+        code = await self._leader(tp).wait_committed(offset, asyncio.get_running_loop().time() + _NEVER)
+        if code not in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            raise KafkaError(code)
+
+    async def read_log(self, tp: TopicPartition) -> AsyncIterator[Buffer]:
+        partition = self._leader(tp)
+        assert partition.log is not None
+        offset, end = partition.log.log_start_offset, partition.log.log_end_offset
+        while offset < end:
+            log = partition.log  # another one when the replica has moved to another directory meanwhile
+            if log is None:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {tp} is offline.")
+            plan = log.plan_read(offset, _LOAD_BYTES, upper_offset=end)
+            result = plan.try_run()
+            if result is None:
+                result = await asyncio.get_running_loop().run_in_executor(self._disk, plan.run)
+            whole = 0
+            for position, header in iter_batches(result.data):
+                whole = position + header.size
+                offset = header.next_offset
+            if not whole:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be read beyond offset {offset}.")
+            yield memoryview(result.data)[:whole]
+
+    def _leader(self, tp: TopicPartition) -> Partition:
+        partition = self._partitions.get(tp.topic, tp.partition)
+        if partition is None or not partition.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+
+class ImageCatalog:
+    """coordination.TopicCatalog over a cluster image."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._racks = {broker.broker_id: broker.rack for broker in image.brokers if broker.rack}
+
+    def by_name(self, name: str) -> TopicView | None:
+        topic = self._image.topics.get(name)
+        return None if topic is None else self._view(topic)
+
+    def by_id(self, topic_id: TopicId) -> TopicView | None:
+        topic = self._image.topics.get_by_id(topic_id)
+        return None if topic is None else self._view(topic)
+
+    def names(self) -> Sequence[str]:
+        return self._image.topics.names()
+
+    def _view(self, topic: TopicImage) -> TopicView:
+        racks = self._racks
+        by_partition = (
+            tuple(frozenset(racks[r] for r in p.replicas if r in racks) for p in topic.partitions) if racks else ()
+        )
+        return TopicView(topic.name, topic.topic_id, len(topic.partitions), by_partition)
+
+
+class ImageGroupConfigs:
+    """coordination.GroupConfigs: the settings of single groups, from the newest image, within the brokers' bounds."""
+
+    def __init__(self, image: Callable[[], ClusterImage], view: Callable[[ClusterImage], ConfigView]) -> None:
+        self._image = image
+        self._view = view
+
+    def consumer_session_timeout_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "consumer.session.timeout.ms")
+
+    def consumer_heartbeat_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "consumer.heartbeat.interval.ms")
+
+    def consumer_assignment_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "consumer.assignment.interval.ms")
+
+    def share_session_timeout_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "share.session.timeout.ms")
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "share.heartbeat.interval.ms")
+
+    def share_assignment_interval_ms(self, group_id: str) -> int | None:
+        return self._number(group_id, "share.assignment.interval.ms")
+
+    def _number(self, group_id: str, name: str) -> int | None:
+        image = self._image()
+        text = image.configs.group(group_id).get(name)
+        if text is None:
+            return None
+        value = self._view(image).held_in_bounds(name, int(text))
+        assert isinstance(value, int)
+        return value
+
+
+class GroupFeed:
+    """Tells the group coordinator what concerns it: leaderships (LeadershipListener) and images (ImageSubscriber)."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None:
+        if partition.topic == CONSUMER_OFFSETS_TOPIC:
+            self._groups.on_elected(partition.partition, leader_epoch)
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        if partition.topic == CONSUMER_OFFSETS_TOPIC:
+            self._groups.on_resigned(partition.partition, leader_epoch)
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        if not delta.topics and not _racks_changed(delta, image):
+            return
+        topic = image.topics.get(CONSUMER_OFFSETS_TOPIC)
+        self._groups.on_partition_count(0 if topic is None else len(topic.partitions))
+        gone = frozenset(topic.name for topic in delta.topics.deleted.values() if topic.name not in image.topics)
+        self._groups.on_topics_changed(ImageCatalog(image), gone)
+
+
+def _racks_changed(delta: ClusterDelta, image: ClusterImage) -> bool:
+    """Brokers come and go often, and rarely with another rack: assignments heed only that."""
+
+    def racks(of: ClusterImage) -> dict[int, str]:
+        return {broker.broker_id: broker.rack for broker in of.brokers if broker.rack}
+
+    return bool(delta.brokers) and racks(delta.before) != racks(image)
+
+
+class TransactionFeed:
+    """Tells the transaction coordinator what concerns it: leaderships, its topic, and `transaction.version`."""
+
+    def __init__(self, transactions: TransactionCoordinator) -> None:
+        self._transactions = transactions
+
+    def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None:
+        if partition.topic == TRANSACTION_STATE_TOPIC:
+            self._transactions.on_elected(partition.partition, leader_epoch)
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        if partition.topic == TRANSACTION_STATE_TOPIC:
+            self._transactions.on_resigned(partition.partition, leader_epoch)
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        self._transactions.on_feature_level(image.features.levels.get("transaction.version", 0))
+        if delta.topics:
+            # soon: the channel to the leaders looks into an image that has other readers before it
+            asyncio.get_running_loop().call_soon(self._transactions.markers.look_again)
+            topic = image.topics.get(TRANSACTION_STATE_TOPIC)
+            self._transactions.on_partition_count(0 if topic is None else len(topic.partitions))

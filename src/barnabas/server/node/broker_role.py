@@ -1,0 +1,294 @@
+"""Shell: the broker of a node: from a complete image of the cluster to listeners that accept, and back.
+
+registered, fenced -> an image with that registration: logs, coordinators -> unfenced -> listeners accept -> ready
+stop: controlled shutdown (leadership goes elsewhere) -> listeners closed -> coordinators -> logs
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
+from barnabas.protocol.transport.listener import Listener
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.server.broker.dispatch import Dispatcher
+from barnabas.server.broker.fetch_sessions import FetchSessions
+from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.broker.metadata_cache import MetadataCache
+from barnabas.server.broker.producer_ids import ProducerIds
+from barnabas.server.broker.services import Services
+from barnabas.server.broker.verification import TransactionGate
+from barnabas.server.coordination.group.service import GroupCoordinator
+from barnabas.server.coordination.transaction.service import TransactionCoordinator
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.publish import Publisher
+from barnabas.server.node.adapters import (
+    BrokerHandler,
+    GroupFeed,
+    ImageCatalog,
+    ImageGroupConfigs,
+    ReplicatedWriter,
+    TransactionFeed,
+)
+from barnabas.server.node.channels.coordination import CoordinationChannels
+from barnabas.server.node.channels.peers import Peers
+from barnabas.server.node.channels.replication import ReplicationChannel
+from barnabas.server.node.lifecycle import BrokerLifecycle
+from barnabas.server.node.parts import Parts
+from barnabas.server.node.running import running, unless
+from barnabas.server.node.settings import (
+    broker_settings,
+    cleaner_settings,
+    group_config,
+    lifecycle_settings,
+    net_limits,
+    replication_settings,
+    transaction_config,
+    upkeep_intervals,
+)
+from barnabas.server.node.setup.ports_taken import TakenPort
+from barnabas.server.node.shares import GroupShareSettings, ShareFeed, build_shares
+from barnabas.server.replication.cleaning.compaction import Compactor
+from barnabas.server.replication.cleaning.engine import InlineEngine, ProcessEngine
+from barnabas.server.replication.directories.mover import DirMover
+from barnabas.server.replication.flushing import Flusher
+from barnabas.server.replication.on_request import OnRequest
+from barnabas.server.replication.partitions import Partitions
+from barnabas.server.replication.replication import Replication
+from barnabas.server.replication.settings import ReplicationSettings
+from barnabas.server.replication.upkeep import Upkeep
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.fs import OsFileSystem
+
+_LOOK_S: Final = 0.25
+_NO_CONTROLLER_S: Final = 3.0
+"""When a cluster is stopped as a whole, its last nodes have nobody left to hand over to."""
+_HOT: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
+
+
+class BrokerRole:
+    """`live` it once; then `close`."""
+
+    def __init__(self, parts: Parts, controller: ControllerChannel, ports: Sequence[TakenPort]) -> None:
+        self._parts = parts
+        self._ports = ports
+        config = parts.config
+        self.partitions = Partitions(
+            parts.node_id, parts.dirs, parts.topic_config, parts.clock, parts.rng, parts.missing_dirs
+        )
+        self._flusher = Flusher(parts.disk)
+        self.partitions.host.flush = self._flusher.request_all
+        self._upkeep = Upkeep(self.partitions, self._flusher, parts.disk, parts.clock, upkeep_intervals(config))
+        self._compactor = self._build_compactor()
+        peers = Peers(parts.outgoing, lambda: parts.image, config.inter_broker_listener)
+        self._channels = CoordinationChannels(peers)
+        channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
+        self._replication = Replication(self.partitions, channel, self._copying, parts.clock, parts.rng)
+        self._mover = DirMover(
+            self.partitions, self._replication.dir_keeper, self._flusher, parts.disk,
+            self._copying, parts.clock, parts.rng, parts.metrics,
+        )  # fmt: skip
+        self._services = self._build_services(controller)
+        self._channels.connect(self._services)
+        self._lifecycle = BrokerLifecycle(
+            controller,
+            parts.identity,
+            [port.advertised for port in ports],
+            config["broker.rack"],
+            parts.dirs,
+            lambda: parts.image.offset,
+            parts.rng,
+            lifecycle_settings(config),
+            on_epoch=self._on_epoch,
+        )
+
+    def _copying(self) -> ReplicationSettings:
+        return replication_settings(self._parts.config_view(self._parts.image))
+
+    @property
+    def broker_epoch(self) -> int:
+        """-1 before the broker is registered."""
+        return self._lifecycle.broker_epoch
+
+    async def live(self, on_ready: Callable[[], None]) -> None:
+        """Serve until `Parts.stopping` is set. Raises what prevents the start, StoppedError among it."""
+        parts, services = self._parts, self._services
+        groups, transactions, shares = services.groups, services.transactions, services.shares
+        async with running(
+            self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
+            self._upkeep.run, self._compactor.run, self._replication.run, self._mover.run,
+            shares.coordinator.run, shares.partitions.run,
+        ):  # fmt: skip
+            self.partitions.discover()
+            feeds = (GroupFeed(groups), TransactionFeed(transactions), ShareFeed(shares))
+            for feed in feeds:
+                self.partitions.add_listener(feed)
+            settings_feed = _SettingsFeed(parts, services)
+            # Roles are taken from an image that knows this registration. An older one still has those of the process
+            # before, which may have had more in its logs (Kafka's initialCatchUpFuture).
+            await unless(parts.stopping, self._lifecycle.register())
+            await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
+            for subscriber in (
+                self.partitions, self._replication, self._mover, *feeds,
+                services.metadata, settings_feed, self._lifecycle,
+            ):  # fmt: skip
+                parts.publisher.subscribe(subscriber)
+            async with running(self._lifecycle.run):
+                await self._serve(on_ready)
+
+    async def _serve(self, on_ready: Callable[[], None]) -> None:
+        """Whoever connects before this broker is unfenced is refused, and tries again, or another broker. Answered so
+        soon, it would hear of a cluster without this broker, and of one node, of no broker at all."""
+        parts = self._parts
+        listeners = self._build_listeners()
+        await unless(parts.stopping, self._lifecycle.wait_unfenced())
+        for listener in listeners:
+            await listener.bind()
+        async with asyncio.TaskGroup() as tasks:
+            for listener in listeners:
+                tasks.create_task(listener.serve(), name=f"listener {listener.endpoint}")
+            await asyncio.sleep(0)
+            try:
+                on_ready()
+                await parts.stopping.wait()
+                await self._hand_over()
+            finally:
+                for listener in listeners:
+                    listener.stop()
+
+    async def _hand_over(self) -> None:
+        """What this broker leads goes to others, if there are any, and a controller to arrange it."""
+        parts = self._parts
+        if all(broker.broker_id == parts.node_id for broker in parts.image.brokers):
+            return
+        leaving = asyncio.ensure_future(self._lifecycle.shut_down())
+        loop = asyncio.get_running_loop()
+        led_at = loop.time()
+        try:
+            while not leaving.done() and loop.time() - led_at < _NO_CONTROLLER_S:
+                await asyncio.wait((leaving,), timeout=_LOOK_S)
+                if parts.metadata.leader_id >= 0:
+                    led_at = loop.time()
+        finally:
+            leaving.cancel()
+
+    def _on_epoch(self, broker_epoch: int) -> None:
+        self._services.producer_ids.broker_epoch = broker_epoch
+
+    def on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
+        self.partitions.on_directory_failed(directory, error)
+        self._lifecycle.on_directory_failed()
+
+    def close(self) -> None:
+        """Leave the partitions in order; the directories are closed by whoever opened them."""
+        self.partitions.close()
+        with contextlib.suppress(StorageError):
+            self.partitions.checkpoint_high_watermarks()
+
+    # ---- putting together
+
+    def _build_services(self, controller: ControllerChannel) -> Services:
+        parts, config, channels = self._parts, self._parts.config, self._channels
+        writer = ReplicatedWriter(self.partitions, parts.disk)
+        groups = GroupCoordinator(
+            group_config(config),
+            writer,
+            ImageCatalog(parts.image),
+            parts.clock,
+            parts.rng,
+            ImageGroupConfigs(lambda: parts.image, parts.config_view),
+        )
+        producer_ids = ProducerIds(controller, parts.node_id)
+        share_settings = GroupShareSettings(lambda: parts.image, parts.config_view)
+        return Services(
+            node_id=parts.node_id,
+            clock=parts.clock,
+            rng=parts.rng,
+            metadata=MetadataCache(),
+            partitions=self.partitions,
+            controller=controller,
+            quorum=parts.metadata,
+            producer_ids=producer_ids,
+            fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"], parts.rng),
+            groups=groups,
+            transactions=TransactionCoordinator(
+                transaction_config(config), writer, channels.markers, producer_ids.next, parts.clock, parts.rng
+            ),
+            gate=TransactionGate(channels.transactions),
+            shares=build_shares(
+                config, channels, groups, writer, share_settings, parts.image, parts.clock, parts.rng
+            ),
+            flusher=self._flusher,
+            mover=self._mover,
+            on_request=OnRequest(self.partitions, self._upkeep, self._compactor, parts.clock),
+            disk=parts.disk,
+            static_config=config.given,
+            settings=broker_settings(parts.config_view(parts.image)),
+        )  # fmt: skip
+
+    def _build_compactor(self) -> Compactor:
+        """The cleaner works in processes of its own on a real disk, in a thread on any other."""
+        parts = self._parts
+        real = isinstance(parts.fs, OsFileSystem)
+        return Compactor(
+            self.partitions,
+            lambda: cleaner_settings(parts.config_view(parts.image)),
+            ProcessEngine if real else lambda: InlineEngine(parts.fs),
+            parts.cleaners,
+            parts.clock,
+            parts.rng,
+            parts.metrics,
+        )
+
+    def _build_listeners(self) -> list[Listener]:
+        parts, services = self._parts, self._services
+        dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
+        dispatcher.warm_up(*_HOT)
+        limits = net_limits(parts.config)
+        quota, budget = ConnectionQuota(limits), RequestBudget(limits)
+        services.unsent_bytes = lambda: budget.unsent
+        handler = BrokerHandler(dispatcher, services.shares.on_disconnect)
+        return [
+            Listener(port.endpoint, handler, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock)
+            for port in self._ports
+        ]
+
+
+async def _caught_up(publisher: Publisher, offset: int) -> None:
+    """Returns when the newest image contains the record at `offset`."""
+    waiting = _Waiting(offset)
+    publisher.subscribe(waiting)
+    try:
+        if publisher.image.offset < offset:
+            await waiting.reached.wait()
+    finally:
+        publisher.unsubscribe(waiting)
+
+
+class _Waiting:
+    """Hears of images until one is new enough."""
+
+    def __init__(self, offset: int) -> None:
+        self.reached = asyncio.Event()
+        self._offset = offset
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        if image.offset >= self._offset:
+            self.reached.set()
+
+
+class _SettingsFeed:
+    """Keeps the handlers' settings in step with dynamic broker configs."""
+
+    def __init__(self, parts: Parts, services: Services) -> None:
+        self._parts = parts
+        self._services = services
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        if delta.configs:
+            self._services.settings = broker_settings(self._parts.config_view(image))

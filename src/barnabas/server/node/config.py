@@ -1,0 +1,145 @@
+"""Value: a node's static configuration: server.properties, then `-c key=value`, then what a single broker needs.
+
+Names, types and defaults are Kafka's (`metadata.configs`). Where Kafka's default cannot work on a cluster of one (three
+replicas of the internal topics), `development_defaults` stands in for it; anything the user sets wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Final
+
+from barnabas.core.config import ConfigError
+from barnabas.core.dataclass import dataclass
+from barnabas.core.properties import parse_properties
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.server.metadata.config_view import development_defaults
+from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
+from barnabas.server.node.setup.listeners import inter_broker_listener, read_listeners
+from barnabas.server.node.setup.topology import Topology, read_topology
+
+DEFAULT_NODE_ID: Final = 1
+DEFAULT_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"
+_COMBINED_ROLES: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+}
+_MANY: Final = 3
+"""Brokers that a cluster is taken to have when its configuration does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """`given` is text as the user wrote it (plus the stand-ins above); `values` is every broker config, typed."""
+
+    given: Mapping[str, str]
+    values: Mapping[str, Any]
+    listeners: tuple[Endpoint, ...]
+    """Where clients and other brokers connect; empty without the role broker."""
+    advertised: tuple[Endpoint, ...]
+    log_dirs: tuple[str, ...]
+    controller_listeners: tuple[Endpoint, ...] = ()
+    """Where controllers and brokers reach this controller; a cluster of one node needs none."""
+    controller_advertised: tuple[Endpoint, ...] = ()
+    inter_broker_listener: str = "PLAINTEXT"
+    topology: Topology = field(default_factory=Topology)
+    node_id: int | None = None
+    """None: not said; take it from meta.properties, or the default."""
+    metadata_fsync: bool = True
+    """False only where nobody would miss the data (embedded brokers in a temporary directory)."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+def read_properties_file(path: str) -> dict[str, str]:
+    """server.properties. Raises ConfigError when it cannot be read."""
+    from pathlib import Path  # here: it brings urllib and ipaddress, 0.6 MB
+
+    try:
+        return parse_properties(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"The configuration file {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise ConfigError(f"The configuration file {path} is not a properties file: {error}") from error
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, str]:
+    """`-c key=value` arguments."""
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{assignment!r} is not a setting: write -c name=value, for example -c num.partitions=3")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def build_config(
+    given: Mapping[str, str],
+    *,
+    data_dir: str | None = None,
+    listener: str | None = None,
+    metadata_fsync: bool = True,
+) -> NodeConfig:
+    """Check everything and make the typed config. Raises ConfigError (with what to do) for whatever cannot work."""
+    texts = {**_COMBINED_ROLES, **given}
+    if data_dir is not None:
+        texts["log.dirs"] = data_dir
+    if listener is not None:
+        texts["listeners"] = listener
+    if "node.id" in texts or "broker.id" in texts:  # two names of one setting, in Kafka too
+        texts.setdefault("broker.id", texts.get("node.id", ""))
+        texts.setdefault("node.id", texts["broker.id"])
+    node_id = _node_id(texts)
+    topology = read_topology(texts, node_id)
+    texts.setdefault("listeners", DEFAULT_LISTENER)
+    texts = development_defaults(texts, 1 if topology.decides_alone else len(topology.voters) or _MANY)
+    parsed_from = {name: text for name, text in texts.items() if name in BROKER_CONFIGS}
+    parsed_from.setdefault("node.id", texts.get("broker.id", str(DEFAULT_NODE_ID)))
+    values = BROKER_CONFIGS.parse_all(parsed_from)
+    log_dirs = _log_dirs(texts)
+    clients, controllers = read_listeners(texts, topology)
+    return NodeConfig(
+        given=texts,
+        values=values,
+        listeners=clients.bound,
+        advertised=clients.advertised,
+        log_dirs=log_dirs,
+        controller_listeners=controllers.bound,
+        controller_advertised=controllers.advertised,
+        inter_broker_listener=inter_broker_listener(texts, clients) if topology.is_broker else "",
+        topology=topology,
+        node_id=node_id,
+        metadata_fsync=metadata_fsync,
+    )
+
+
+def _node_id(texts: Mapping[str, str]) -> int | None:
+    """None where it is not said: -1 means that, too."""
+    text = texts.get("node.id", "").strip()
+    try:
+        return int(text) if text and int(text) >= 0 else None
+    except ValueError:
+        raise ConfigError(f"node.id={text}: write a whole number, 0 or more.") from None
+
+
+def unknown_names(given: Mapping[str, str]) -> list[str]:
+    """Settings that no table knows: perhaps misspelt, perhaps a plug-in's. Kafka ignores them; we say so."""
+    return sorted(name for name in given if name not in BROKER_CONFIGS and name not in TOPIC_CONFIGS)
+
+
+def _log_dirs(texts: Mapping[str, str]) -> tuple[str, ...]:
+    text = texts.get("log.dirs") or texts.get("log.dir") or ""
+    paths = tuple(dict.fromkeys(_absolute(part.strip()) for part in text.split(",") if part.strip()))
+    if not paths:
+        raise ConfigError("No data directory: give --data-dir DIR, or set log.dirs in server.properties.")
+    return paths
+
+
+def _absolute(path: str) -> str:
+    """One spelling of every path, but `..` stays: what stands before it may be a link."""
+    parts = os.path.join(os.getcwd(), path).split("/")  # noqa: PTH109, PTH118 - pathlib: see read_properties_file
+    return "/" + "/".join(part for part in parts if part not in ("", "."))

@@ -1,0 +1,332 @@
+"""Shell: a broker's life in its cluster, as the controller sees it: registered, fenced, running, leaving.
+
+    STARTING ──registered──► RECOVERY ──unfenced──► RUNNING ──shut_down──► PENDING_CONTROLLED_SHUTDOWN ──► SHUTTING_DOWN
+        └ caught up with the metadata log       └ fenced: the controller has not heard of it; the next beat asks again
+
+The states are those of `BrokerLifecycleManager`. A beat goes out every `broker.heartbeat.interval.ms`, and at once when
+there is something to say: that this node is ready, wants to stop, lost a disk, or has read that another broker stops
+(that one waits until everyone knows).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, Protocol
+from uuid import UUID
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
+from barnabas.core.rng import Rng, random_uuid
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.metadata.features import SUPPORTED_FEATURES
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.metadata.image.nodes import SecurityProtocol
+from barnabas.server.node.setup.identity import Identity
+
+log = get_logger("barnabas.server.broker")
+
+REGISTRATION_VERSION: Final = 4
+HEARTBEAT_VERSION: Final = 2
+_SOON_S: Final = 0.01
+"""The first pause between beats while something is awaited; it doubles up to the interval."""
+_RETRY_MAX_S: Final = 1.0
+_WAITING_LOG_S: Final = 5.0
+
+
+class State(Enum):
+    """`BrokerState` of Kafka, by name and number."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class Directory(Protocol):
+    """A log directory, as far as the controller hears of it (`storage.LogDir`)."""
+
+    @property
+    def directory_id(self) -> UUID: ...
+
+    @property
+    def failure(self) -> BaseException | None: ...
+
+    @property
+    def previous_broker_epoch(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleSettings:
+    """Names are Kafka's."""
+
+    heartbeat_interval_ms: int = 2_000
+    session_timeout_ms: int = 9_000
+    initial_registration_timeout_ms: int = 60_000
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_timeout_ms: int = 30_000
+    """How long an orderly end may take (not a config; Kafka waits five minutes)."""
+
+
+class RegistrationError(BarnabasError):
+    """The cluster does not take this broker; the message says why, and what to do."""
+
+
+class BrokerLifecycle:
+    """`register`, then `run` in a task; `wait_unfenced` says when clients may come, `shut_down` hands over and
+    leaves."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        identity: Identity,
+        endpoints: Sequence[Endpoint],
+        rack: str | None,
+        dirs: Sequence[Directory],
+        metadata_offset: Callable[[], int],
+        rng: Rng,
+        settings: LifecycleSettings | None = None,
+        *,
+        on_epoch: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`metadata_offset`: how far this node has read the metadata log. `on_epoch` is told of every broker epoch, the
+        first and those of later registrations."""
+        self._channel = channel
+        self._identity = identity
+        self._endpoints = endpoints
+        self._rack = rack
+        self._dirs = dirs
+        self._metadata_offset = metadata_offset
+        self._rng = rng
+        self._settings = settings or LifecycleSettings()
+        self._on_epoch = on_epoch
+        self._incarnation_id = random_uuid(rng)
+        self.state = State.NOT_RUNNING
+        self.broker_epoch = -1
+        self.fenced = True
+        self._ready = False
+        self._wake = asyncio.Event()
+        self._unfenced = asyncio.Event()
+        self._may_stop = asyncio.Event()
+
+    # ---- registration
+
+    async def register(self) -> int:
+        """Become a registered, fenced broker; gives the broker epoch. Asks until the controller agrees, for
+        `initial.broker.registration.timeout.ms` at most. Raises RegistrationError."""
+        self.state = State.STARTING
+        timeout_ms = self._settings.initial_registration_timeout_ms
+        reason = "no controller answered"
+        pause = 0.1
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while True:
+                    problem = await self._try_register()
+                    if problem is None:
+                        break
+                    if problem != reason:
+                        reason = problem
+                        log.warning("not registered yet; trying again", reason=reason)
+                    await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
+                    pause = min(pause * 2, _RETRY_MAX_S)
+        except TimeoutError:
+            raise RegistrationError(
+                f"This broker could not register with the cluster within {timeout_ms} ms: {reason}"
+            ) from None
+        return self.broker_epoch
+
+    async def _try_register(self) -> str | None:
+        """Once; why not, if it may work later. Raises RegistrationError if it never will."""
+        try:
+            response = await self._channel.call(self._registration(), REGISTRATION_VERSION)
+        except KafkaError as error:
+            return str(error)
+        assert isinstance(response, BrokerRegistrationResponse)
+        code = error_code(response.error_code)
+        node_id, cluster_id = self._identity.node_id, self._identity.cluster_id
+        match code:
+            case ErrorCode.NONE:
+                self.broker_epoch = response.broker_epoch
+                self.state = State.RECOVERY
+                self.fenced = True
+                self._on_epoch(self.broker_epoch)
+                log.info("registered", broker=node_id, epoch=self.broker_epoch)
+                return None
+            case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                return (
+                    f"Another process is registered as broker {node_id} and was heard lately. If it is this one before "
+                    "a crash, its session ends by itself; if it runs, give one of the two another node.id."
+                )
+            case ErrorCode.INCONSISTENT_CLUSTER_ID:
+                raise RegistrationError(
+                    f"The data directories belong to cluster {cluster_id}, the controller to another one: check "
+                    "controller.quorum.voters (or bootstrap.servers), or start with an empty data directory."
+                )
+            case ErrorCode.UNSUPPORTED_VERSION:
+                raise RegistrationError(
+                    "The cluster uses features at levels that this version does not know: upgrade this node."
+                )
+            case ErrorCode.INVALID_REGISTRATION:
+                raise RegistrationError(
+                    "The controller refuses this broker's listeners or log directories: no two directories may have "
+                    "the same id in meta.properties."
+                )
+            case _:
+                return code.message
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        epochs = {directory.previous_broker_epoch for directory in self._dirs}
+        return BrokerRegistrationRequest(
+            broker_id=self._identity.node_id,
+            cluster_id=self._identity.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                Listener(name=e.name, host=e.host, port=e.port, security_protocol=SecurityProtocol[e.security_protocol])
+                for e in self._endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=levels.min_level, max_supported_version=levels.max_level)
+                for name, levels in SUPPORTED_FEATURES.items()
+            ],
+            rack=self._rack,
+            log_dirs=sorted(directory.directory_id for directory in self._dirs),
+            # The epoch under which it shut down in order, if every directory remembers the same; else -1, which tells
+            # the controller that records may be missing (KIP-966).
+            previous_broker_epoch=epochs.pop() if len(epochs) == 1 else -1,
+        )
+
+    # ---- what others tell it
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Subscribe last, so that what a beat says about the image is true of everyone here."""
+        if self.fenced or any(
+            broker is not None and broker.in_controlled_shutdown for broker in delta.brokers.changed.values()
+        ):
+            self._wake.set()
+
+    def on_directory_failed(self) -> None:
+        """Leaders are needed for what was on it."""
+        self._wake.set()
+
+    async def wait_unfenced(self) -> None:
+        """This node is ready: ask to be unfenced, and wait until the controller has done it."""
+        self._ready = True
+        self._wake.set()
+        loop = asyncio.get_running_loop()
+        while not self._unfenced.is_set():
+            try:
+                async with asyncio.timeout_at(loop.time() + _WAITING_LOG_S):
+                    await self._unfenced.wait()
+            except TimeoutError:
+                log.info("still waiting to be unfenced", epoch=self.broker_epoch, offset=self._metadata_offset())
+
+    async def shut_down(self, timeout_ms: int | None = None) -> bool:
+        """Have the controller give this broker's leaderships to others, and wait until everyone knows. `run` must go on
+        meanwhile. False when time ran out: then leaderships move when the session ends."""
+        if self.state not in (State.RECOVERY, State.RUNNING) or not self._settings.controlled_shutdown_enable:
+            return False
+        self.state = State.PENDING_CONTROLLED_SHUTDOWN
+        self._wake.set()
+        limit_ms = self._settings.controlled_shutdown_timeout_ms if timeout_ms is None else timeout_ms
+        log.info("leaving: leaderships go to other brokers", timeout_ms=limit_ms)
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._may_stop.wait()
+        except TimeoutError:
+            log.warning("leaving without the controller's consent: leaderships move when the session ends")
+            return False
+        finally:
+            self.state = State.SHUTTING_DOWN
+        log.info("left in order", epoch=self.broker_epoch)
+        return True
+
+    # ---- beats
+
+    async def run(self) -> None:
+        """Beat until cancelled, or told to stop: another beat would ask to be unfenced, and so to lead again."""
+        loop = asyncio.get_running_loop()
+        pause = _SOON_S
+        interval = self._settings.heartbeat_interval_ms / 1000
+        while self.state is not State.SHUTTING_DOWN:
+            self._wake.clear()
+            began = loop.time()
+            settled = await self._beat()
+            if self._may_stop.is_set():
+                return
+            pause = _SOON_S if settled else min(pause * 2, interval)
+            try:
+                async with asyncio.timeout_at(began + (interval if settled else pause)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _beat(self) -> bool:
+        """Send one and take its answer. False when the next one should come sooner than usual."""
+        leaving = self.state is State.PENDING_CONTROLLED_SHUTDOWN
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_fence=not self._ready,
+            want_shut_down=leaving,
+            offline_log_dirs=sorted(home.directory_id for home in self._dirs if home.failure is not None),
+        )
+        try:
+            async with asyncio.timeout(self._settings.session_timeout_ms / 2000):
+                response = await self._channel.call(request, HEARTBEAT_VERSION)
+        except (KafkaError, TimeoutError) as error:
+            log.warning("no heartbeat came through", reason=str(error) or "the controller did not answer in time")
+            return False
+        assert isinstance(response, BrokerHeartbeatResponse)
+        code = error_code(response.error_code)
+        if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            return await self._register_anew(leaving=leaving)
+        if code is not ErrorCode.NONE:
+            log.warning("the controller refused a heartbeat", reason=code.message)
+            return False
+        if leaving:
+            if response.should_shut_down:
+                self._may_stop.set()
+            return False
+        self._on_fenced(response.is_fenced)
+        return not (self._ready and response.is_fenced)
+
+    async def _register_anew(self, *, leaving: bool) -> bool:
+        """Somebody unregistered this broker, or another process has taken its id."""
+        if leaving:
+            self._may_stop.set()  # it is not in the cluster any more: nothing is left to hand over
+            return True
+        log.warning("the controller does not know this broker any more: registering again", epoch=self.broker_epoch)
+        self._unfenced.clear()
+        self.fenced = True
+        try:
+            problem = await self._try_register()
+        except RegistrationError as error:
+            problem = str(error)
+        if problem is not None:
+            log.error("this broker stays fenced", reason=problem)
+        return False
+
+    def _on_fenced(self, fenced: bool) -> None:
+        if fenced == self.fenced:
+            return
+        self.fenced = fenced
+        if fenced:
+            log.warning("fenced: the controller has not heard of this broker for too long", epoch=self.broker_epoch)
+            return
+        self.state = State.RUNNING
+        self._unfenced.set()
+        log.info("unfenced: clients and partitions come to this broker", epoch=self.broker_epoch)

@@ -1,0 +1,66 @@
+"""Value: what the roles of a node are built from: one of each in a process, whatever its roles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.clock import Clock
+from barnabas.core.dataclass import dataclass
+from barnabas.core.rng import Rng
+from barnabas.core.telemetry import Metrics
+from barnabas.protocol.transport.outgoing import Outgoing
+from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.publish import Publisher
+from barnabas.server.node.config import NodeConfig
+from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.server.node.setup.identity import Identity
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.fs import FileSystem
+
+if TYPE_CHECKING:
+    from barnabas.server.node.zookeeper.metadata_log import ZooKeeperMetadataLog
+
+
+@dataclass(slots=True)
+class Parts:
+    """Who this node is, what it runs on, and its copy of the cluster's metadata."""
+
+    config: NodeConfig
+    identity: Identity
+    fs: FileSystem
+    clock: Clock
+    rng: Rng
+    metrics: Metrics
+    disk: Executor
+    """Where fsync and reads that miss the page cache go."""
+    cleaners: Executor
+    dirs: list[LogDir]
+    missing_dirs: list[str]
+    """Paths of log.dirs that could not be opened."""
+    outgoing: Outgoing
+    metadata: RaftMetadataLog | ZooKeeperMetadataLog
+    publisher: Publisher
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the node is told to stop."""
+
+    @property
+    def node_id(self) -> int:
+        return self.identity.node_id
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest committed one."""
+        return self.publisher.image
+
+    def config_view(self, image: ClusterImage) -> ConfigView:
+        """Every config as this node has to take it."""
+        return ConfigView(image.configs, node_id=self.node_id, static=self.config.given)
+
+    def topic_config(self, image: ClusterImage, topic: str) -> Mapping[str, Any]:
+        """What `replication` configures logs with."""
+        return self.config_view(image).topic(topic)

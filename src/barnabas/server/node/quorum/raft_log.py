@@ -1,0 +1,206 @@
+"""Shell: the log of the quorum over `storage.Log`: fills `raft.RaftLog`.
+
+    <dir>/__cluster_metadata-0/00000000000000000000.log ...    record batches (broker/quorum/batches)
+    <dir>/__cluster_metadata-0/<offset>-<epoch>.checkpoint     snapshots (snapshot_store)
+
+Where the log starts is not written down anywhere: it is where the newest snapshot ends that agrees with the log. So a
+new start is durable as soon as its snapshot is, and what lies before the snapshot *before* that one may go; the one
+before is kept, with the log from there on, in case the newest proves damaged.
+
+What the log holds when it is opened is synced first: a follower's first fetch says that it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Final, assert_never
+
+from barnabas.core.clock import Clock
+from barnabas.core.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from barnabas.server.broker.quorum.batches import parse_batches, render_batch
+from barnabas.server.metadata.errors import MetadataError
+from barnabas.server.node.quorum.snapshot_files import SnapshotContents
+from barnabas.server.node.quorum.snapshot_store import SnapshotStore
+from barnabas.server.raft.machine.events import AdvanceStart, Append, StartAt, Truncate
+from barnabas.server.raft.machine.values import ORIGIN, Batch, KRaftVersion, LogSummary, OffsetAndEpoch, Voters
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.flushing import FlushJob
+from barnabas.server.storage.fs import FileSystem
+from barnabas.server.storage.log import Log
+
+RECORD_BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""KRaft's largest batch (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`)."""
+METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
+_SCAN_BYTES: Final = 4 * 1024 * 1024
+_CONFIG: Final = LogConfig(retention_ms=-1, max_message_bytes=RECORD_BATCH_BYTES_MAX)
+
+
+class RaftLog:
+    """`open` it once; after that it follows the machine's effects."""
+
+    def __init__(
+        self, fs: FileSystem, path: str, snapshots: SnapshotStore, *, clock: Clock, executor: Executor,
+        fsync: bool = True, clean_shutdown: bool = False,
+    ) -> None:  # fmt: skip
+        self._snapshots = snapshots
+        self._clock = clock
+        self._executor = executor
+        self._fsync = fsync
+        self._syncing: asyncio.Future[None] | None = None
+        self._log = Log.open(
+            fs,
+            path,
+            _CONFIG,
+            topic_partition=METADATA_PARTITION,
+            topic_id=METADATA_TOPIC_ID,
+            now_ms=clock.now_ms(),
+            clean_shutdown=clean_shutdown,
+        )
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._log.latest_epoch
+
+    @property
+    def failed(self) -> bool:
+        """The disk refused what it must not; nothing but a restart of the process helps."""
+        return self._log.failed
+
+    # ---- raft.RaftLog
+
+    def open(self) -> LogSummary:
+        """May be called again: when the replica starts over, with what is on the disk."""
+        start, contents = self._find_start()
+        if self._fsync:
+            self._log.flush()
+        versions: list[tuple[int, int]] = []
+        voters: list[tuple[int, Voters]] = []
+        if contents.kraft_version:
+            versions.append((start.offset - 1, contents.kraft_version))
+        if contents.voters is not None:
+            voters.append((start.offset - 1, contents.voters))
+        epochs: list[tuple[int, int]] = []
+        for batch in self.batches_from(start.offset):
+            if not epochs or batch.epoch > epochs[-1][0]:
+                epochs.append((batch.epoch, max(batch.base_offset, start.offset)))
+            for offset, value in enumerate(batch.controls, batch.base_offset):
+                if isinstance(value, Voters):
+                    voters.append((offset, value))
+                elif isinstance(value, KRaftVersion):
+                    versions.append((offset, value.version))
+        return LogSummary(
+            start,
+            self._log.log_end_offset,
+            tuple(epochs),
+            () if start == ORIGIN else (start,),
+            tuple(versions),
+            tuple(voters),
+        )
+
+    def apply(self, op: Append | Truncate | StartAt | AdvanceStart) -> None:
+        now_ms = self._clock.now_ms()
+        match op:
+            case Append(batch):
+                self._log.append_as_follower(render_batch(batch, now_ms), now_ms=now_ms)
+                assert self._log.log_end_offset == batch.next_offset, "the disk and the machine have parted"
+            case Truncate(offset):
+                self._log.truncate_to(offset, now_ms=now_ms)
+            case StartAt(snapshot_id):
+                self._start_at(snapshot_id, now_ms)
+            case AdvanceStart(snapshot_id):
+                self._advance_start(snapshot_id, now_ms)
+            case _:
+                assert_never(op)
+
+    def read(self, offset: int, bytes_max: int) -> Sequence[Batch]:
+        if offset >= self._log.log_end_offset:
+            return ()
+        # Its bytes were checked when they were written, and are again by whoever gets them.
+        return parse_batches(self._log.read(offset, bytes_max).data, check=False)
+
+    async def sync(self) -> None:
+        """Raises StorageError."""
+        if not self._fsync:
+            return
+        await self.settled()
+        job = self._log.flush_job(everything=True)
+        if job is None:
+            return
+        running = asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+        self._syncing = running
+        running.add_done_callback(lambda done: self._on_synced(job, done))
+        await asyncio.shield(running)
+
+    async def settled(self) -> None:
+        """No sync is under way, such as one that a replica began before it was stopped."""
+        while self._syncing is not None:
+            await asyncio.wait((self._syncing,))
+
+    def close(self, *, clean: bool) -> None:
+        self._log.close(clean=clean)
+
+    # ---- inside
+
+    def batches_from(self, offset: int) -> Iterator[Batch]:
+        """Every batch from `offset` to the end. Raises MetadataError where they cannot be read."""
+        while offset < self._log.log_end_offset:
+            before = offset
+            for batch in self.read(offset, _SCAN_BYTES):
+                yield batch
+                offset = batch.next_offset
+            if offset == before:
+                raise MetadataError(f"The metadata log cannot be read beyond offset {offset}.")
+
+    def _on_synced(self, job: FlushJob, done: asyncio.Future[None]) -> None:
+        self._syncing = None
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            job.finish()
+        elif isinstance(error, StorageError):
+            job.failed(error)
+
+    def _find_start(self) -> tuple[OffsetAndEpoch, SnapshotContents]:
+        """The newest whole snapshot that agrees with the log, or goes beyond it: then the log is empty from there."""
+        log = self._log
+        whole = list(self._snapshots.whole())
+        for snapshot_id, contents in whole:
+            if snapshot_id.offset > log.log_end_offset:
+                log.truncate_fully_and_start_at(snapshot_id.offset, now_ms=self._clock.now_ms())
+                return snapshot_id, contents
+            before = log.epoch_for_offset(snapshot_id.offset - 1)
+            if snapshot_id.offset >= log.log_start_offset and before in (None, snapshot_id.epoch):
+                return snapshot_id, contents
+        if log.log_start_offset == 0:
+            return ORIGIN, self._snapshots.formatted()
+        if not whole:
+            raise MetadataError(
+                f"The metadata log in {log.path} starts at offset {log.log_start_offset}, and there is no whole "
+                "snapshot of what came before. Restore the snapshot from a backup, or start with an empty directory: "
+                "if other controllers have the log, this one fetches it from them."
+            )
+        snapshot_id, contents = whole[0]  # the log's beginning was dropped for it, when the process ended
+        log.truncate_fully_and_start_at(snapshot_id.offset, now_ms=self._clock.now_ms())
+        return snapshot_id, contents
+
+    def _start_at(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+        self._log.truncate_fully_and_start_at(snapshot_id.offset, now_ms=now_ms)
+        self._snapshots.drop_all_but(snapshot_id)
+        self._log.delete_pending_files(now_ms)
+
+    def _advance_start(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+        """A segment per snapshot, so that those before the one that is kept can go."""
+        previous = self._snapshots.drop_before(snapshot_id)
+        self._log.roll(now_ms)
+        if previous is not None:
+            self._log.advance_log_start(min(previous.offset, self._log.log_end_offset))
+            self._log.delete_old_segments(now_ms, previous.offset)
+        self._log.delete_pending_files(now_ms)

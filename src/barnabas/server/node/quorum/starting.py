@@ -1,0 +1,75 @@
+"""Machine: which quorum a node starts with, before its log says so.
+
+the log or a snapshot names voters       those, and its kraft.version (whatever the configuration says)
+controller.quorum.voters                 those, for ever: kraft.version 0
+quorum-state of kraft.version 0          this node alone, as it was
+nothing, and the node may found          this node alone, kraft.version 1: others may join (KIP-853)
+nothing, and it may not                  nobody: it observes, asks the bootstrap servers, and may join
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from barnabas.server.broker.quorum.parts import LISTENER
+from barnabas.server.metadata.errors import MetadataError
+from barnabas.server.node.quorum.quorum_state import QuorumState
+from barnabas.server.raft.machine.values import (
+    NO_DIRECTORY,
+    Endpoint,
+    Endpoints,
+    LogSummary,
+    RaftConfig,
+    ReplicaKey,
+    Voter,
+    Voters,
+)
+
+Address = tuple[str, int]
+"""(host, port)"""
+_FIRST_BOOTSTRAP_ID: Final = -2
+"""Servers whose ids are not known get ids of their own, downwards from here, as in Kafka."""
+
+
+def starting_config(
+    config: RaftConfig,
+    me: ReplicaKey,
+    summary: LogSummary,
+    state: QuorumState | None,
+    *,
+    voters: Mapping[int, Address],
+    bootstrap: Sequence[Address],
+    endpoints: Endpoints,
+    may_found: bool,
+) -> RaftConfig:
+    """`config` with the voters, the version and the addresses filled in. Raises MetadataError where the directory and
+    the configuration cannot both be right."""
+    name = endpoints[0].listener if endpoints else LISTENER
+    config = replace(
+        config,
+        endpoints=endpoints,
+        bootstrap=tuple(
+            (_FIRST_BOOTSTRAP_ID - index, (Endpoint(name, host, port),)) for index, (host, port) in enumerate(bootstrap)
+        ),
+    )
+    if voters:
+        static = [Voter(ReplicaKey(node), (Endpoint(name, *voters[node]),), max_version=1) for node in sorted(voters)]
+        return replace(config, voters=Voters(tuple(static)), kraft_version=0)
+    if summary.voters:
+        return replace(config, voters=Voters(), kraft_version=0)
+    former = state.voters if state is not None else ()
+    others = [node for node in former if node != me.id]
+    if others:
+        raise MetadataError(
+            f"The metadata log belongs to a quorum of the nodes {sorted(former)}, and this node ({me.id}) must not "
+            "decide alone. Name them all in controller.quorum.voters, as before, and start it with the others."
+        )
+    is_new = summary.end_offset == 0
+    if config.can_vote and (former or (may_found and not is_new)):
+        alone = Voters((Voter(ReplicaKey(me.id, NO_DIRECTORY), endpoints),))
+        return replace(config, voters=alone, kraft_version=0)
+    if config.can_vote and may_found:
+        return replace(config, voters=Voters((Voter(me, endpoints),)), kraft_version=1)
+    return replace(config, voters=Voters(), kraft_version=0)

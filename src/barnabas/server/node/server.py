@@ -1,0 +1,315 @@
+"""Shell: one node: everything plugged together, started in the right order, stopped in the reverse one.
+
+ports taken -> cluster id known -> directories locked -> metadata log read -> a leader, and its log caught up with
+            -> broker: logs, coordinators, registration, listeners (`broker_role`) -> ready
+
+A controller's listener (`controller_role`) is open from the first moment: other controllers cannot start without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from barnabas.core.clock import Clock, SystemClock
+from barnabas.core.rng import Rng, system_rng
+from barnabas.core.telemetry import Metrics, get_logger
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.listener import bound_socket
+from barnabas.protocol.transport.outgoing import Outgoing
+from barnabas.server.metadata.image.cluster import ClusterImage
+from barnabas.server.metadata.loader import Loader
+from barnabas.server.metadata.publish import Publisher
+from barnabas.server.metadata.snapshot import image_records
+from barnabas.server.node.broker_role import BrokerRole
+from barnabas.server.node.channels.controller import ActiveController
+from barnabas.server.node.config import NodeConfig
+from barnabas.server.node.controller_role import ControllerDoor, ControllerRole
+from barnabas.server.node.parts import Parts
+from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
+from barnabas.server.node.running import StoppedError, running, unless
+from barnabas.server.node.settings import quorum_options
+from barnabas.server.node.setup.identity import find_identity, new_cluster_id
+from barnabas.server.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
+from barnabas.server.node.setup.ports_taken import TakenPort, release_ports, take_ports
+from barnabas.server.node.setup.topology import Address
+from barnabas.server.raft.machine.values import ReplicaKey
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.fs import FileSystem, OsFileSystem
+
+if TYPE_CHECKING:
+    from barnabas.server.node.metrics_pages import MetricsPages
+    from barnabas.server.node.zookeeper.metadata_log import ZooKeeperMetadataLog
+
+log = get_logger("barnabas.server.node")
+
+_DISK_THREADS: Final = 4
+_CLEANER_THREADS: Final = 8
+"""At most so many passes at a time, whatever log.cleaner.threads says; the threads only wait for the cleaners."""
+_SNAPSHOT_CHECK_S: Final = 10.0
+
+
+class Node:
+    """Broker, controller, or both in one process. `run` it; `stop` lets `run` return after a clean shutdown."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        cluster_id: str | None = None,
+        listen: Callable[[Endpoint], socket.socket] = bound_socket,
+        metrics_url: str | None = None,
+    ) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.endpoints: tuple[Endpoint, ...] = ()
+        """What others are told (clients, or of a mere controller brokers); empty until the node is ready."""
+        self.pages: MetricsPages | None = None
+        """Where `metrics_url` says, the metrics and the health."""
+        self.parts: Parts | None = None
+        """To look at, once the directories are open."""
+        self.broker: BrokerRole | None = None
+        self._metrics_url = metrics_url
+        self._fs = fs or OsFileSystem()
+        self._clock = clock or SystemClock()
+        self._rng = rng or system_rng()
+        self._listen_at = listen
+        self._stopping = asyncio.Event()
+        self._disk = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="barnabas-disk")
+        self._cleaners = ThreadPoolExecutor(_CLEANER_THREADS, thread_name_prefix="barnabas-cleaner")
+        self.identity = find_identity(self._fs, config, self._rng, cluster_id)
+        self._dirs: list[LogDir] = []
+        self._missing_dirs: list[str] = []
+        self._no_disk = asyncio.Event()
+        self._zookeeper: ZooKeeperMetadataLog | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of every advertised listener."""
+        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints)
+
+    def trouble(self) -> list[str]:
+        """What keeps this node from serving all that it should, in sentences; empty when it is well."""
+        found = [] if self.endpoints else ["The node is starting."]
+        found += [f"{path} could not be opened when the node started." for path in self._missing_dirs]
+        return found + [f"{home.path} is offline: {home.failure}" for home in self._dirs if home.failure is not None]
+
+    def stop(self) -> None:
+        """Ask for a clean shutdown. Call it on the node's own loop."""
+        self._stopping.set()
+
+    async def run(self, on_ready: Callable[[Node], None] | None = None) -> None:
+        """Start, serve until `stop`, shut down cleanly. Raises what prevents the start (a port in use, a locked
+        directory).
+        """
+        config = self.config
+        clients = take_ports(self._listen_at, config.listeners, config.advertised)
+        controllers: list[TakenPort] = []
+        clean = False
+        try:
+            controllers = take_ports(self._listen_at, config.controller_listeners, config.controller_advertised)
+            self._open_pages()
+            await self._live(clients, controllers, on_ready)
+            clean = True
+        except* StoppedError:
+            clean = True
+        finally:
+            release_ports([*clients, *controllers])
+            if self.pages is not None:
+                self.pages.close()
+            self._close(clean=clean)
+            self._disk.shutdown(wait=True)
+            self._cleaners.shutdown(wait=True)
+
+    # ---- from taken ports to a node that is ready
+
+    async def _live(
+        self, clients: list[TakenPort], controllers: list[TakenPort], on_ready: Callable[[Node], None] | None
+    ) -> None:
+        """In nested lives: connections' and controllers' door, the metadata log's, the broker's."""
+        outgoing = Outgoing(f"node-{self.identity.node_id}")
+        door = ControllerDoor(self.config, controllers, self.metrics)
+        pages = () if self.pages is None else (self.pages.run,)
+        async with running(outgoing.run, door.run, self._until_no_disk, *pages):
+            zookeeper = await self._join_zookeeper(clients, controllers)
+            if zookeeper is None:
+                await self._learn_cluster_id(outgoing)
+            self._dirs, self._missing_dirs = open_log_dirs(
+                self._fs, self.config, self.identity, self._rng, self._on_directory_failed
+            )
+            parts = self.parts = self._build_parts(outgoing, zookeeper or self._open_raft(outgoing, controllers))
+            loader = Loader(parts.publisher)
+            metadata = parts.metadata
+            metadata.register(loader)
+            controller = None
+            if self.config.topology.is_controller:
+                controller = ControllerRole(parts, metadata_dir(self.config, self._dirs).path)
+                metadata.register(controller.service)
+            await unless(self._stopping, metadata.find_quorum())
+            metadata.open()
+            if controller is not None:
+                door.admit(parts, controller.services)
+            mains = () if controller is None else (controller.service.run,)
+            same_cluster = () if zookeeper is not None else (lambda: self._check_cluster_id(outgoing),)
+            async with running(metadata.run, *mains, *same_cluster, lambda: self._snapshots(parts, loader)):
+                await unless(self._stopping, metadata.wait_caught_up())
+                channel = ActiveController(
+                    metadata, outgoing, parts.publisher, node_id=parts.node_id, rng=self._rng,
+                    local=None if controller is None else controller.services,
+                )  # fmt: skip
+
+                def ready() -> None:
+                    self.endpoints = tuple(port.advertised for port in clients or controllers)
+                    if on_ready is not None:
+                        on_ready(self)
+
+                registration = () if controller is None else controller.registration(channel, controllers)
+                async with running(*registration):
+                    if self.config.topology.is_broker:
+                        self.broker = BrokerRole(parts, channel, clients)
+                        await self.broker.live(ready)
+                    else:
+                        ready()
+                        await self._stopping.wait()
+                await metadata.resign()
+
+    async def _learn_cluster_id(self, outgoing: Outgoing) -> None:
+        """A new node of a cluster of several asks the others."""
+        if self.identity.cluster_id:
+            return
+        from barnabas.server.node.setup.cluster_id import agree_on_cluster_id, ask_over
+
+        topology = self.config.topology
+        if topology.voters:
+            founder = self.identity.node_id == topology.voters[0][0]
+        else:
+            founder = topology.is_controller and topology.bootstrap[0] in self._own_addresses()
+        found = await unless(
+            self._stopping,
+            agree_on_cluster_id(
+                self._other_controllers(), founder=founder, new_id=lambda: new_cluster_id(self._rng),
+                ask=ask_over(outgoing),
+            ),
+        )  # fmt: skip
+        self.identity = replace(self.identity, cluster_id=found)
+
+    async def _check_cluster_id(self, outgoing: Outgoing) -> None:
+        """Raises ClusterIdError when the controllers of the configuration are of another cluster than the data."""
+        others = self._other_controllers()
+        if others:
+            from barnabas.server.node.setup.cluster_id import ask_over, confirm_cluster_id
+
+            await confirm_cluster_id(self.identity.cluster_id, others, ask=ask_over(outgoing))
+
+    def _other_controllers(self) -> list[Address]:
+        topology = self.config.topology
+        if topology.voters:
+            return [address for voter, address in topology.voters if voter != self.identity.node_id]
+        return [address for address in topology.bootstrap if address not in self._own_addresses()]
+
+    def _own_addresses(self) -> set[Address]:
+        return {(endpoint.host, endpoint.port) for endpoint in self.config.controller_advertised}
+
+    async def _join_zookeeper(
+        self, clients: Sequence[TakenPort], controllers: Sequence[TakenPort]
+    ) -> ZooKeeperMetadataLog | None:
+        """With zookeeper.connect: the log that it keeps, and the id of the cluster."""
+        if not self.config.topology.zookeeper:
+            return None
+        from barnabas.server.node.zookeeper.joining import join
+
+        told = [port.advertised for port in clients], [port.advertised for port in controllers]
+        joining = join(self.config, self.identity, *told, self._clock, self._rng)
+        self._zookeeper, self.identity = await unless(self._stopping, joining)
+        return self._zookeeper
+
+    def _open_raft(self, outgoing: Outgoing, controllers: Sequence[TakenPort]) -> RaftMetadataLog:
+        home = metadata_dir(self.config, self._dirs)
+        return RaftMetadataLog(
+            self._fs,
+            home.path,
+            ReplicaKey(self.identity.node_id, home.directory_id),
+            quorum_options(self.config, self.identity, [port.advertised for port in controllers]),
+            clock=self._clock,
+            rng=self._rng,
+            executor=self._disk,
+            sender=outgoing,
+            clean_shutdown=home.clean_shutdown,
+        )
+
+    def _build_parts(self, outgoing: Outgoing, metadata: RaftMetadataLog | ZooKeeperMetadataLog) -> Parts:
+        identity = self.identity
+        return Parts(
+            config=self.config,
+            identity=identity,
+            fs=self._fs,
+            clock=self._clock,
+            rng=self._rng,
+            metrics=self.metrics,
+            disk=self._disk,
+            cleaners=self._cleaners,
+            dirs=self._dirs,
+            missing_dirs=self._missing_dirs,
+            outgoing=outgoing,
+            metadata=metadata,
+            publisher=Publisher(ClusterImage(cluster_id=identity.cluster_id)),
+            stopping=self._stopping,
+        )
+
+    def _open_pages(self) -> None:
+        if self._metrics_url is not None:
+            from barnabas.server.node.metrics_pages import MetricsPages
+
+            self.pages = MetricsPages(self._metrics_url, self)
+
+    # ---- upkeep, failure and end
+
+    async def _snapshots(self, parts: Parts, loader: Loader) -> None:
+        """metadata.log.max.record.bytes.between.snapshots: bound what the next start has to replay."""
+        limit = self.config["metadata.log.max.record.bytes.between.snapshots"]
+        while True:
+            await asyncio.sleep(_SNAPSHOT_CHECK_S)
+            if loader.bytes_since_snapshot < limit:
+                continue
+            image = parts.image
+            try:
+                await parts.metadata.write_snapshot(
+                    image.offset + 1, image.leader_epoch, image.provenance.timestamp_ms, image_records(image)
+                )
+                loader.bytes_since_snapshot = 0
+            except StorageError as error:
+                log.error("metadata snapshot failed; it will be tried again", reason=str(error))
+
+    def _on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
+        if self.broker is not None:
+            self.broker.on_directory_failed(directory, error)
+        if all(home.failure is not None for home in self._dirs):
+            self._no_disk.set()
+
+    async def _until_no_disk(self) -> None:
+        """Raises StorageError when no directory is left: a broker that can keep nothing is not to be counted on."""
+        await self._no_disk.wait()
+        told = "; ".join(f"{home.path}: {home.failure}" for home in self._dirs)
+        raise StorageError(f"No data directory can be used any more. {told}")
+
+    def _close(self, *, clean: bool) -> None:
+        """Leave the disk so that the next start need not look at every log."""
+        if self.broker is not None:
+            self.broker.close()
+        if self.parts is None and self._zookeeper is not None:
+            self._zookeeper.close(clean=False)
+        if self.parts is not None:
+            try:
+                self.parts.metadata.close(clean=clean)
+            except StorageError as error:
+                clean = False
+                log.error("the metadata log could not be closed cleanly", reason=str(error))
+        close_log_dirs(self._dirs, clean=clean, broker_epoch=-1 if self.broker is None else self.broker.broker_epoch)

@@ -1,0 +1,81 @@
+"""Value: which addresses a node listens on, what it tells others, and which listener is for whom.
+
+listeners                    PLAINTEXT://:9092,CONTROLLER://:9093
+controller.listener.names    CONTROLLER: those are for controllers and brokers, the rest for clients
+inter.broker.listener.name   which of the clients' listeners brokers use among themselves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.core.config import ConfigError
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.transport.endpoint import Endpoint, EndpointError, parse_endpoints, parse_protocol_map
+from barnabas.server.node.setup.topology import Topology
+
+SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
+_META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
+
+
+class Listeners(NamedTuple):
+    """Endpoints to bind and, in the same order, what others are told of them."""
+
+    bound: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+
+
+def read_listeners(texts: Mapping[str, str], topology: Topology) -> tuple[Listeners, Listeners]:
+    """(for clients, for controllers). Raises ConfigError."""
+    names = {name.strip().upper() for name in texts.get("controller.listener.names", "").split(",") if name.strip()}
+    try:
+        protocols = {
+            **dict.fromkeys(names, "PLAINTEXT"),
+            **parse_protocol_map(texts.get("listener.security.protocol.map", "")),
+        }
+        endpoints = parse_endpoints(texts["listeners"], protocols)
+        advertised = parse_endpoints(texts.get("advertised.listeners") or "", protocols)
+    except EndpointError as error:
+        raise ConfigError(str(error)) from error
+    for endpoint in endpoints:
+        if endpoint.security_protocol not in SERVED_PROTOCOLS:
+            raise ConfigError(f"{endpoint}: {endpoint.security_protocol} is not served yet; use PLAINTEXT.")
+    clients = tuple(endpoint for endpoint in endpoints if endpoint.name not in names)
+    controllers = tuple(endpoint for endpoint in endpoints if endpoint.name in names)
+    _check(clients, controllers, topology)
+    told = {endpoint.name: endpoint for endpoint in advertised}
+    for name in told.keys() - {endpoint.name for endpoint in endpoints}:
+        raise ConfigError(f"advertised.listeners names {name}, which is not one of the listeners.")
+    for endpoint in advertised:
+        if endpoint.host in _META_ADDRESSES:
+            raise ConfigError(
+                f"advertised.listeners cannot use {endpoint.host}: clients are told to connect there. "
+                "Write the name or address by which clients reach this host."
+            )
+    return _told(clients if topology.is_broker else (), told), _told(
+        controllers if topology.is_controller else (), told
+    )
+
+
+def inter_broker_listener(texts: Mapping[str, str], clients: Listeners) -> str:
+    """The name of the listener that brokers use among themselves; its own setting, or the first that fits."""
+    name = texts.get("inter.broker.listener.name", "").strip().upper()
+    names = [endpoint.name for endpoint in clients.bound]
+    if name and name not in names:
+        raise ConfigError(f"inter.broker.listener.name={name} is not one of the listeners for clients: {names}.")
+    return name or names[0]
+
+
+def _check(clients: tuple[Endpoint, ...], controllers: tuple[Endpoint, ...], topology: Topology) -> None:
+    if topology.is_broker and not clients:
+        raise ConfigError("listeners names no listener for clients: add one, for example PLAINTEXT://127.0.0.1:9092")
+    if topology.is_controller and not controllers and not (topology.decides_alone and topology.is_broker):
+        raise ConfigError(
+            "listeners names no listener for controllers, and other nodes have to reach this one: add, for example, "
+            "CONTROLLER://:9093 to listeners, and set controller.listener.names=CONTROLLER."
+        )
+
+
+def _told(bound: tuple[Endpoint, ...], told: Mapping[str, Endpoint]) -> Listeners:
+    return Listeners(bound, tuple(told.get(endpoint.name, endpoint) for endpoint in bound))

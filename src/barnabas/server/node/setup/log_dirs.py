@@ -1,0 +1,67 @@
+"""Shell: the data directories of a node: claimed together at the start, left in order at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.core.rng import Rng, random_uuid
+from barnabas.core.telemetry import get_logger
+from barnabas.server.node.config import NodeConfig
+from barnabas.server.node.setup.identity import Identity
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.errors import LogDirError, StorageError
+from barnabas.server.storage.fs import FileSystem
+
+log = get_logger("barnabas.server.node")
+
+OnFailure = Callable[[LogDir, BaseException], None]
+
+
+def open_log_dirs(
+    fs: FileSystem, config: NodeConfig, identity: Identity, rng: Rng, on_failure: OnFailure
+) -> tuple[list[LogDir], list[str]]:
+    """Lock and read every one. Also the paths of those whose disk failed: they are offline from the start. Raises
+    StorageError when all are, and LogDirError for one that belongs to another node or is in use."""
+    opened: list[LogDir] = []
+    failures: dict[str, StorageError] = {}
+    try:
+        for path in config.log_dirs:
+            try:
+                fs.mkdir(path)
+                opened.append(
+                    LogDir.open(
+                        fs, path, cluster_id=identity.cluster_id, node_id=identity.node_id,
+                        new_directory_id=random_uuid(rng), on_failure=on_failure,
+                    )
+                )  # fmt: skip
+                opened[-1].producer_expiration_ms = config["producer.id.expiration.ms"]
+            except LogDirError:
+                raise
+            except StorageError as error:
+                log.error("log directory is offline from the start", path=path, reason=str(error))
+                failures[path] = error
+        if not opened:
+            told = "; ".join(f"{path}: {error}" for path, error in failures.items())
+            raise StorageError(f"No data directory can be used. {told}")
+    except BaseException:
+        close_log_dirs(opened, clean=False, broker_epoch=-1)
+        raise
+    return opened, list(failures)
+
+
+def metadata_dir(config: NodeConfig, dirs: list[LogDir]) -> LogDir:
+    """Where the metadata log lies. Raises StorageError when that one is not online."""
+    wanted = str(config["metadata.log.dir"] or config.log_dirs[0])
+    for directory in dirs:
+        if directory.path == wanted:
+            return directory
+    raise StorageError(f"The directory of the metadata log, {wanted}, must be one of log.dirs, and be online.")
+
+
+def close_log_dirs(dirs: list[LogDir], *, clean: bool, broker_epoch: int) -> None:
+    """Leave the disk so that the next start need not look at every log."""
+    for directory in dirs:
+        try:
+            directory.close(clean=clean, broker_epoch=broker_epoch)
+        except StorageError as error:
+            log.error("log directory could not be closed cleanly", path=directory.path, reason=str(error))

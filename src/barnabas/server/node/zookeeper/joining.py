@@ -1,0 +1,45 @@
+"""Shell: a starting node joins the cluster whose metadata ZooKeeper keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from barnabas.core.clock import Clock
+from barnabas.core.rng import Rng
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.server.node.config import NodeConfig
+from barnabas.server.node.setup.identity import Identity, IdentityError, new_cluster_id
+from barnabas.server.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
+from barnabas.server.node.zookeeper.settings import read_settings
+
+
+async def join(
+    config: NodeConfig, identity: Identity, clients: Sequence[Endpoint], controllers: Sequence[Endpoint],
+    clock: Clock, rng: Rng,
+) -> tuple[ZooKeeperMetadataLog, Identity]:  # fmt: skip
+    """The log, connected, and who this node is: ZooKeeper knows the cluster's id, or takes this node's.
+
+    `clients` and `controllers` are the listeners as others are told of them. Raises ConfigError, ZooKeeperError, and
+    IdentityError for a data directory of another cluster.
+    """
+    controller = controllers[0] if controllers else None
+    me = NodeInfo(
+        identity.node_id,
+        tuple(clients or controllers),
+        (controller.host, controller.port) if controller is not None else ("", -1),
+        rack=config["broker.rack"],
+        eligible=config.topology.is_controller,
+    )
+    log = ZooKeeperMetadataLog(read_settings(config.values), me, clock)
+    proposed = identity.cluster_id or new_cluster_id(rng) if identity.is_new else ""
+    cluster_id = await log.connect(proposed)
+    if identity.cluster_id not in ("", cluster_id):
+        log.close(clean=False)
+        found = f"cluster {cluster_id}" if cluster_id else "no cluster yet"
+        raise IdentityError(
+            f"The data directories {', '.join(config.log_dirs)} belong to cluster {identity.cluster_id}, but in "
+            f"ZooKeeper ({config['zookeeper.connect']}) there is {found}. Use other data directories, or the place in "
+            "ZooKeeper where this cluster is: zookeeper.connect=host:port/name"
+        )
+    return log, replace(identity, cluster_id=cluster_id)

@@ -1,0 +1,241 @@
+"""Codec: where things are in ZooKeeper, and what is written in them.
+
+    /cluster/id                       {"version":"1","id":...}: the cluster's id, written once           Kafka's
+    /brokers/ids/N                    ephemeral: this broker id is taken, and its listeners              Kafka's
+    /controller                       ephemeral: who is the active controller                            Kafka's +
+    /controller_epoch                 counts the controllers; its znode version fences the earlier ones  Kafka's
+    /barnabas/metadata/tail           how far the log goes, and which snapshot there is
+    /barnabas/metadata/log/<offset>   the batches from <offset> on, as in a file of `__cluster_metadata`
+    /barnabas/metadata/log/<offset>-<epoch>-<part>    parts of a change that is too large for one znode
+    /barnabas/metadata/snapshots/<offset>-<epoch>-<chunk>
+
+What `tail` does not count is not there: an entry, a part or a chunk becomes part of the log by the transaction that
+changes `tail`. Offsets have 20 digits, epochs 10, parts 6, so that names sort as numbers do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from barnabas.core.dataclass import dataclass
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.server.metadata.errors import MetadataError
+
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+TAIL: Final = "/barnabas/metadata/tail"
+LOG: Final = "/barnabas/metadata/log"
+SNAPSHOTS: Final = "/barnabas/metadata/snapshots"
+
+_BROKER_VERSION: Final = 5
+_CONTROLLER_VERSION: Final = 2
+_TAIL_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """A finished snapshot: all state before `end_offset`."""
+
+    name: str
+    end_offset: int
+    epoch: int
+    timestamp_ms: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What the log consists of. Entries below `start_offset` may be gone."""
+
+    epoch: int = 0
+    end_offset: int = 0
+    start_offset: int = 0
+    snapshot: SnapshotInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerInfo:
+    """Who holds /controller, and where its controller listener is."""
+
+    node_id: int
+    epoch: int
+    host: str
+    port: int
+
+
+def skeleton() -> tuple[tuple[str, bytes], ...]:
+    """The nodes that must be there before anything else, parents first."""
+    return (
+        ("/brokers", b""),
+        (BROKER_IDS, b""),
+        (CONTROLLER_EPOCH, b"0"),
+        ("/barnabas", b""),
+        ("/barnabas/metadata", b""),
+        (LOG, b""),
+        (SNAPSHOTS, b""),
+        (TAIL, write_tail(Tail())),
+    )
+
+
+# ---- names
+
+
+def broker_path(node_id: int) -> str:
+    return f"{BROKER_IDS}/{node_id}"
+
+
+def entry_path(offset: int) -> str:
+    return f"{LOG}/{offset:020d}"
+
+
+def part_path(offset: int, epoch: int, part: int) -> str:
+    return f"{LOG}/{offset:020d}-{epoch:010d}-{part:06d}"
+
+
+def snapshot_name(end_offset: int, epoch: int) -> str:
+    """`epoch` is that of the controller that writes it: two controllers never write under one name."""
+    return f"{end_offset:020d}-{epoch:010d}"
+
+
+def chunk_path(name: str, chunk: int) -> str:
+    return f"{SNAPSHOTS}/{name}-{chunk:06d}"
+
+
+def entry_offsets(names: Sequence[str]) -> list[int]:
+    """The offsets of those children of `log` that are entries."""
+    return sorted(int(name) for name in names if len(name) == 20 and name.isdigit())
+
+
+# ---- contents
+
+
+def write_parts(offset: int, epoch: int, parts: int) -> bytes:
+    """What an entry holds whose batches are in parts. A batch cannot begin with a brace: offsets are positive."""
+    return _dump({"parts": [part_path(offset, epoch, part) for part in range(parts)]})
+
+
+def read_parts(data: bytes) -> tuple[str, ...] | None:
+    """Where the parts are, or None for an entry that holds its batches itself."""
+    return tuple(map(str, _load(data, LOG)["parts"])) if data[:1] == b"{" else None
+
+
+def write_tail(tail: Tail) -> bytes:
+    snapshot = tail.snapshot
+    return _dump(
+        {
+            "version": _TAIL_VERSION,
+            "epoch": tail.epoch,
+            "end_offset": tail.end_offset,
+            "start_offset": tail.start_offset,
+            "snapshot": None
+            if snapshot is None
+            else {
+                "name": snapshot.name,
+                "end_offset": snapshot.end_offset,
+                "epoch": snapshot.epoch,
+                "timestamp_ms": snapshot.timestamp_ms,
+                "chunks": snapshot.chunks,
+            },
+        }
+    )
+
+
+def read_tail(data: bytes) -> Tail:
+    """Raises MetadataError for anything else."""
+    fields = _load(data, TAIL)
+    if fields.get("version") != _TAIL_VERSION:
+        raise MetadataError(
+            f"{TAIL} has version {fields.get('version')}, only {_TAIL_VERSION} is known: another version of Barnabas "
+            "wrote it. Start the version that the other nodes run."
+        )
+    try:
+        kept = fields["snapshot"]
+        snapshot = (
+            None
+            if kept is None
+            else SnapshotInfo(kept["name"], kept["end_offset"], kept["epoch"], kept["timestamp_ms"], kept["chunks"])
+        )
+        return Tail(fields["epoch"], fields["end_offset"], fields["start_offset"], snapshot)
+    except (KeyError, TypeError) as error:
+        raise MetadataError(f"{TAIL} cannot be read, it lacks {error}: {data[:200]!r}") from error
+
+
+def write_controller(info: ControllerInfo, now_ms: int) -> bytes:
+    """Kafka's fields, then the epoch, and where the controller is to be asked."""
+    return _dump(
+        {
+            "version": _CONTROLLER_VERSION,
+            "brokerid": info.node_id,
+            "timestamp": str(now_ms),
+            "kraftControllerEpoch": -1,
+            "epoch": info.epoch,
+            "host": info.host,
+            "port": info.port,
+        }
+    )
+
+
+def read_controller(data: bytes) -> ControllerInfo:
+    """Raises MetadataError for the controller of another product."""
+    fields = _load(data, CONTROLLER)
+    try:
+        return ControllerInfo(int(fields["brokerid"]), int(fields["epoch"]), str(fields["host"]), int(fields["port"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise MetadataError(
+            f"{CONTROLLER} was not written by Barnabas ({data[:200]!r}): another cluster uses this place in ZooKeeper. "
+            "Give this cluster a place of its own, zookeeper.connect=host:port/name"
+        ) from error
+
+
+def read_controller_epoch(data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError as error:
+        raise MetadataError(f"{CONTROLLER_EPOCH} is not a number: {data[:80]!r}") from error
+
+
+def write_broker(endpoints: Sequence[Endpoint], rack: str | None, now_ms: int) -> bytes:
+    """Kafka's BrokerIdZNode, version 5. `host` and `port` are of the first PLAINTEXT listener, for old readers."""
+    plain = next((endpoint for endpoint in endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
+    fields: dict[str, Any] = {
+        "version": _BROKER_VERSION,
+        "host": plain.host if plain else None,
+        "port": plain.port if plain else -1,
+        "jmx_port": -1,
+        "timestamp": str(now_ms),
+        "endpoints": [str(endpoint) for endpoint in endpoints],
+        "listener_security_protocol_map": {endpoint.name: endpoint.security_protocol for endpoint in endpoints},
+        "features": {},
+    }
+    if rack is not None:
+        fields["rack"] = rack
+    return _dump(fields)
+
+
+def write_cluster_id(cluster_id: str) -> bytes:
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def read_cluster_id(data: bytes) -> str:
+    found = _load(data, CLUSTER_ID).get("id")
+    if not isinstance(found, str) or not found:
+        raise MetadataError(f"{CLUSTER_ID} holds no id: {data[:200]!r}")
+    return found
+
+
+def _dump(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _load(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+    except ValueError as error:
+        raise MetadataError(f"{path} does not hold JSON: {data[:200]!r}") from error
+    if not isinstance(fields, dict):
+        raise MetadataError(f"{path} does not hold a JSON object: {data[:200]!r}")
+    return fields

@@ -1,0 +1,62 @@
+"""Value: what the machines have decided; the shell carries it out, in this order."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from barnabas.core.dataclass import dataclass
+from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Tell the listeners of `reader` of a batch. Reader 0 is the node's own."""
+
+    reader: int
+    batch: CommittedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSnapshot:
+    reader: int
+    snapshot: LoadedSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The listeners of `reader` know all that those of reader 0 know; from now on they hear together."""
+
+    reader: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    leader_id: int
+    epoch: int
+
+
+class Outcome(Enum):
+    COMMITTED = auto()
+    REFUSED = auto()
+    """It is not in the log, and never will be."""
+    UNKNOWN = auto()
+    """The log was cut off before it could be read whether it was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a proposal, whose last record has or would have had `last_offset`."""
+
+    token: int
+    last_offset: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Fatal:
+    """The node must not go on."""
+
+    reason: str
+
+
+Effect = Commit | LoadSnapshot | Joined | LeaderChanged | Settled | Fatal

@@ -1,0 +1,154 @@
+"""Machine: reads the log on, from a position to its tail, in order, entry by entry.
+
+The next entry's name is the offset at which the reader stands. One that is far behind lists the names and reads many at
+once; one that stands before the start of the log, or at nothing, loads the snapshot first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Final
+
+from barnabas.core.dataclass import dataclass
+from barnabas.server.metadata.errors import MetadataError
+from barnabas.server.node.zookeeper.entries import decode_entry, decode_snapshot
+from barnabas.server.node.zookeeper.layout import (
+    LOG,
+    SnapshotInfo,
+    Tail,
+    chunk_path,
+    entry_offsets,
+    entry_path,
+    read_parts,
+)
+from barnabas.server.node.zookeeper.machine.effects import Commit, Effect, LoadSnapshot
+from barnabas.server.node.zookeeper.machine.requests import (
+    Answer,
+    Children,
+    Failed,
+    Failure,
+    GetMany,
+    Names,
+    Request,
+    Znodes,
+)
+
+ENTRIES_AT_ONCE: Final = 64
+PIECES_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request, and who takes the answer."""
+
+    request: Request
+    on_answer: Callable[[Answer], list[Effect]]
+
+
+class MissingError(MetadataError):
+    """Something that the tail counts is not there. It may have gone since the tail was read: read it anew."""
+
+
+@dataclass(slots=True)
+class _Load:
+    """Pieces of one thing, which are read one after the other."""
+
+    name: str
+    paths: tuple[str, ...]
+    finish: Callable[[list[bytes]], list[Effect]]
+    pieces: list[bytes] = field(default_factory=list)
+
+
+class Reader:
+    """`ask` until it gives None: then `position` is the end of the log that the tail tells of."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.position = 0
+        self._names: list[int] = []
+        self._lagging = False
+        self._load: _Load | None = None
+
+    def ask(self, tail: Tail) -> Ask | None:
+        """What to read next; None at the end. Raises MetadataError when there is something that cannot be."""
+        snapshot = tail.snapshot
+        too_far = self.position < tail.start_offset or self.position == 0
+        if snapshot is not None and too_far and (self._load is None or self._load.name != snapshot.name):
+            self._load = self._snapshot_load(snapshot)
+        if self._load is not None:
+            done = len(self._load.pieces)
+            return Ask(GetMany(self._load.paths[done : done + PIECES_AT_ONCE]), self._on_pieces)
+        if self.position >= tail.end_offset:
+            self._names, self._lagging = [], False
+            return None
+        if self._lagging and not self._names:
+            return Ask(Children(LOG), lambda answer: self._on_names(answer, tail))
+        offsets = self._names[:ENTRIES_AT_ONCE] or [self.position]
+        return Ask(GetMany(tuple(map(entry_path, offsets))), lambda answer: self._on_entries(answer, offsets))
+
+    def is_at_end(self, tail: Tail) -> bool:
+        return self.position >= tail.end_offset and self._load is None
+
+    def skip_to(self, position: int) -> None:
+        """What lies between is this node's own, and known."""
+        assert position >= self.position and self._load is None
+        self.position = position
+
+    def take(self, data: bytes, offset: int) -> list[Effect]:
+        """The batches of the entry at `offset`, from `position` on, which moves behind them."""
+        batches = [batch for batch in decode_entry(data, offset) if batch.base_offset >= self.position]
+        if not batches or batches[0].base_offset != self.position:
+            raise MissingError(f"The entry of the metadata log at offset {offset} does not go on at {self.position}.")
+        self.position = batches[-1].last_offset + 1
+        return [Commit(self.number, batch) for batch in batches]
+
+    # ---- snapshots and entries in parts
+
+    def _snapshot_load(self, info: SnapshotInfo) -> _Load:
+        def finish(pieces: list[bytes]) -> list[Effect]:
+            self.position = info.end_offset
+            self._names, self._lagging = [], True  # it may end inside an entry: only the names tell
+            return [LoadSnapshot(self.number, decode_snapshot(pieces, info))]
+
+        return _Load(info.name, tuple(chunk_path(info.name, chunk) for chunk in range(info.chunks)), finish)
+
+    def _on_pieces(self, answer: Answer) -> list[Effect]:
+        load = self._load
+        assert load is not None
+        load.pieces += self._data(answer)
+        if len(load.pieces) < len(load.paths):
+            return []
+        self._load = None
+        return load.finish(load.pieces)
+
+    # ---- entries
+
+    def _on_names(self, answer: Answer, tail: Tail) -> list[Effect]:
+        if isinstance(answer, Names):
+            found = entry_offsets(answer.names)
+            first = max((offset for offset in found if offset <= self.position), default=self.position)
+            self._names = [offset for offset in found if first <= offset < tail.end_offset]
+            self._lagging = False
+        return []
+
+    def _on_entries(self, answer: Answer, offsets: list[int]) -> list[Effect]:
+        effects: list[Effect] = []
+        for offset, data in zip(offsets, self._data(answer), strict=False):  # no data: the connection was lost
+            self._names = self._names[1:]
+            self._lagging = not self._names
+            paths = read_parts(data)
+            if paths is not None:  # whatever was read behind it is read again: this is rare
+                self._names = []
+                self._load = _Load(paths[0], paths, lambda pieces, at=offset: self.take(b"".join(pieces), at))  # type: ignore[misc]
+                return effects
+            effects += self.take(data, offset)
+        return effects
+
+    def _data(self, answer: Answer) -> tuple[bytes, ...]:
+        if isinstance(answer, Znodes):
+            return answer.data
+        self._names, self._load = [], None
+        if isinstance(answer, Failed) and answer.failure is Failure.NO_NODE:
+            raise MissingError(f"The metadata log lacks something at offset {self.position}: {answer.detail}")
+        return ()

@@ -1,0 +1,270 @@
+"""Machine: elections: who asks for votes, who gives them, and how a leader begins and ends (KIP-595, KIP-996)."""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode
+from barnabas.server.raft.errors import IllegalRaftStateError
+from barnabas.server.raft.machine.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    QuorumResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from barnabas.server.raft.machine.quorum import Quorum
+from barnabas.server.raft.machine.states import Candidate, Follower, Leader, Prospective, Resigned, Tally, Unattached
+from barnabas.server.raft.machine.values import NO_NODE, Endpoints, ReplicaKey
+
+_BACKOFF_BASE_MS = 50
+
+
+# ---- news of leaders and epochs, which every message carries
+
+
+def hear_of(q: Quorum, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+    """Someone says that `leader_id` leads `epoch` (maybeTransition): later epochs win, and each has one leader."""
+    if epoch < q.epoch:
+        return
+    if leader_id == q.me.id:
+        if epoch == q.epoch and not isinstance(q.state, (Leader, Resigned)):
+            raise IllegalRaftStateError(
+                f"Others say that node {q.me.id} leads epoch {epoch}, of which this one knows nothing. If its disk was "
+                "emptied, start it again when they have elected another leader; if another process runs with this "
+                "node.id, give one of the two another."
+            )
+        if epoch > q.epoch:
+            # Its quorum-state was lost, and with it its vote. In that epoch it voted for itself: it must not again.
+            q.become_unattached(epoch, voted=q.me)
+        return
+    if leader_id != NO_NODE and q.leader_id not in (NO_NODE, leader_id) and epoch == q.epoch:
+        q.become_follower(epoch, leader_id, endpoints)  # which refuses, and says why
+    elif leader_id == NO_NODE:
+        if epoch > q.epoch:
+            q.become_unattached(epoch)
+    elif epoch > q.epoch or q.leader_id == NO_NODE or _is_news(q, endpoints):
+        q.become_follower(epoch, leader_id, endpoints)
+
+
+def _is_news(q: Quorum, endpoints: Endpoints) -> bool:
+    """The leader was known, and where it is reached was not."""
+    waiting = isinstance(q.state, (Unattached, Prospective))
+    return not isinstance(q.state, (Leader, Resigned)) and (waiting or len(endpoints) > len(q.leader_endpoints))
+
+
+def hear_response(q: Quorum, response: QuorumResponse) -> bool:
+    """What any response says about the quorum. True if there is nothing more to do with it."""
+    endpoints = response.endpoints or q.endpoints_of(response.leader_id)
+    if response.epoch < q.epoch or response.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        return True
+    leaderless = q.leader_id == NO_NODE or isinstance(q.state, Unattached)
+    knows_more = response.epoch > q.epoch or (response.leader_id != NO_NODE and leaderless)
+    refused = response.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if knows_more or refused:
+        hear_of(q, response.epoch, response.leader_id, endpoints)
+        return True
+    return response.error in (
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.INVALID_VOTER_KEY,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
+
+
+def check_sender(q: Quorum, node_id: int, epoch: int) -> ErrorCode:
+    """Whether to listen at all. Nobody asks if the sender is among the voters: the receiver may be behind (KIP-853)."""
+    if epoch < q.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
+
+
+def is_addressed(q: Quorum, key: ReplicaKey) -> bool:
+    """A request for the replica that was here before, on another disk, is not for this one."""
+    return key.covers(q.me)
+
+
+# ---- votes
+
+
+def on_vote(q: Quorum, token: int, request: VoteRequest) -> None:
+    error = check_sender(q, request.candidate.id, request.epoch)
+    behind = request.last.epoch - (1 if request.pre_vote else 0)
+    if request.last.offset < 0 or request.last.epoch < 0 or behind >= request.epoch:
+        error = error or ErrorCode.INVALID_REQUEST
+    granted = False
+    if not error:
+        if request.epoch > q.epoch:
+            q.become_unattached(request.epoch)
+        if not is_addressed(q, request.voter):
+            error = ErrorCode.INVALID_VOTER_KEY
+        else:
+            granted = can_grant_vote(q, request)
+            if granted and not request.pre_vote and q.voted is None:
+                q.vote_for(request.candidate)
+    q.reply(token, VoteResponse(error, q.epoch, q.leader_id, granted, q.leader_endpoints))
+
+
+def can_grant_vote(q: Quorum, request: VoteRequest) -> bool:
+    """The log of whoever is elected must hold everything committed, so it must not be behind this one (Raft 5.4.1)."""
+    up_to_date = request.last >= q.log.end
+    match q.state:
+        case Leader():
+            return False
+        case Candidate() | Resigned():
+            return request.pre_vote and up_to_date
+        case Follower() if request.pre_vote:
+            return up_to_date and not q.state.has_fetched
+        case Follower():
+            return _has_vote(q, request.candidate)
+        case Unattached() | Prospective():
+            if request.pre_vote:
+                return up_to_date
+            if q.voted is not None:
+                return _has_vote(q, request.candidate)
+            return up_to_date and q.leader_id == NO_NODE
+
+
+def _has_vote(q: Quorum, candidate: ReplicaKey) -> bool:
+    """It was given already; the answer was lost."""
+    return q.voted is not None and q.voted.covers(candidate)
+
+
+def on_vote_answer(q: Quorum, source: int, request_was_pre_vote: bool, response: VoteResponse) -> None:
+    if response.error:
+        return
+    state = q.state
+    if isinstance(state, Prospective) and request_was_pre_vote:
+        state.tally.record(source, response.granted)
+        if state.tally.is_won:
+            q.become_candidate()
+        elif state.tally.is_lost:
+            lose_pre_vote(q, state)
+    elif isinstance(state, Candidate) and not request_was_pre_vote and state.backoff_until_ms is None:
+        state.tally.record(source, response.granted)
+        if state.tally.is_won:
+            q.become_leader()
+        elif state.tally.is_lost:
+            state.backoff_until_ms = q.now_ms + _election_backoff_ms(q, state.retries)
+
+
+def lose_pre_vote(q: Quorum, state: Prospective) -> None:
+    """Go back to the leader if one is known, for a while; else wait for one."""
+    if q.leader_id != NO_NODE and q.leader_endpoints:
+        q.become_follower(q.epoch, q.leader_id, q.leader_endpoints)
+    elif q.leader_id != NO_NODE and q.voters.get(q.leader_id) is not None:
+        q.become_follower(q.epoch, q.leader_id, ())
+    else:
+        q.become_leaderless(_election_backoff_ms(q, state.retries) if state.retries else 0)
+
+
+def _election_backoff_ms(q: Quorum, retries: int) -> int:
+    """Up to twice as long with each lost election (binaryExponentialElectionBackoffMs)."""
+    spread = 2 << min(20, retries - 1)
+    return min(_BACKOFF_BASE_MS * q.rng.randrange(spread), q.config.election_backoff_max_ms)
+
+
+def poll_unattached(q: Quorum, state: Unattached) -> None:
+    if q.is_voter and q.now_ms >= state.election_deadline_ms:
+        q.become_prospective()
+
+
+def poll_prospective(q: Quorum, state: Prospective) -> None:
+    if not q.is_voter:
+        q.become_leaderless()
+    elif q.now_ms >= state.election_deadline_ms:
+        lose_pre_vote(q, state)
+    else:
+        _ask_for_votes(q, state.tally, pre_vote=True)
+
+
+def poll_candidate(q: Quorum, state: Candidate) -> None:
+    if not q.is_voter:
+        q.become_leaderless()
+    elif state.backoff_until_ms is not None:
+        if q.now_ms >= state.backoff_until_ms:
+            q.become_prospective()
+    elif q.now_ms >= state.election_deadline_ms:
+        state.backoff_until_ms = q.now_ms + _election_backoff_ms(q, state.retries)
+    else:
+        _ask_for_votes(q, state.tally, pre_vote=False)
+
+
+def _ask_for_votes(q: Quorum, tally: Tally, *, pre_vote: bool) -> None:
+    for key in tally.silent:
+        if q.is_ready(key.id):
+            q.send(key.id, VoteRequest(q.epoch, q.me, key, q.log.end, pre_vote))
+
+
+# ---- the beginning and the end of a leader's epoch
+
+
+def on_begin_epoch(q: Quorum, token: int, request: BeginQuorumEpochRequest) -> None:
+    error = check_sender(q, request.leader_id, request.epoch)
+    if not error:
+        hear_of(q, request.epoch, request.leader_id, request.endpoints or q.endpoints_of(request.leader_id))
+        if not is_addressed(q, request.voter):
+            error = ErrorCode.INVALID_VOTER_KEY
+    q.reply(token, BeginQuorumEpochResponse(error, q.epoch, q.leader_id, q.leader_endpoints))
+
+
+def on_end_epoch(q: Quorum, token: int, request: EndQuorumEpochRequest) -> None:
+    error = check_sender(q, request.leader_id, request.epoch)
+    if not error:
+        hear_of(q, request.epoch, request.leader_id, request.endpoints or q.endpoints_of(request.leader_id))
+        state = q.follower
+        if state is not None and q.leader_id == request.leader_id:
+            state.fetch_deadline_ms = q.now_ms + _succession_backoff_ms(q, request.successors)
+            state.has_fetched = False  # the leader itself has said goodbye: encourage its successors
+    q.reply(token, EndQuorumEpochResponse(error, q.epoch, q.leader_id, q.leader_endpoints))
+
+
+def _succession_backoff_ms(q: Quorum, successors: tuple[ReplicaKey, ...]) -> int:
+    """The furthest replica tries at once, the others after it, each twice as late (strictExponential...Ms)."""
+    limit = q.config.election_backoff_max_ms
+    position = next((i for i, key in enumerate(successors) if key.covers(q.me)), len(successors))
+    if position == 0:
+        return 0
+    if position >= len(successors):
+        return limit
+    return min(limit, (limit >> (len(successors) - 1)) << (position - 1))
+
+
+def on_end_epoch_answer(q: Quorum, source: int, response: EndQuorumEpochResponse) -> None:
+    if isinstance(q.state, Resigned) and not response.error:
+        q.state.unacknowledged.discard(source)
+
+
+def on_refused(q: Quorum, node_id: int) -> None:
+    """No process runs where the leader was. It leads no more, even if it is started again, so nobody waits for
+    `controller.quorum.fetch.timeout.ms`: voters elect, observers ask the others. Whoever is wrong about it gets no
+    pre-votes from those who hear the leader."""
+    state = q.follower
+    if state is not None and node_id == q.leader_id:
+        spread = min(q.config.election_timeout_ms, q.config.fetch_timeout_ms) // 8  # so that few start at once
+        state.fetch_deadline_ms = min(state.fetch_deadline_ms, q.now_ms + q.rng.randrange(spread + 1))
+        state.has_fetched = False
+        state.refused = True
+
+
+def poll_resigned(q: Quorum, state: Resigned) -> None:
+    for node_id in sorted(state.unacknowledged):
+        if q.is_ready(node_id):
+            request = EndQuorumEpochRequest(q.epoch, q.me.id, state.successors, q.config.endpoints)
+            q.send(node_id, request)
+    if q.now_ms >= state.election_deadline_ms and not state.for_good:
+        # The next epoch, since in this one it may neither lead nor vote.
+        q.become_unattached(q.epoch + 1)
+
+
+def announce(q: Quorum, state: Leader) -> None:
+    """To the voters that do not fetch: they may not know who leads."""
+    period_ms = q.config.fetch_timeout_ms // 2
+    if q.now_ms < state.next_announcement_ms:
+        return
+    state.next_announcement_ms = q.now_ms + period_ms
+    for key in q.other_voters:
+        progress = state.progress.voters[key.id]
+        silent = progress.last_fetch_ms < 0 or q.now_ms - progress.last_fetch_ms >= period_ms
+        if silent and q.is_ready(key.id):
+            q.send(key.id, BeginQuorumEpochRequest(q.epoch, q.me.id, key, q.config.endpoints))

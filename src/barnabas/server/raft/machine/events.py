@@ -1,0 +1,186 @@
+"""Value: what happens to the machine (events), and what it wants done (effects).
+
+The rule of durability is in the order of an `Effects`. Whoever carries it out does this, and does not begin with the
+next one before it has finished:
+
+    1. election     write it and sync it. Nothing below may be seen by anyone before that (a vote, a new epoch)
+    2. log_ops      in their order; they need not be durable yet
+    3. load_snapshot, high_watermark, leader    tell the state machine
+    4. sends and replies    filling in what is to be read from the log or a snapshot
+
+and when `sync_ticket` is set, it sees to it that everything written to the log up to and including this step is synced
+(one fsync may serve many), and then reports `Synced(sync_ticket)`. Only that makes a follower's records count: it does
+not fetch on before, and the leader does not count itself before. A leader's records may travel before they are synced.
+A snapshot has to be durable, and to have its name, before `SnapshotStored` is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TypeAlias
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
+from barnabas.server.raft.machine.values import Batch, ElectionState, Endpoints, OffsetAndEpoch, Voters
+
+# ---- events
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: `Effects.wake_at_ms` of the step before has come."""
+
+
+class Received(NamedTuple):
+    """A request from elsewhere; `token` comes back with the `Reply`, in this step or in a later one."""
+
+    token: int
+    request: RaftRequest
+
+
+class Answered(NamedTuple):
+    """The response to a `Send`."""
+
+    source: int
+    correlation_id: int
+    response: RaftResponse
+
+
+class SendFailed(NamedTuple):
+    """A `Send` will not be answered; `refused` when the other host says that no such process runs there."""
+
+    destination: int
+    correlation_id: int
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Append records of the state machine as one batch. Raises NotRaftLeaderError where they cannot be."""
+
+    payload: Buffer
+    count: int
+
+
+class Synced(NamedTuple):
+    """Everything up to this ticket is on the platter."""
+
+    ticket: int
+
+
+class SnapshotTaken(NamedTuple):
+    """The state machine has stored a snapshot of its own, durably. With `clean` the log before it goes."""
+
+    snapshot_id: OffsetAndEpoch
+    clean: bool = True
+
+
+class SnapshotStored(NamedTuple):
+    """A fetched snapshot is complete and durable, and this is what its control records say."""
+
+    snapshot_id: OffsetAndEpoch
+    kraft_version: int
+    voters: Voters | None
+
+
+class Resign(NamedTuple):
+    """Give up leadership, if it is still that of `epoch`; with `for_good`, the node is shutting down."""
+
+    epoch: int
+    for_good: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeKRaftVersion:
+    """Go from kraft.version 0 to 1: write the voters, with their directories, into the log."""
+
+
+Event: TypeAlias = (
+    Tick
+    | Received
+    | Answered
+    | SendFailed
+    | Propose
+    | Synced
+    | SnapshotTaken
+    | SnapshotStored
+    | Resign
+    | UpgradeKRaftVersion
+)
+
+# ---- effects
+
+
+class Append(NamedTuple):
+    batch: Batch
+
+
+class Truncate(NamedTuple):
+    """Drop everything from `offset` on."""
+
+    offset: int
+
+
+class StartAt(NamedTuple):
+    """Drop the whole log; it begins anew, empty, where the snapshot ends."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+class AdvanceStart(NamedTuple):
+    """Drop what is before the end of this snapshot, and older snapshots."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+class WriteSnapshot(NamedTuple):
+    """Write a piece of a snapshot being fetched; position 0 starts it over."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    data: Buffer
+
+
+class FinishSnapshot(NamedTuple):
+    """Sync the fetched snapshot, give it its name, read its control records, report `SnapshotStored`."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+LogOp: TypeAlias = Append | Truncate | StartAt | AdvanceStart | WriteSnapshot | FinishSnapshot
+
+
+class Send(NamedTuple):
+    """A request to another node, at most one at a time to each; `endpoints` say where it was last seen."""
+
+    destination: int
+    correlation_id: int
+    request: RaftRequest
+    endpoints: Endpoints = ()
+
+
+class Reply(NamedTuple):
+    token: int
+    response: RaftResponse
+
+
+class LeaderAndEpoch(NamedTuple):
+    leader_id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one step wants done; see the top of this file for the order."""
+
+    election: ElectionState | None = None
+    log_ops: list[LogOp] = field(default_factory=list)
+    load_snapshot: OffsetAndEpoch | None = None
+    high_watermark: int | None = None
+    leader: LeaderAndEpoch | None = None
+    sends: list[Send] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    sync_ticket: int | None = None
+    wake_at_ms: int | None = None

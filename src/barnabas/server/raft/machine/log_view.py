@@ -1,0 +1,153 @@
+"""Machine: what Raft has to know of the log without reading it: where it starts and ends, and where its epochs begin.
+
+Two ends: `end_offset` is how far the log is written, `synced_offset` how far it would survive a power cut. Every change
+takes a ticket; when the disk reports a ticket as synced, everything written up to then is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from enum import Enum
+
+from barnabas.core.dataclass import dataclass
+from barnabas.server.raft.errors import IllegalRaftStateError
+from barnabas.server.raft.machine.values import Batch, LogSummary, OffsetAndEpoch
+
+
+class Validity(Enum):
+    """What a leader finds when it compares a follower's place with its own log."""
+
+    VALID = "valid"
+    DIVERGING = "diverging"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`at` is where the logs part, or the snapshot to load; for a valid place it is that place."""
+
+    validity: Validity
+    at: OffsetAndEpoch
+
+
+class LogView:
+    """Follows the log on the disk exactly: whatever changes one is an effect that changes the other."""
+
+    def __init__(self, summary: LogSummary) -> None:
+        self.start = summary.start
+        self.end_offset = summary.end_offset
+        self.synced_offset = summary.end_offset
+        self.snapshots = sorted(summary.snapshots)
+        self._epochs = [epoch for epoch, _ in summary.epochs]
+        self._starts = [offset for _, offset in summary.epochs]
+        self._ticket = 0
+        self._unsynced: deque[tuple[int, int]] = deque()
+
+    @property
+    def last_epoch(self) -> int:
+        return self._epochs[-1] if self._epochs else self.start.epoch
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        """Compares as Raft compares logs: the later last epoch wins, then the longer log."""
+        return OffsetAndEpoch(self.last_epoch, self.end_offset)
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return self.snapshots[-1] if self.snapshots else None
+
+    @property
+    def is_synced(self) -> bool:
+        return not self._unsynced
+
+    def end_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The last epoch of the log that is not after `epoch`, and where it ends (Kafka's endOffsetForEpoch)."""
+        index = bisect_right(self._epochs, epoch)
+        if index == 0:
+            return self.start
+        end = self._starts[index] if index < len(self._starts) else self.end_offset
+        return OffsetAndEpoch(self._epochs[index - 1], end)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else self.start.epoch
+
+    def compare(self, offset: int, epoch: int) -> Place:
+        """Where a follower stands whose log ends at `offset` with a record of `epoch` (ReplicatedLog)."""
+        if self.start.offset == 0 and offset == 0:
+            return Place(Validity.VALID, OffsetAndEpoch(0, 0))
+        if self.snapshots:
+            earliest, latest = self.snapshots[0], self.snapshots[-1]
+            if (
+                offset < self.start.offset
+                or (offset == self.start.offset and epoch != self.start.epoch)
+                or epoch < earliest.epoch
+            ):
+                return Place(Validity.SNAPSHOT, latest)
+        end = self.end_for_epoch(epoch)
+        if end.epoch != epoch or end.offset < offset:
+            return Place(Validity.DIVERGING, end)
+        return Place(Validity.VALID, OffsetAndEpoch(epoch, offset))
+
+    def truncation_point(self, diverging: OffsetAndEpoch) -> int:
+        """How much a follower keeps, when its leader's log ends the epoch where it says (KIP-595)."""
+        mine = self.end_for_epoch(diverging.epoch)
+        return min(mine.offset, diverging.offset) if mine.epoch == diverging.epoch else mine.offset
+
+    # ---- changes; each returns the ticket under which it will be synced
+
+    def append(self, batch: Batch) -> int:
+        if batch.base_offset != self.end_offset or batch.epoch < self.last_epoch:
+            raise IllegalRaftStateError(
+                f"A batch at {batch.base_offset} of epoch {batch.epoch} does not follow the log's end {self.end}."
+            )
+        if not self._epochs or batch.epoch > self._epochs[-1]:
+            self._epochs.append(batch.epoch)
+            self._starts.append(batch.base_offset)
+        self.end_offset = batch.next_offset
+        return self._changed()
+
+    def truncate(self, offset: int) -> int:
+        while self._starts and self._starts[-1] >= offset:
+            self._starts.pop()
+            self._epochs.pop()
+        self.end_offset = offset
+        self.synced_offset = min(self.synced_offset, offset)
+        self._unsynced = deque((ticket, min(end, offset)) for ticket, end in self._unsynced)
+        return self._changed()
+
+    def start_at(self, snapshot_id: OffsetAndEpoch) -> int:
+        """The snapshot itself is durable, so its end counts as synced: a restart would begin there at worst."""
+        self._epochs.clear()
+        self._starts.clear()
+        self._unsynced.clear()
+        self.snapshots = [snapshot_id]
+        self.start = snapshot_id
+        self.end_offset = self.synced_offset = snapshot_id.offset
+        return self._changed()
+
+    def add_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.snapshots.append(snapshot_id)
+
+    def advance_start(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.start = snapshot_id
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.offset >= snapshot_id.offset]
+        keep = max(bisect_right(self._starts, snapshot_id.offset) - 1, 0)
+        del self._starts[:keep], self._epochs[:keep]
+        if self._starts and self.end_offset == snapshot_id.offset:
+            self._starts.clear()
+            self._epochs.clear()
+        elif self._starts:
+            self._starts[0] = max(self._starts[0], snapshot_id.offset)
+
+    def synced(self, ticket: int) -> None:
+        while self._unsynced and self._unsynced[0][0] <= ticket:
+            _, end = self._unsynced.popleft()
+            self.synced_offset = max(self.synced_offset, end)
+
+    def _changed(self) -> int:
+        self._ticket += 1
+        self._unsynced.append((self._ticket, self.end_offset))
+        return self._ticket

@@ -1,0 +1,310 @@
+"""Machine: a replica's place in the quorum: the state it is in, and every way from one state to another.
+
+Each transition decides what must be durable (`Effects.election`), so that no handler can forget it. Handlers are in
+`elections`, `replication`, `snapshots` and `membership`; they read this object and change it through its methods.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import ErrorCode
+from barnabas.core.rng import Rng
+from barnabas.server.raft.errors import IllegalRaftStateError
+from barnabas.server.raft.machine.connections import Connections
+from barnabas.server.raft.machine.events import Append, Effects, LeaderAndEpoch, Reply, Send, Truncate
+from barnabas.server.raft.machine.history import History
+from barnabas.server.raft.machine.log_view import LogView
+from barnabas.server.raft.machine.messages import FetchRequest, FetchResponse, RaftRequest
+from barnabas.server.raft.machine.progress import Progress
+from barnabas.server.raft.machine.states import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    State,
+    Tally,
+    Unattached,
+)
+from barnabas.server.raft.machine.values import (
+    NO_NODE,
+    NO_OFFSET,
+    Batch,
+    ElectionState,
+    Endpoints,
+    KRaftVersion,
+    LeaderChange,
+    LogSummary,
+    RaftConfig,
+    ReplicaKey,
+    Voter,
+    Voters,
+)
+
+
+@dataclass(slots=True)
+class ParkedFetch:
+    """A fetch that waits for something to tell."""
+
+    token: int
+    request: FetchRequest
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class PendingChange:
+    """The one change of voters that a leader works on. `offset` is the record's, once it is appended."""
+
+    token: int
+    deadline_ms: int
+    voter: Voter | None = None
+    """Being added: asked for its versions until there is an `offset`."""
+    offset: int | None = None
+    acknowledged: bool = False
+
+
+class Quorum:
+    """All that a replica is; `fx` collects what the step under way wants done."""
+
+    def __init__(
+        self, me: ReplicaKey, config: RaftConfig, election: ElectionState, log: LogSummary, rng: Rng, now_ms: int
+    ) -> None:
+        self.me = me
+        self.config = config
+        self.rng = rng
+        self.now_ms = now_ms
+        self.fx = Effects()
+        self.log = LogView(log)
+        self.history = History(config, log.kraft_versions, log.voters)
+        self.connections = Connections(config)
+        self.high_watermark = log.start.offset if log.start.offset > 0 else NO_OFFSET
+        self.parked: list[ParkedFetch] = []
+        self.pending_change: PendingChange | None = None
+        self.offered: dict[int, Voter] = {}
+        """Voters that have told their directory and endpoints, which kraft.version 0 does not keep."""
+        self.epoch = election.epoch
+        self.leader_id = election.leader_id
+        self.leader_endpoints: Endpoints = ()
+        self.voted = election.voted
+        self._saved = election
+        self._told = LeaderAndEpoch(NO_NODE, 0)
+        self.state: State = self._initial_state(election)
+        self._save()
+
+    def _initial_state(self, election: ElectionState) -> State:
+        """As it was on shutdown, except that a leader comes back resigned (QuorumState.initialize). The only voter need
+        not wait for anyone: it goes to the next epoch at once."""
+        alone = self.is_voter and self.voters.is_only(self.me)
+        deadline = self.now_ms if alone else self.now_ms + self.random_election_timeout_ms()
+        if election.epoch < self.log.last_epoch:
+            # The file was lost or restored from a backup. The log proves that a leader of this epoch was heard.
+            self.epoch, self.leader_id, self.voted = self.log.last_epoch, NO_NODE, None
+            return Unattached(deadline)
+        if election.leader_id == self.me.id:
+            if not alone:
+                return Resigned(deadline)
+            self.leader_id = NO_NODE
+            return Unattached(deadline)
+        if election.leader_id != NO_NODE:
+            self.leader_endpoints = self.endpoints_of(election.leader_id)
+            if self.voters.get(election.leader_id) is not None:
+                return self._follower()
+        return Unattached(deadline)
+
+    # ---- what it is
+
+    @property
+    def voters(self) -> Voters:
+        return self.history.voters.last.value
+
+    @property
+    def kraft_version(self) -> int:
+        return self.history.kraft_version.last.value
+
+    @property
+    def is_voter(self) -> bool:
+        return self.config.can_vote and self.voters.has(self.me)
+
+    @property
+    def leader(self) -> Leader | None:
+        return self.state if isinstance(self.state, Leader) else None
+
+    @property
+    def follower(self) -> Follower | None:
+        return self.state if isinstance(self.state, Follower) else None
+
+    @property
+    def other_voters(self) -> tuple[ReplicaKey, ...]:
+        return tuple(key for key in self.voters.keys if key.id != self.me.id)
+
+    def endpoints_of(self, node_id: int) -> Endpoints:
+        voter = self.voters.get(node_id)
+        if voter is not None and voter.endpoints:
+            return voter.endpoints
+        return dict(self.config.bootstrap).get(node_id, ())
+
+    def random_election_timeout_ms(self) -> int:
+        """Between one and two times the election timeout, so that few replicas start at once."""
+        timeout = self.config.election_timeout_ms
+        return timeout + self.rng.randrange(timeout)
+
+    # ---- from state to state
+
+    def become_unattached(self, epoch: int, *, voted: ReplicaKey | None = None) -> None:
+        """A later epoch was heard of, and nobody who leads it. The election timer goes on: news is not a heartbeat."""
+        assert epoch > self.epoch
+        match self.state:
+            case Unattached() | Prospective() | Candidate():
+                deadline = self.state.election_deadline_ms
+            case _:
+                deadline = self.now_ms + self.random_election_timeout_ms()
+        self._enter(Unattached(deadline), epoch=epoch, voted=voted)
+
+    def become_leaderless(self, backoff_ms: int = 0) -> None:
+        """Nobody would vote for this replica, and it knows of no leader that it can reach: wait, in the same epoch."""
+        deadline = self.now_ms + self.random_election_timeout_ms() + backoff_ms
+        self._enter(Unattached(deadline), epoch=self.epoch, leader_id=self.leader_id)
+
+    def vote_for(self, candidate: ReplicaKey) -> None:
+        """One vote an epoch, on disk before anyone hears of it."""
+        assert self.voted is None and self.leader_id == NO_NODE and candidate.id != self.me.id
+        self.voted = candidate
+        self._enter(Unattached(self.now_ms + self.random_election_timeout_ms()), epoch=self.epoch)
+
+    def become_prospective(self) -> None:
+        assert self.is_voter and not isinstance(self.state, Leader)
+        retries = self.state.retries if isinstance(self.state, Candidate) else 0
+        tally = Tally(self.voters)
+        tally.record(self.me.id, granted=True)
+        deadline = self.now_ms + self.random_election_timeout_ms()
+        self._enter(Prospective(deadline, tally, retries), epoch=self.epoch, leader_id=self.leader_id)
+        if tally.is_won:
+            self.become_candidate()
+
+    def become_candidate(self) -> None:
+        assert isinstance(self.state, Prospective)
+        tally = Tally(self.voters)
+        tally.record(self.me.id, granted=True)
+        deadline = self.now_ms + self.random_election_timeout_ms()
+        state = Candidate(deadline, tally, self.state.retries + 1)
+        self._enter(state, epoch=self.epoch + 1, voted=self.me)
+        if tally.is_won:
+            self.become_leader()
+
+    def become_leader(self) -> None:
+        """The first batch of the epoch says who leads; with it, everything before can be committed."""
+        assert isinstance(self.state, Candidate) and self.state.tally.is_won
+        granting = self.state.tally.granted
+        start = self.log.end_offset
+        progress = Progress(self.me, self.voters, start, self.config, self.now_ms)
+        self.offered = {}
+        self._enter(Leader(progress, start, self.now_ms), epoch=self.epoch, leader_id=self.me.id)
+        keys = self.voters.keys
+        change = LeaderChange(self.me.id, keys, tuple(key for key in keys if key.id in granting))
+        self.append(Batch(start, 0, self.epoch), (change, *self._bootstrap_records()))
+
+    def _bootstrap_records(self) -> tuple[KRaftVersion | Voters, ...]:
+        """Configured voters go into the log when the voters may change; and where this node is now reached."""
+        if self.kraft_version < 1:
+            return ()
+        mine = Voter(self.me, self.config.endpoints, self.config.min_version, self.config.max_version)
+        voters = (self.voters.update(mine) if mine.endpoints else None) or self.voters
+        if self.history.voters.last.offset == NO_OFFSET:
+            return (KRaftVersion(self.kraft_version), voters)
+        return (voters,) if voters != self.voters else ()
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+        assert leader_id != self.me.id and epoch >= self.epoch
+        if epoch == self.epoch and self.leader_id not in (NO_NODE, leader_id):
+            raise IllegalRaftStateError(
+                f"Node {leader_id} claims to lead epoch {epoch}, in which {self.leader_id} leads: a node has voted "
+                "twice, which means that its disk lost what was synced. Find and replace that disk."
+            )
+        self.leader_endpoints = endpoints or self.endpoints_of(leader_id)
+        self._enter(self._follower(), epoch=epoch, leader_id=leader_id)
+
+    def _follower(self) -> Follower:
+        timeout = self.config.fetch_timeout_ms
+        return Follower(self.now_ms + timeout, membership_check_ms=self.now_ms)
+
+    def resign(self, *, for_good: bool = False) -> None:
+        state = self.state
+        assert isinstance(state, Leader)
+        successors = state.progress.successors()
+        deadline = self.now_ms + self.random_election_timeout_ms()
+        unacknowledged = {key.id for key in self.other_voters}
+        self._enter(Resigned(deadline, successors, unacknowledged, for_good), epoch=self.epoch, leader_id=self.me.id)
+
+    def _enter(self, state: State, *, epoch: int, leader_id: int = NO_NODE, voted: ReplicaKey | None = None) -> None:
+        assert epoch >= self.epoch
+        if isinstance(self.state, Leader):
+            self._stop_leading(epoch, leader_id)
+        if epoch > self.epoch:
+            self.voted = None
+        self.voted = voted or self.voted
+        if isinstance(state, (Leader, Resigned)):
+            self.leader_endpoints = self.config.endpoints
+        elif not isinstance(state, (Follower, Prospective)):
+            self.leader_endpoints = ()
+        self.epoch, self.leader_id, self.state = epoch, leader_id, state
+        self.connections.reset()
+        self._save()
+
+    def _save(self) -> None:
+        election = ElectionState(self.epoch, self.leader_id, self.voted)
+        if election != self._saved:
+            self._saved = election
+            self.fx.election = election
+        resigned = isinstance(self.state, Resigned)
+        told = LeaderAndEpoch(NO_NODE if resigned else self.leader_id, self.epoch)
+        if told != self._told:
+            self._told = told
+            self.fx.leader = told
+
+    def _stop_leading(self, epoch: int, leader_id: int) -> None:
+        for fetch in self.parked:
+            self.reply(fetch.token, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch, leader_id))
+        self.parked.clear()
+
+    # ---- what handlers do with it
+
+    def append(self, batch: Batch, controls: tuple[LeaderChange | KRaftVersion | Voters, ...] = ()) -> Batch:
+        """Append as leader; `controls` make it a control batch."""
+        if controls:
+            batch = Batch(batch.base_offset, len(controls), batch.epoch, b"", controls)
+        self.write(batch)
+        return batch
+
+    def write(self, batch: Batch) -> None:
+        """Append a batch; what it says about voters holds at once."""
+        self.fx.sync_ticket = self.log.append(batch)
+        self.fx.log_ops.append(Append(batch))
+        if batch.controls and self.history.append(batch) and isinstance(self.state, Leader):
+            self.state.progress.set_voters(self.voters)
+
+    def truncate(self, offset: int) -> None:
+        if offset < self.high_watermark:
+            raise IllegalRaftStateError(
+                f"The leader {self.leader_id} of epoch {self.epoch} asks to truncate to {offset}, below the high "
+                f"watermark {self.high_watermark}: committed records would be lost. A voter has lost its data."
+            )
+        self.fx.sync_ticket = self.log.truncate(offset)
+        self.fx.log_ops.append(Truncate(offset))
+        self.history.truncate(offset)
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """What is committed stays committed: it never goes back, whoever leads."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.fx.high_watermark = offset
+
+    def reply(self, token: int, response: object) -> None:
+        self.fx.replies.append(Reply(token, response))  # type: ignore[arg-type]  # one type a request
+
+    def send(self, node_id: int, request: RaftRequest, endpoints: Endpoints = ()) -> None:
+        """To a node that is ready (`connections.is_ready`)."""
+        correlation_id = self.connections.on_sent(node_id, self.now_ms)
+        self.fx.sends.append(Send(node_id, correlation_id, request, endpoints or self.endpoints_of(node_id)))
+
+    def is_ready(self, node_id: int) -> bool:
+        return self.connections.is_ready(node_id, self.now_ms)

@@ -1,0 +1,110 @@
+"""Shell: fsync in an executor, one at a time per log, shared by everyone who waits for it (group commit).
+
+Kafka leaves durability to replication and does not fsync by default. Who sets `flush.messages` gets what it promises:
+the acknowledgement comes after the fsync, but the event loop never waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.telemetry import get_logger
+from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.log import Log
+
+log = get_logger("barnabas.server.replication")
+
+
+class Flusher:
+    """Runs flush jobs. `run` owns the tasks; what is asked for before it runs is done when it does."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._again: set[int] = set()
+        self._early: dict[int, Log] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._tasks:
+            early, self._early = self._early, {}
+            for target in early.values():
+                self.request_all(target)
+            await asyncio.get_running_loop().create_future()
+
+    async def flushed(self, target: Log, offset: int) -> None:
+        """Until everything below `offset` is on the platter. Raises StorageError when the disk refuses, KafkaError
+        NOT_LEADER_OR_FOLLOWER when another leader's log has taken its place."""
+        while target.durable_offset < offset:
+            target.check_usable()
+            if target.log_end_offset < offset:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{target.topic_partition} was truncated meanwhile.")
+            await asyncio.shield(self._start(target, everything=True))
+
+    async def flush_all(self, target: Log) -> None:
+        """Until what is there now is on the platter, or was truncated meanwhile. Raises StorageError."""
+        end = target.log_end_offset
+        while target.durable_offset < min(end, target.log_end_offset):
+            target.check_usable()
+            await asyncio.shield(self._start(target, everything=True))
+
+    def is_busy(self, target: Log) -> bool:
+        """Whether a flush of it is under way; somebody may wait for more."""
+        return id(target) in self._running
+
+    async def idle(self, target: Log) -> None:
+        """Until the flush that is under way has ended, well or not."""
+        running = self._running.get(id(target))
+        if running is not None:
+            await asyncio.wait((running,))
+
+    def request(self, target: Log) -> None:
+        """Flush soon what is due; nobody waits (a segment was rolled, or `flush.ms` has passed)."""
+        if target.failure is None:
+            self._start(target, everything=False)
+
+    def request_all(self, target: Log) -> None:
+        """Flush soon everything that is there now; `Log.on_durable` tells. What comes while a flush is under way is
+        flushed together by the next one.
+        """
+        if target.failure is not None:
+            return
+        if self._tasks is None:
+            self._early[id(target)] = target
+        elif id(target) in self._running:
+            self._again.add(id(target))
+        else:
+            self._start(target, everything=True)
+
+    def _start(self, target: Log, *, everything: bool) -> asyncio.Task[None]:
+        running = self._running.get(id(target))
+        if running is None:
+            assert self._tasks is not None, "run() must own the flusher's tasks"
+            running = self._running[id(target)] = self._tasks.create_task(self._flush(target, everything=everything))
+        return running
+
+    async def _flush(self, target: Log, *, everything: bool) -> None:
+        try:
+            await self._flush_once(target, everything=everything)
+        finally:
+            del self._running[id(target)]
+        if id(target) in self._again:
+            self._again.discard(id(target))
+            self.request_all(target)
+
+    async def _flush_once(self, target: Log, *, everything: bool) -> None:
+        try:
+            job = target.flush_job(everything=everything)
+        except StorageError:
+            return  # the log is offline, and its directory has been told
+        if job is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+        except StorageError as error:
+            log.error("fsync failed", log=target.path, reason=str(error))
+            job.failed(error)
+        else:
+            job.finish()

@@ -1,0 +1,106 @@
+"""Shell: keeps the in-sync replicas of the partitions that this node leads (Kafka's AlterPartitionManager).
+
+Every half replica.lag.time.max.ms it looks for followers that lag too long. Proposals of all partitions that have one
+go to the controller in one AlterPartition, one request at a time. One that is not answered is sent again, in the broker
+epoch of then; one that an image has settled meanwhile is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from barnabas.core.backoff import Backoff
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.rng import Rng
+from barnabas.core.telemetry import get_logger
+from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.partitions import Partitions
+from barnabas.server.replication.ports import IsrAnswer, PartitionKey, PeerChannel
+from barnabas.server.replication.rules.isr import Next
+from barnabas.server.replication.rules.leader import IsrProposal
+
+log = get_logger("barnabas.server.replication")
+
+_BATCH_MAX: Final = 5_000
+"""Partitions in one AlterPartition."""
+_BREATH: Final = 256
+"""Partitions looked at before other work gets a turn on the loop."""
+_LAG_CHECKS: Final = 2
+"""In each replica.lag.time.max.ms."""
+
+
+class IsrKeeper:
+    """`run` until cancelled. `propose` may be called before."""
+
+    def __init__(self, partitions: Partitions, channel: PeerChannel, rng: Rng) -> None:
+        self._partitions = partitions
+        self._channel = channel
+        self._rng = rng
+        self._backoff = Backoff(50, 1_000)
+        self._failures = 0
+        self._waiting: dict[PartitionKey, tuple[Partition, IsrProposal]] = {}
+        """At most one a partition: the rules make no second proposal before the first is settled."""
+        self._wake = asyncio.Event()
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        self._waiting[partition.topic_id, partition.name.partition] = (partition, proposal)
+        self._wake.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_for_lag(), name="isr lag")
+            tasks.create_task(self._send(), name="isr proposals")
+
+    async def _look_for_lag(self) -> None:
+        while True:
+            await asyncio.sleep(self._partitions.host.lag_max_ms / _LAG_CHECKS / 1000)
+            for count, partition in enumerate(list(self._partitions)):
+                partition.shrink_isr()
+                if count % _BREATH == _BREATH - 1:
+                    await asyncio.sleep(0)
+
+    async def _send(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while batch := self._take():
+                if await self._ask(batch):
+                    self._failures = 0
+                else:
+                    await asyncio.sleep(self._backoff.delay_ms(self._failures, self._rng) / 1000)
+                    self._failures += 1
+
+    def _take(self) -> list[tuple[PartitionKey, Partition, IsrProposal]]:
+        """What is to be asked next; what is settled is forgotten."""
+        batch: list[tuple[PartitionKey, Partition, IsrProposal]] = []
+        for key, (partition, proposal) in list(self._waiting.items()):
+            if partition.leader is None or partition.leader.inflight != proposal:
+                del self._waiting[key]
+            elif len(batch) < _BATCH_MAX:
+                batch.append((key, partition, proposal))
+        return batch
+
+    async def _ask(self, batch: list[tuple[PartitionKey, Partition, IsrProposal]]) -> bool:
+        """Whether every one of them is settled, as far as this node can settle it."""
+        try:
+            answers = await self._channel.alter_isr([(key, proposal) for key, _, proposal in batch])
+        except KafkaError as error:
+            log.info("the controller did not answer AlterPartition", partitions=len(batch), reason=str(error))
+            answers = [IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)] * len(batch)
+        settled = True
+        for (key, partition, proposal), answer in zip(batch, answers, strict=True):
+            todo = partition.on_isr_outcome(proposal, answer.error, answer.committed)
+            if todo is Next.RETRY:
+                settled = False
+                continue
+            waiting = self._waiting.get(key)
+            if waiting is not None and waiting[1] is proposal:  # another may have been made meanwhile
+                del self._waiting[key]
+            log.info(
+                "in-sync replicas",
+                partition=str(partition.name),
+                proposed=sorted(proposal.members),
+                outcome=answer.error.name if answer.error is not ErrorCode.NONE else "committed",
+            )
+        return settled

@@ -1,0 +1,356 @@
+"""Shell: every partition this node hosts, and the log directories they lie in.
+
+Subscribes to cluster images: logs are created, renamed for deletion and reconfigured as the image says. A log found on
+disk at start waits, unopened roles and all, until the first image tells whose it is (`directories/homes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from barnabas.core.clock import Clock
+from barnabas.core.dataclass import dataclass
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicId, TopicPartition
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.core.rng import Rng, random_uuid
+from barnabas.core.telemetry import get_logger
+from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage
+from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.replication.directories.homes import Homes
+from barnabas.server.replication.host import Host
+from barnabas.server.replication.partition import Partition
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.errors import StorageError
+from barnabas.server.storage.log import Log
+
+log = get_logger("barnabas.server.replication")
+
+
+class LeadershipListener(Protocol):
+    """Who wants to know when this node begins or ends to lead a partition (the coordinators)."""
+
+    def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None: ...
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None: ...
+
+
+class ReplicaCopy(NamedTuple):
+    """A replica on its way to another directory."""
+
+    partition: Partition
+    target: LogDir
+    original: Log
+    copy: Log
+
+
+class Mover(Protocol):
+    """Who moves replicas from one directory to another (`directories/mover.py`)."""
+
+    def resume(self, partition: Partition, target: LogDir) -> None:
+        """It was on its way there when the last process ended."""
+
+    def on_dropped(self, partition: Partition) -> None:
+        """It leaves this node; its log is still there."""
+
+    def on_directory_failed(self, directory: LogDir) -> None: ...
+
+    def copies(self) -> Iterable[ReplicaCopy]:
+        """Those under way."""
+        ...
+
+
+class _NoMover:
+    """Nothing moves."""
+
+    def resume(self, partition: Partition, target: LogDir) -> None: ...
+
+    def on_dropped(self, partition: Partition) -> None: ...
+
+    def on_directory_failed(self, directory: LogDir) -> None: ...
+
+    def copies(self) -> Iterable[ReplicaCopy]:
+        return ()
+
+
+class ReplicaView(NamedTuple):
+    """A replica in a directory: its size in bytes, and how many offsets it is behind.
+
+    A `future` one is a copy on its way here, and behind the log it is a copy of; others behind the high watermark.
+    """
+
+    name: TopicPartition
+    size: int
+    lag: int
+    future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryView:
+    """One log directory, as DescribeLogDirs shows it; sizes are bytes, -1 where unknown."""
+
+    path: str
+    online: bool
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    replicas: tuple[ReplicaView, ...] = ()
+    """By partition."""
+
+
+TopicConfig = Callable[[ClusterImage, str], Mapping[str, Any]]
+"""A topic's effective settings, typed, by Kafka's names: what `metadata.config_view` computes."""
+
+
+class Partitions:
+    """Lookup, lifecycle, and what concerns all partitions of the node."""
+
+    def __init__(
+        self,
+        node_id: int,
+        log_dirs: Sequence[LogDir],
+        topic_config: TopicConfig,
+        clock: Clock,
+        rng: Rng,
+        missing_dirs: Sequence[str] = (),
+    ) -> None:
+        """`missing_dirs`: paths of log.dirs that could not be opened."""
+        self._node_id = node_id
+        self.host = Host(node_id, now_ms=lambda: int(clock.monotonic() * 1000))
+        """What the partitions share; `Replication` and the flusher plug themselves in."""
+        self.homes = Homes(log_dirs, missing_dirs, clock, rng)
+        self._dirs = self.homes.directories
+        self._topic_config = topic_config
+        self._clock = clock
+        self._rng = rng
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._names: dict[TopicId, str] = {}
+        self._dir_of: dict[tuple[str, int], LogDir] = {}
+        self.promised: dict[tuple[str, int], LogDir] = {}
+        """Where replicas will be in a moment: the controller has to know first."""
+        self.mover: Mover = _NoMover()
+        self._listeners: list[LeadershipListener] = []
+        self._first_image = True
+
+    # ---- lookup
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self._by_name.get((topic, partition))
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """The name of a topic known to the newest image, hosted here or not."""
+        return self._names.get(topic_id)
+
+    def require(self, topic: str, partition: int) -> Partition:
+        """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION when this node hosts no such partition."""
+        found = self._by_name.get((topic, partition))
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @property
+    def offline_dirs(self) -> list[UUID]:
+        """The ids of the directories that have failed: what the controller is told in heartbeats."""
+        return [directory.directory_id for directory in self._dirs if directory.failure is not None]
+
+    @property
+    def log_dirs(self) -> Sequence[LogDir]:
+        return self._dirs
+
+    def log_dir_of(self, partition: Partition) -> LogDir | None:
+        """None when no directory could take it."""
+        return self._dir_of.get((partition.name.topic, partition.name.partition))
+
+    def add_listener(self, listener: LeadershipListener) -> None:
+        """Told of every leadership from now on, and at once of those that stand."""
+        self._listeners.append(listener)
+        for partition in list(self._by_name.values()):
+            if partition.leader is not None:
+                listener.on_elected(partition.name, partition.leader_epoch)
+
+    def describe_dirs(self) -> list[DirectoryView]:
+        """Every log directory with what lies in it."""
+        members: dict[str, list[ReplicaView]] = {}
+        for key, directory in self._dir_of.items():
+            partition = self._by_name[key]
+            if partition.log is not None:
+                lag = max(partition.high_watermark - partition.log.log_end_offset, 0)
+                view = ReplicaView(partition.name, partition.log.size_bytes, lag)
+                members.setdefault(directory.path, []).append(view)
+        for partition, directory, original, copy in self.mover.copies():
+            lag = original.log_end_offset - copy.log_end_offset
+            view = ReplicaView(partition.name, copy.size_bytes, lag, future=True)
+            members.setdefault(directory.path, []).append(view)
+        views = [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
+        return views + [DirectoryView(path, online=False) for path in self.homes.missing]
+
+    # ---- start
+
+    def discover(self) -> None:
+        """Look at what lies in the log directories. Call once, before the first image."""
+        self.homes.discover()
+
+    # ---- images
+
+    def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        """Bring the partitions of this node in line with the image."""
+        if delta.brokers:
+            self.host.active = {broker.broker_id: broker.epoch for broker in image.brokers if broker.is_active}
+        for topic_id, gone in delta.topics.deleted.items():
+            self._names.pop(topic_id, None)
+            self._drop_topic(gone.name, topic_id)
+        for topic_id in delta.topics.changed:
+            topic = image.topics.get_by_id(topic_id)
+            if topic is not None:
+                known = topic_id in self._names
+                self._names[topic_id] = topic.name
+                self._apply_topic(image, topic, known=known)
+        for resource in delta.configs.changed:
+            if resource.type == ResourceType.TOPIC:
+                self._reconfigure(image, resource.name)
+            elif resource.type == ResourceType.BROKER and resource.name in ("", str(self._node_id)):
+                self._reconfigure_all(image)
+        if self._first_image:
+            self._first_image = False
+            self.homes.set_rest_aside()
+
+    def _apply_topic(self, image: ClusterImage, topic: TopicImage, *, known: bool) -> None:
+        """`known`: an earlier image had the topic, so replicas that come now were not here before."""
+        config: LogConfig | None = None
+        for index, state in enumerate(topic.partitions):
+            key = (topic.name, index)
+            partition = self._by_name.get(key)
+            if self._node_id not in state.replicas:
+                if partition is not None:
+                    self._drop(key)
+                continue
+            if partition is not None and partition.topic_id != topic.topic_id:
+                self._drop(key)  # deleted and created again between two images
+                partition = None
+            if partition is None:
+                config = config or LogConfig.from_config(self._topic_config(image, topic.name))
+                name = TopicPartition(topic.name, index)
+                is_new = known or state.partition_epoch == 0
+                partition = self._host(name, topic.topic_id, config, state.directory_of(self._node_id), is_new=is_new)
+            self._set_role(partition, state)
+
+    def _set_role(self, partition: Partition, state: PartitionImage) -> None:
+        led = partition.is_leader
+        if partition.apply_image(state):
+            for listener in self._listeners:
+                listener.on_elected(partition.name, partition.leader_epoch)
+        elif led and not partition.is_leader:
+            for listener in self._listeners:
+                listener.on_resigned(partition.name, partition.leader_epoch)
+
+    def _host(
+        self, name: TopicPartition, topic_id: TopicId, config: LogConfig, wanted: UUID, *, is_new: bool
+    ) -> Partition:
+        key = (name.topic, name.partition)
+        home = self.homes.open(name, topic_id, config, wanted, is_new=is_new)
+        directory = home.directory
+        watermark = directory.high_watermarks.get(name, 0) if home.was_found and directory is not None else 0
+        partition = self._by_name[key] = Partition(name, topic_id, home.log, self.host, watermark)
+        if directory is not None:
+            self._dir_of[key] = directory
+        if home.was_found and home.log is not None:
+            for target in self.homes.unfinished_copies(name):
+                self.mover.resume(partition, target)
+        return partition
+
+    def move_to(self, partition: Partition, moved: Log, directory: LogDir) -> None:
+        """The partition goes on in a log that is a copy of its own, in another directory."""
+        partition.go_on_in(moved)
+        self._dir_of[partition.name.topic, partition.name.partition] = directory
+
+    def _reconfigure(self, image: ClusterImage, topic: str) -> None:
+        image_topic = image.topics.get(topic)
+        if image_topic is None:
+            return
+        config: LogConfig | None = None
+        for index in range(len(image_topic.partitions)):
+            partition = self._by_name.get((topic, index))
+            if partition is not None and partition.log is not None:
+                config = config or LogConfig.from_config(self._topic_config(image, topic))
+                if partition.log.config != config:
+                    partition.log.update_config(config)
+                    partition.on_config()
+
+    def _reconfigure_all(self, image: ClusterImage) -> None:
+        """A broker-wide default of a topic config may have changed."""
+        for topic in sorted({name for name, _ in self._by_name}):
+            self._reconfigure(image, topic)
+
+    # ---- end of a partition
+
+    def _drop_topic(self, name: str, topic_id: TopicId) -> None:
+        for key in [key for key, partition in self._by_name.items() if key[0] == name]:
+            if self._by_name[key].topic_id == topic_id:
+                self._drop(key)
+        self.homes.forget_topic(name)
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        partition = self._by_name.pop(key)
+        led = partition.is_leader
+        partition.close()
+        self.mover.on_dropped(partition)
+        if led:
+            for listener in self._listeners:
+                listener.on_resigned(partition.name, None)
+        directory = self._dir_of.pop(key, None)
+        if directory is None or directory.failure is not None or partition.log is None:
+            return
+        try:
+            directory.delete_log(partition.name, unique=random_uuid(self._rng), now_ms=self._clock.now_ms())
+        except StorageError as error:
+            log.error("log could not be deleted", partition=str(partition.name), reason=str(error))
+
+    # ---- failures and ends
+
+    def on_directory_failed(self, directory: LogDir, error: BaseException) -> None:
+        """Everything in that directory goes offline; everything else goes on."""
+        log.error("log directory is offline", path=directory.path, reason=str(error))
+        self.mover.on_directory_failed(directory)
+        for key, home in self._dir_of.items():
+            if home is directory:
+                partition = self._by_name[key]
+                led = partition.is_leader
+                partition.fail()
+                if led:
+                    for listener in self._listeners:
+                        listener.on_resigned(partition.name, partition.leader_epoch)
+
+    def checkpoint_high_watermarks(self) -> None:
+        by_dir: dict[int, dict[TopicPartition, int]] = {}
+        for key, directory in self._dir_of.items():
+            if directory.failure is None:
+                partition = self._by_name[key]
+                by_dir.setdefault(id(directory), {})[partition.name] = partition.watermark_to_remember
+        for directory in self._dirs:
+            values = by_dir.get(id(directory))
+            if values is not None and directory.failure is None:
+                directory.checkpoint_high_watermarks(values)
+
+    def close(self) -> None:
+        """Stop leading, without a goodbye to the disk (that is `LogDir.close`)."""
+        for partition in self._by_name.values():
+            partition.close()
+
+
+def _view(directory: LogDir, replicas: list[ReplicaView]) -> DirectoryView:
+    if directory.failure is not None:
+        return DirectoryView(directory.path, online=False)
+    try:
+        usage = directory.disk_usage()
+        total, free = usage.total, usage.free
+    except StorageError:
+        total = free = -1
+    return DirectoryView(directory.path, True, total, free, tuple(sorted(replicas)))

@@ -1,0 +1,313 @@
+"""Shell: one share partition at its leader: reads the log, has its steps written, and watches the locks.
+
+What may be done is decided by the machine (`rules/share_partition`). Steps gather while a write is under way and go out
+with the next one, so a busy partition writes as often as the share coordinator can commit, and not once a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.clock import Clock
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.core.telemetry import get_logger
+from barnabas.protocol.records.batch import iter_batches
+from barnabas.server.replication.parking import LOOK_AGAIN, ReadWatch
+from barnabas.server.replication.partition import Isolation, Partition, PartitionRead, SpecialTimestamp
+from barnabas.server.replication.rules.share_partition import SharePartitionState
+from barnabas.server.replication.rules.share_values import Ack, Acquired, LogRange, ShareLimits, StateBatch, Wish
+from barnabas.server.replication.shares.ports import SharePersister, ShareSettings
+from barnabas.server.storage.values import AbortedTxn
+
+log = get_logger("barnabas.server.replication")
+
+LOOKS_MAX: Final = 8
+"""How often one fetch looks further when what it read held nothing to acquire."""
+TIMER_MIN_S: Final = 0.05
+_FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
+_UNSET: Final = -1
+
+
+class ShareRead(NamedTuple):
+    """What one share partition contributes to a ShareFetch."""
+
+    data: Buffer
+    acquired: list[Acquired]
+
+
+NOTHING: Final = ShareRead(b"", [])
+
+
+class SharePartition:
+    """`spawn` starts a task that someone else owns; `on_fenced` is told when this one is of no more use."""
+
+    def __init__(
+        self,
+        group_id: str,
+        partition: Partition,
+        persister: SharePersister,
+        settings: Callable[[], ShareSettings],
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        on_fenced: Callable[[SharePartition], None],
+    ) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.readers = ReadWatch()
+        """Woken when records come free, or locks."""
+        self.closed: KafkaError | None = None
+        self._persister = persister
+        self._settings = settings
+        self._clock = clock
+        self._spawn = spawn
+        self._on_fenced = on_fenced
+        self._state: SharePartitionState | None = None
+        self._state_epoch = 0
+        self._loading: asyncio.Future[KafkaError | None] | None = None
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing = False
+
+    @property
+    def state(self) -> SharePartitionState | None:
+        """None until it has been read."""
+        return self._state
+
+    @property
+    def limits(self) -> ShareLimits:
+        return self._settings().limits
+
+    # -- load ----------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Until the state has been read; many may wait for one reading. Raises KafkaError."""
+        if self.closed is not None:
+            raise self.closed
+        if self._state is not None:
+            return
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_future()
+            self._spawn(self._load(self._loading))
+        error = await asyncio.shield(self._loading)
+        if error is not None:
+            raise error
+
+    async def _load(self, done: asyncio.Future[KafkaError | None]) -> None:
+        outcome: KafkaError | None = None
+        try:
+            await self._read_state()
+        except KafkaError as error:
+            outcome = error
+            if error.code in _FENCED:
+                self._fence()
+        finally:
+            self._loading = None
+            done.set_result(outcome)
+
+    async def _read_state(self) -> None:
+        name = self.partition.name
+        state_epoch, start, batches = await self._persister.read(
+            self.group_id, self.partition.topic_id, name.partition, self.leader_epoch
+        )
+        self._state_epoch = state_epoch
+        if start == _UNSET:
+            start = self._first_offset()
+            # Written at once: "latest" must not be another offset after a restart.
+            await self._persist(start, 0, [])
+        if self.closed is None:
+            self._state = SharePartitionState(start, [StateBatch(*batch) for batch in batches])
+
+    def _first_offset(self) -> int:
+        """`share.auto.offset.reset`."""
+        settings = self._settings()
+        if settings.lookback_ms is None:
+            return self.partition.list_offset(settings.reset, isolation=settings.isolation).offset
+        found = self.partition.list_offset(
+            max(self._clock.now_ms() - settings.lookback_ms, 0), isolation=settings.isolation
+        )
+        if found.offset >= 0:
+            return found.offset
+        return self.partition.list_offset(SpecialTimestamp.LATEST, isolation=settings.isolation).offset
+
+    # -- members -------------------------------------------------------------------------------------------------
+
+    async def fetch(self, wish: Wish, max_bytes: int, disk: Executor) -> ShareRead:
+        """Acquire records for a member, and read them. Raises KafkaError."""
+        settings = self._settings()
+        for _ in range(LOOKS_MAX):
+            state = self._ready()
+            storage = self.partition.log
+            if storage is not None:
+                state.on_log_start(storage.log_start_offset)
+            if not state.may_acquire(settings.limits):
+                return NOTHING
+            offset = state.next_fetch_offset()
+            read = self.partition.read(offset, max_bytes, isolation=settings.isolation)
+            if read.pending is not None:
+                read = await self.partition.read_from_disk(read, disk)
+                self._ready()
+            found = self._acquire(state, wish, settings, offset, read)
+            if found.acquired or state.next_fetch_offset() == offset:
+                return found
+        return NOTHING
+
+    def _acquire(
+        self, state: SharePartitionState, wish: Wish, settings: ShareSettings, offset: int, read: PartitionRead
+    ) -> ShareRead:
+        committed_only = settings.isolation is Isolation.READ_COMMITTED
+        placed = batches_of(read.data, read.aborted or () if committed_only else ())
+        ranges = [batch for _, _, batch in placed]
+        acquired = state.acquire(wish, settings.limits, offset, ranges, self._clock.now_ms())
+        if not acquired:
+            return NOTHING
+        self._watch_locks()
+        first, last = acquired[0].first, acquired[-1].last
+        begin = min(pos for pos, _, batch in placed if batch.last >= first)
+        end = max(pos + size for pos, size, batch in placed if batch.first <= last)
+        return ShareRead(memoryview(read.data)[begin:end], acquired)
+
+    def acknowledge(self, member: str, acks: Sequence[Ack]) -> asyncio.Future[None] | None:
+        """The future is done when it is written; None: nothing has to be. Raises KafkaError, also by the future."""
+        state = self._ready()
+        storage = self.partition.log
+        if storage is not None:
+            state.on_log_start(storage.log_start_offset)
+        return self._written(state.acknowledge(member, acks, self.limits, self._clock.now_ms()))
+
+    def release(self, member: str) -> asyncio.Future[None] | None:
+        """What the member holds is to come free: it has gone."""
+        if self._state is None or self.closed is not None:
+            return None
+        return self._written(self._state.release(member, self.limits))
+
+    def _ready(self) -> SharePartitionState:
+        if self.closed is not None:
+            raise self.closed
+        if not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch:
+            self._fence()
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._state is None:  # nobody can hold anything yet
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{self.partition.name} has not been read yet.")
+        return self._state
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _written(self, turn: int | None) -> asyncio.Future[None] | None:
+        if turn is None:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, future))
+        self._pump()
+        return future
+
+    def _pump(self) -> None:
+        """Have what is unwritten written, unless somebody is at it."""
+        if not self._writing and self._state is not None and self._state.unwritten and self.closed is None:
+            self._writing = True
+            self._spawn(self._write_all(self._state))
+
+    async def _write_all(self, state: SharePartitionState) -> None:
+        try:
+            while state.unwritten and self.closed is None:
+                write = state.take_write()
+                failure: KafkaError | None = None
+                try:
+                    await self._persist(write.start_offset, write.complete_count, write.batches)
+                except KafkaError as error:
+                    failure = error
+                    log.warning("share state was not written", partition=self, error=error.code.name)
+                state.settle(written=failure is None)
+                self._answer(write.turn, failure)
+                if failure is not None and failure.code in _FENCED:
+                    self._fence()
+                self.readers.notify(LOOK_AGAIN)
+        finally:
+            self._writing = False
+            self._watch_locks()
+
+    async def _persist(self, start_offset: int, complete_count: int, batches: list[StateBatch]) -> None:
+        await self._persister.write(
+            self.group_id,
+            self.partition.topic_id,
+            self.partition.name.partition,
+            state_epoch=self._state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=start_offset,
+            complete_count=complete_count,
+            batches=batches,
+        )
+
+    def _answer(self, turn: int, failure: KafkaError | None) -> None:
+        while self._waiting and self._waiting[0][0] <= turn:
+            _, future = self._waiting.popleft()
+            if future.done():
+                continue
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+                future.exception()  # nobody may be waiting: its client can be gone
+
+    # -- locks ---------------------------------------------------------------------------------------------------
+
+    def _watch_locks(self) -> None:
+        """Have the timer go off when the first lock runs out. Later locks do not move it: it looks again then."""
+        if self._timer is not None or self._state is None or self.closed is not None:
+            return
+        deadline = self._state.next_deadline_ms()
+        if deadline is not None:
+            delay = max((deadline - self._clock.now_ms()) / 1000, TIMER_MIN_S)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._state is not None and self.closed is None:
+            self._state.expire(self.limits, self._clock.now_ms())
+            self._pump()
+            self._watch_locks()
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _fence(self) -> None:
+        if self.closed is None:
+            self.close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self._on_fenced(self)
+
+    def close(self, reason: KafkaError) -> None:
+        """Of no more use: whoever waits is told."""
+        self.closed = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._waiting:
+            self._answer(self._waiting[-1][0], reason)
+        self.readers.notify(LOOK_AGAIN)
+
+    def __str__(self) -> str:
+        return f"{self.group_id}:{self.partition.name}"
+
+
+def batches_of(data: Buffer, aborted: Sequence[AbortedTxn]) -> list[tuple[int, int, LogRange]]:
+    """(position, size, offsets) of every whole batch; those that hold nothing for members are marked.
+
+    A producer's batches are skipped from its aborted transaction's first offset to the marker that ended it.
+    """
+    placed: list[tuple[int, int, LogRange]] = []
+    coming = deque(sorted(aborted, key=lambda txn: txn.first_offset))
+    open_producers: set[int] = set()
+    for pos, header in iter_batches(data):
+        while coming and coming[0].first_offset <= header.last_offset:
+            open_producers.add(coming.popleft().producer_id)
+        skip = header.is_control
+        if header.is_control:
+            open_producers.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in open_producers:
+            skip = True
+        placed.append((pos, header.size, LogRange(header.base_offset, header.last_offset, skip)))
+    return placed

@@ -1,0 +1,142 @@
+"""Machine: what of a log can be cleaned now, whether it is worth it, and if not, why (Kafka's LogCleanerManager)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.storage.config import LONG_MAX
+from barnabas.server.storage.log import Log
+from barnabas.server.storage.segments.segment import Segment
+
+
+class Verdict(Enum):
+    """The answer to "why is this partition not compacted?"."""
+
+    DIRTY_ENOUGH = "the dirty ratio exceeds min.cleanable.dirty.ratio"
+    LAG_EXCEEDED = "the oldest dirty record is older than max.compaction.lag.ms"
+    NOT_COMPACTED = "cleanup.policy does not include compact"
+    OFFLINE = "the log is offline"
+    MOVING = "the replica is being moved to another log directory"
+    EMPTY = "the log is empty"
+    ALL_CLEAN = "everything that may be cleaned is clean"
+    ACTIVE_SEGMENT = "all dirty records lie in the active segment, which is never cleaned (segment.bytes, segment.ms)"
+    UNSTABLE = "the dirty records lie at or above the last stable offset (an open transaction, or the high watermark)"
+    TOO_YOUNG = "the dirty records are younger than min.compaction.lag.ms"
+    NOT_DIRTY_ENOUGH = "the dirty ratio does not exceed min.cleanable.dirty.ratio"
+
+    @property
+    def due(self) -> bool:
+        return self in (Verdict.DIRTY_ENOUGH, Verdict.LAG_EXCEEDED)
+
+    @property
+    def possible(self) -> bool:
+        """Whether a pass could be made at all, worth it or not."""
+        return self not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.MOVING, Verdict.EMPTY)
+
+
+class Candidate(NamedTuple):
+    """A log as the cleaner sees it."""
+
+    verdict: Verdict
+    first_dirty_offset: int = 0
+    upper_offset: int = 0
+    """Where the first segment begins that must not be cleaned."""
+    clean_bytes: int = 0
+    cleanable_bytes: int = 0
+    detail: str = ""
+    limit: Verdict = Verdict.ACTIVE_SEGMENT
+    """Why nothing may be cleaned from `upper_offset` on: ACTIVE_SEGMENT, UNSTABLE or TOO_YOUNG."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.verdict.value}{': ' if self.detail else ''}{self.detail}"
+
+
+def assess(log: Log, high_watermark: int, now_ms: int) -> Candidate:
+    """What a pass over `log` would clean now. Looks at sizes and, for the lags, at the segments' timestamps."""
+    config = log.config
+    if log.failed:
+        return Candidate(Verdict.OFFLINE, detail=str(log.failure))
+    if not config.compact:
+        return Candidate(Verdict.NOT_COMPACTED)
+    if log.moving:
+        return Candidate(Verdict.MOVING)
+    dirty_from = first_dirty_offset(log)
+    if not log.size_bytes:
+        return Candidate(Verdict.EMPTY, dirty_from, dirty_from)
+    upper, limit = _upper_offset(log, dirty_from, high_watermark, now_ms)
+    clean = cleanable = 0
+    for segment in log.segments:
+        if segment.base_offset >= upper:
+            break
+        following = log.segments.after(segment)
+        assert following is not None, "the active segment is not below the upper offset"
+        if following.base_offset <= dirty_from:
+            clean += segment.size
+        else:
+            cleanable += segment.size
+    found = Candidate(Verdict.ALL_CLEAN, dirty_from, upper, clean, cleanable, limit=limit)
+    if not cleanable:
+        if dirty_from >= log.log_end_offset:
+            return found
+        return found._replace(verdict=limit, detail=_detail(log, limit, dirty_from))
+    overdue = _overdue_ms(log, dirty_from, now_ms)
+    if overdue > 0:
+        return found._replace(verdict=Verdict.LAG_EXCEEDED, detail=f"by {overdue} ms")
+    enough = found.dirty_ratio > config.min_cleanable_dirty_ratio
+    detail = f"{found.dirty_ratio:.3f} of {config.min_cleanable_dirty_ratio}"
+    return found._replace(verdict=Verdict.DIRTY_ENOUGH if enough else Verdict.NOT_DIRTY_ENOUGH, detail=detail)
+
+
+def first_dirty_offset(log: Log) -> int:
+    """Where cleaning has to go on; from the start if what was remembered cannot be true of this log (any more)."""
+    if log.log_start_offset <= log.cleaned_offset <= log.log_end_offset:
+        return log.cleaned_offset
+    return log.log_start_offset
+
+
+def _upper_offset(log: Log, dirty_from: int, high_watermark: int, now_ms: int) -> tuple[int, Verdict]:
+    """The base of the first segment that must stay as it is, and why it must."""
+    active = log.segments.active.base_offset
+    stable = log.last_stable_offset(high_watermark)
+    upper, limit = active, Verdict.ACTIVE_SEGMENT
+    if stable < active:
+        holding = log.segments.floor(stable) or log.segments.first
+        upper, limit = holding.base_offset, Verdict.UNSTABLE
+    lag = log.config.min_compaction_lag_ms
+    if lag > 0:
+        young = next((s for s in _dirty(log, dirty_from) if s.max_timestamp > now_ms - lag), None)
+        if young is not None and young.base_offset < upper:
+            upper, limit = young.base_offset, Verdict.TOO_YOUNG
+    return upper, limit
+
+
+def _dirty(log: Log, dirty_from: int) -> list[Segment]:
+    """The sealed segments that hold dirty records."""
+    return [s for s in log.segments.starting_from(dirty_from) if s is not log.segments.active]
+
+
+def _overdue_ms(log: Log, dirty_from: int, now_ms: int) -> int:
+    """By how much max.compaction.lag.ms is exceeded (KIP-354); not above 0 if it is not."""
+    lag = log.config.max_compaction_lag_ms
+    if lag >= LONG_MAX:
+        return 0
+    stamps = [t for s in _dirty(log, dirty_from) if (t := s.first_timestamp) is not None and t > 0]
+    return now_ms - lag - min(stamps) if stamps else 0
+
+
+def _detail(log: Log, limit: Verdict, dirty_from: int) -> str:
+    if limit is Verdict.UNSTABLE:
+        ongoing = log.producers.first_ongoing_offset
+        if ongoing is not None:
+            entry = next(e for e in log.producers.entries if e.txn_first_offset == ongoing)
+            return f"producer {entry.producer_id} has had a transaction open since offset {ongoing}"
+        return "not yet replicated"
+    if limit is Verdict.TOO_YOUNG:
+        return f"{log.config.min_compaction_lag_ms} ms"
+    return f"offsets {dirty_from} to {log.log_end_offset}"

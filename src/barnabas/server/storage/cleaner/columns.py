@@ -1,0 +1,182 @@
+"""Machine: the same as `keys.PlainKeys`, for many batches at once, by compiled kernels that hold no GIL.
+
+Importing this module needs numpy and numba (`barnabas[columnar]`) and costs some 150 MB: only the cleaner's own process
+does that. Neighbouring batches share one table of bounded size, so that small batches do not each pay for the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.records.batch import CODEC_MASK, check_crc
+from barnabas.protocol.records.columnar._jit import (
+    I32,
+    I64,
+    MUTABLE_BYTES,
+    OUT_HASHES,
+    OUT_I64,
+    U64,
+    kernel,
+    np,
+    scalar,
+)
+from barnabas.protocol.records.columnar.compaction import retain, siphash
+from barnabas.protocol.records.columnar.segments import RecordTable, run_table
+from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from barnabas.server.storage.cleaner.keys import Placed, Verdict
+from barnabas.server.storage.cleaner.offset_map import OffsetMap
+
+_RUN_BYTES: Final = 4 << 20
+"""Stored bytes of batches that share a table. What they inflate to is bounded per batch only."""
+_RUN_BATCHES: Final = 512
+_OUT_U64: Final = OUT_HASHES.dtype[::1]
+
+
+@kernel((_OUT_U64, U64, OUT_HASHES, I32, I64, scalar, scalar))
+def _insert(words: Any, slots: Any, hashes: Any, key_len: Any, offsets: Any, start: Any, room: Any) -> Any:
+    """`OffsetMap.put` for every keyed row from offset `start` on: (new keys, first row that did not fit or -1)."""
+    used = np.int64(0)
+    for row in range(offsets.shape[0]):
+        offset = offsets[row]
+        if key_len[row] < 0 or offset < start:
+            continue
+        first, second = hashes[row, 0], hashes[row, 1]
+        slot = first % slots
+        step = np.uint64(1) + second % (slots - np.uint64(1))
+        while True:
+            at = slot * np.uint64(3)
+            held = words[at + np.uint64(2)]
+            if held == np.uint64(0):
+                if used >= room:
+                    return used, np.int64(row)
+                words[at] = first
+                words[at + np.uint64(1)] = second
+                words[at + np.uint64(2)] = np.uint64(offset + 1)
+                used += 1
+                break
+            if words[at] == first and words[at + np.uint64(1)] == second:
+                if held <= np.uint64(offset):
+                    words[at + np.uint64(2)] = np.uint64(offset + 1)
+                break
+            slot += step
+            if slot >= slots:
+                slot -= slots
+    return used, np.int64(-1)
+
+
+@kernel(
+    (
+        _OUT_U64, U64, OUT_HASHES, I32, I32, I64, I64, MUTABLE_BYTES, scalar,
+        MUTABLE_BYTES, OUT_I64, OUT_I64, OUT_I64,
+    )
+)  # fmt: skip
+def _judge(
+    words: Any, slots: Any, hashes: Any, key_len: Any, value_len: Any, offsets: Any,
+    starts: Any, tombstones_stay: Any, end: Any, keep: Any, kept: Any, tombstones: Any, keyless: Any,
+) -> Any:  # fmt: skip
+    """`PlainKeys.judge`: rows starts[b] to starts[b + 1] are those of batch b."""
+    for b in range(starts.shape[0] - 1):
+        for row in range(starts[b], starts[b + 1]):
+            offset = offsets[row]
+            stays = True
+            if offset < end:
+                if key_len[row] < 0:
+                    stays = False
+                    keyless[b] += 1
+                elif value_len[row] < 0 and not tombstones_stay[b]:
+                    stays = False
+                else:
+                    first, second = hashes[row, 0], hashes[row, 1]
+                    slot = first % slots
+                    step = np.uint64(1) + second % (slots - np.uint64(1))
+                    while True:
+                        at = slot * np.uint64(3)
+                        held = words[at + np.uint64(2)]
+                        if held == np.uint64(0):
+                            break
+                        if words[at] == first and words[at + np.uint64(1)] == second:
+                            stays = held <= np.uint64(offset + 1)
+                            break
+                        slot += step
+                        if slot >= slots:
+                            slot -= slots
+                    if stays and value_len[row] < 0:
+                        tombstones[b] += 1
+            keep[row] = stays
+            if stays:
+                kept[b] += 1
+    return np.int64(0)
+
+
+class ColumnarKeys:
+    """A `KeyEngine`. SipHash-2-4 of 128 bits, keyed, tells the keys apart."""
+
+    def __init__(self, offset_map: OffsetMap, secret: tuple[int, int]) -> None:
+        self._map = offset_map
+        self._words = np.frombuffer(offset_map.words, dtype=np.uint64)
+        self._slots = np.uint64(offset_map.slots)
+        self._secret = np.uint64(secret[0]), np.uint64(secret[1])
+
+    def add(self, buf: Buffer, batches: Sequence[Placed], start_offset: int) -> int | None:
+        offsets_map = self._map
+        for run in _runs(batches):
+            table, hashes = self._open(buf, run)
+            room = offsets_map.capacity - offsets_map.used
+            used, full = _insert(self._words, self._slots, hashes, table.key_len, table.offsets, start_offset, room)
+            offsets_map.used += used
+            if full >= 0:
+                return int(table.offsets[full])
+        return None
+
+    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for run in _runs(batches):
+            table, hashes = self._open(buf, run)
+            count = len(run)
+            starts = np.zeros(count + 1, np.int64)
+            np.cumsum([header.record_count for _, header in run], out=starts[1:])
+            horizons = [header.delete_horizon_ms for _, header in run]
+            stays = np.array([h is None or now_ms < h for h in horizons], np.uint8)
+            keep = np.empty(len(table), np.uint8)
+            kept, tombstones, keyless = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+            _judge(
+                self._words, self._slots, hashes, table.key_len, table.value_len, table.offsets,
+                starts, stays, end_offset, keep, kept, tombstones, keyless,
+            )  # fmt: skip
+            bounds = starts.tolist()
+            verdicts += [
+                Verdict(keep[bounds[i] : bounds[i + 1]], some, tombs > 0, without)
+                for i, (some, tombs, without) in enumerate(
+                    zip(kept.tolist(), tombstones.tolist(), keyless.tolist(), strict=True)
+                )
+            ]
+        return verdicts
+
+    def rebuild(self, buf: Buffer, placed: Placed, keep: Any, delete_horizon_ms: int | None) -> bytes:
+        return retain(buf, placed[0], placed[1], keep, delete_horizon_ms=delete_horizon_ms)
+
+    def _open(self, buf: Buffer, run: Sequence[Placed]) -> tuple[RecordTable, Any]:
+        for pos, header in run:
+            check_crc(buf, pos, header)
+        table = run_table(buf, run, DECOMPRESSED_BYTES_MAX)
+        hashes = np.empty((len(table), 2), np.uint64)
+        code = siphash(table.data, table.key_at, table.key_len, *self._secret, hashes)
+        assert code == 0, "scan checked these positions"
+        return table, hashes
+
+
+def _runs(batches: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
+    """Neighbours that can share a table: all compressed or all not, not too many bytes."""
+    start = size = compressed = 0
+    for i, (_, header) in enumerate(batches):
+        codec = header.attributes & CODEC_MASK
+        if i == start:
+            compressed = codec
+        elif (codec == 0) is not (compressed == 0) or size + header.size > _RUN_BYTES or i - start >= _RUN_BATCHES:
+            yield batches[start:i]
+            start, size, compressed = i, 0, codec
+        size += header.size
+    if start < len(batches):
+        yield batches[start:]

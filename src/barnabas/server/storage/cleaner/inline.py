@@ -1,0 +1,43 @@
+"""Shell: a whole pass in the calling thread: for tools, tests, and simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.server.storage.cleaner.candidate import Candidate
+from barnabas.server.storage.cleaner.cleaning import CleaningPass, EngineFactory
+from barnabas.server.storage.cleaner.job import plan_cleaning
+from barnabas.server.storage.cleaner.keys import PlainKeys
+from barnabas.server.storage.cleaner.task import CleanerLimits, GroupCleaned, PassDone
+from barnabas.server.storage.log import Log
+
+
+def clean(
+    log: Log,
+    candidate: Candidate,
+    *,
+    now_ms: int,
+    secret: tuple[int, int],
+    limits: CleanerLimits | None = None,
+    engine: EngineFactory = PlainKeys,
+    take: Callable[[int], None] = lambda size: None,
+) -> PassDone:
+    """Clean what `candidate` says; what was done. Raises CleaningError, CorruptBatchError, StorageError.
+
+    After a failure the log is as good as before: groups that were done stay done.
+    """
+    job = plan_cleaning(log, candidate, now_ms=now_ms, secret=secret, limits=limits or CleanerLimits())
+    try:
+        for step in CleaningPass(log.fs, job.task, engine=engine, take=take).run():
+            if isinstance(step, GroupCleaned):
+                if step.changed:
+                    job.stage(step)
+                    job.adopt(step, now_ms=now_ms)
+                    job.settle()
+            else:
+                job.finish(step.end_offset)
+                return step
+        raise AssertionError("a pass ends with PassDone")
+    except BaseException:
+        job.abort()
+        raise

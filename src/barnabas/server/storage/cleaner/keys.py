@@ -1,0 +1,98 @@
+"""Machine: the keys of batches into the map, and which records the map lets live. In plain Python; always works.
+
+`columns.py` does the same with compiled kernels. Both are a `KeyEngine`; a pass uses one of them from end to end,
+because they hash differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Protocol
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.records.batch import BatchHeader, Record, check_crc, iter_records
+from barnabas.protocol.records.build import rebuild_batch
+from barnabas.server.storage.cleaner.offset_map import OffsetMap
+
+Placed = tuple[int, BatchHeader]
+"""A batch: its position in the buffer, its header."""
+
+
+class Verdict(NamedTuple):
+    """Which records of one batch stay."""
+
+    keep: Any
+    """A sequence of bools, one per record."""
+    kept: int
+    keeps_tombstone: bool
+    """A record that stays, and lies in the cleaned part, has no value."""
+    keyless: int
+    """Records without a key in the cleaned part; they go."""
+
+
+class KeyEngine(Protocol):
+    """How a pass looks at records. All methods raise CorruptBatchError."""
+
+    def add(self, buf: Buffer, batches: Sequence[Placed], start_offset: int) -> int | None:
+        """Put the keys of records from `start_offset` on into the map; the first offset that did not fit, if any."""
+        ...
+
+    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[Verdict]:
+        """One verdict per batch. Records at or above `end_offset` stay."""
+        ...
+
+    def rebuild(self, buf: Buffer, placed: Placed, keep: Any, delete_horizon_ms: int | None) -> bytes:
+        """The batch with the records that `keep` names, at least one."""
+        ...
+
+
+class PlainKeys:
+    """Record by record. BLAKE2b, keyed, tells the keys apart."""
+
+    def __init__(self, offset_map: OffsetMap, secret: tuple[int, int]) -> None:
+        self._map = offset_map
+        self._secret = b"".join(word.to_bytes(8, "little") for word in secret)
+
+    def add(self, buf: Buffer, batches: Sequence[Placed], start_offset: int) -> int | None:
+        put, secret, whole = self._map.put, self._secret, int.from_bytes
+        for pos, header in batches:
+            check_crc(buf, pos, header)
+            for offset, _, key, _, _ in iter_records(buf, pos, header):
+                if key is not None and offset >= start_offset:
+                    digest = blake2b(key, digest_size=16, key=secret).digest()
+                    if not put(whole(digest[:8], "little"), whole(digest[8:], "little"), offset):
+                        return offset
+        return None
+
+    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[Verdict]:
+        return [self._judge(buf, pos, header, end_offset, now_ms) for pos, header in batches]
+
+    def _judge(self, buf: Buffer, pos: int, header: BatchHeader, end_offset: int, now_ms: int) -> Verdict:
+        check_crc(buf, pos, header)
+        get, secret, whole = self._map.get, self._secret, int.from_bytes
+        horizon = header.delete_horizon_ms
+        tombstones_stay = horizon is None or now_ms < horizon
+        keep: list[bool] = []
+        keeps_tombstone = False
+        keyless = 0
+        for offset, _, key, value, _ in iter_records(buf, pos, header):
+            stays = True
+            if offset < end_offset:
+                if key is None:
+                    stays = False
+                    keyless += 1
+                elif value is None and not tombstones_stay:
+                    stays = False
+                else:
+                    digest = blake2b(key, digest_size=16, key=secret).digest()
+                    stays = offset >= get(whole(digest[:8], "little"), whole(digest[8:], "little"))
+                    keeps_tombstone |= stays and value is None
+            keep.append(stays)
+        return Verdict(keep, sum(keep), keeps_tombstone, keyless)
+
+    def rebuild(self, buf: Buffer, placed: Placed, keep: Any, delete_horizon_ms: int | None) -> bytes:
+        pos, header = placed
+        records: list[Record] = [r for r, stays in zip(iter_records(buf, pos, header), keep, strict=True) if stays]
+        return rebuild_batch(header, records, delete_horizon_ms=delete_horizon_ms)

@@ -1,0 +1,106 @@
+"""Value: what one cleaning pass is told, and what it answers. All of it can be sent to another process.
+
+    0 ............ first_dirty_offset ............ upper_offset ............ log_end_offset
+    clean          dirty: its keys go into the map  too young, open, or active: not touched
+
+A pass reads the dirty part once to learn the newest offset of each key, and then writes every segment below the offset
+it got to (`end_offset`: the map may fill up before `upper_offset`) anew without the records that are superseded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Final
+
+from barnabas.core.dataclass import dataclass
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.storage.values import AbortedTxn
+
+MAP_ENTRY_BYTES: Final = 24
+"""16 bytes of hash, 8 of offset."""
+
+
+class SourceSegment(NamedTuple):
+    """A sealed segment as it was when the pass was planned."""
+
+    base_offset: int
+    size: int
+
+
+class LastRecord(NamedTuple):
+    """Where a live producer's last sequence number stands; None if only a marker remembers the producer."""
+
+    last_data_offset: int | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerLimits:
+    """What one pass may use: `log.cleaner.*`, divided among the cleaner's threads."""
+
+    dedupe_buffer_bytes: int = 134_217_728
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 524_288
+    io_bytes_per_second: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningTask:
+    """One pass over one partition."""
+
+    path: str
+    partition: str
+    segments: Sequence[SourceSegment]
+    """All below `upper_offset`, in order."""
+    first_dirty_offset: int
+    upper_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    secret: tuple[int, int]
+    """Keys the hash of the record keys, a fresh one for each pass."""
+    limits: CleanerLimits = field(default_factory=CleanerLimits)
+    producers: Mapping[int, LastRecord] = field(default_factory=dict)
+    later_aborted: Sequence[AbortedTxn] = ()
+    """Aborted transactions whose markers lie at or above `upper_offset`."""
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What a pass did."""
+
+    map_records_read: int = 0
+    map_bytes_read: int = 0
+    map_entries: int = 0
+    map_slots: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    batches_rewritten: int = 0
+    keyless_dropped: int = 0
+    seconds: float = 0.0
+
+    @property
+    def map_utilization(self) -> float:
+        return self.map_entries / self.map_slots if self.map_slots else 0.0
+
+
+class GroupCleaned(NamedTuple):
+    """Some neighbouring segments have become one, whose files lie, synced, under `.cleaned`."""
+
+    sources: tuple[int, ...]
+    """Their base offsets; the first is also that of the new segment."""
+    size: int
+    changed: bool
+    """False: nothing was removed, there are no new files, and the segment stays as it is."""
+
+
+class PassDone(NamedTuple):
+    """Everything below `end_offset` is clean now."""
+
+    end_offset: int
+    stats: CleaningStats

@@ -1,0 +1,76 @@
+"""Codec: the small text files by which a log directory remembers numbers (Kafka's CheckpointFile and its formats).
+
+    recovery-point-offset-checkpoint,          leader-epoch-checkpoint
+    log-start-offset-checkpoint,
+    replication-offset-checkpoint
+
+    0                      version             0                version
+    2                      number of lines     1                number of lines
+    topic partition offset                     epoch startOffset
+    ...                                        ...
+
+Lines end in "\\n". A file is replaced as a whole: written beside, synced, renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from barnabas.core.ids import TopicPartition
+from barnabas.server.storage.errors import CorruptFileError, FileMissingError
+from barnabas.server.storage.fs import FileSystem, read_file, replace_file
+
+_VERSION: Final = 0
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    held = list(lines)
+    return "\n".join([str(_VERSION), str(len(held)), *held, ""]).encode()
+
+
+def decode_lines(data: bytes, what: str) -> list[str]:
+    """The lines below the header. Raises CorruptFileError unless there are as many as it says, each with its end:
+    a file that was torn in its last number would read as a smaller one."""
+    try:
+        version, count, *lines = data.decode().split("\n")
+        expected = int(count)
+    except (UnicodeDecodeError, ValueError):
+        raise CorruptFileError(
+            f"{what} is not a checkpoint file: expected a version, a count and that many lines"
+        ) from None
+    if version.strip() != str(_VERSION):
+        raise CorruptFileError(f"{what} has version {version!r}; only version {_VERSION} is known")
+    if lines and lines.pop():
+        raise CorruptFileError(f"{what} breaks off in its last line")
+    if len(lines) != expected:
+        raise CorruptFileError(f"{what} announces {expected} lines and holds {len(lines)}")
+    return lines
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return encode_lines(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+
+
+def decode_offsets(data: bytes, what: str) -> dict[TopicPartition, int]:
+    offsets = {}
+    for line in decode_lines(data, what):
+        try:
+            topic, partition, offset = line.split()
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise CorruptFileError(f"{what} holds {line!r} where 'topic partition offset' was expected") from None
+    return offsets
+
+
+def read_offsets(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
+    """The file's offsets; none if there is no such file. Raises CorruptFileError."""
+    try:
+        return decode_offsets(read_file(fs, path), path)
+    except FileMissingError:
+        return {}
+
+
+def write_offsets(fs: FileSystem, path: str, offsets: Mapping[TopicPartition, int], *, durable: bool = True) -> None:
+    """Atomically; `durable=False` leaves the sync to the operating system (an older file is as good after a crash)."""
+    replace_file(fs, path, encode_offsets(offsets), durable=durable)

@@ -1,0 +1,109 @@
+"""Machine: which leader epoch began at which offset of the log (KIP-101, KIP-279; Kafka's LeaderEpochFileCache).
+
+By this list two replicas find where their logs part ways: the follower asks where its latest epoch ends on the
+leader, and truncates there. Epochs and start offsets both strictly increase. The file is `leader-epoch-checkpoint`
+(`directory/checkpoints.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.storage.directory.checkpoints import decode_lines, encode_lines
+from barnabas.server.storage.errors import CorruptFileError
+from barnabas.server.storage.values import UNKNOWN_EPOCH_END, EpochEndOffset
+
+
+class EpochEntry(NamedTuple):
+    """The first offset written in an epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """`changed` says that the file lags behind; whoever owns the file writes it and resets the flag."""
+
+    __slots__ = ("_entries", "changed")
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._entries: list[EpochEntry] = []
+        for entry in sorted(entries):
+            self.assign(entry.epoch, entry.start_offset)
+        self.changed = False
+
+    @classmethod
+    def decode(cls, data: bytes, what: str) -> LeaderEpochs:
+        entries = []
+        for line in decode_lines(data, what):
+            try:
+                epoch, start_offset = line.split()
+                entries.append(EpochEntry(int(epoch), int(start_offset)))
+            except ValueError:
+                raise CorruptFileError(f"{what} holds {line!r} where 'epoch offset' was expected") from None
+        return cls(entries)
+
+    def encode(self) -> bytes:
+        return encode_lines(f"{e.epoch} {e.start_offset}" for e in self._entries)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> EpochEntry | None:
+        return self._entries[-1] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Epoch `epoch` begins at `start_offset`. Entries that contradict it go. False if that was known."""
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} cannot start at offset {start_offset}")
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return False
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        self.changed = True
+        return True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """The largest known epoch not above `epoch`, and the offset at which it ended; (-1, -1) if unknown."""
+        entries = self._entries
+        if epoch < 0 or not entries or epoch > entries[-1].epoch:
+            return UNKNOWN_EPOCH_END
+        if epoch == entries[-1].epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        above = bisect_right(entries, epoch, key=lambda e: e.epoch)
+        # Below the oldest epoch: what it wrote is gone, and the oldest epoch's start bounds it.
+        known = entries[above - 1].epoch if above else epoch
+        return EpochEndOffset(known, entries[above].start_offset)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch in which `offset` was written."""
+        slot = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
+        return self._entries[slot - 1].epoch if slot else None
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The largest known epoch below `epoch`."""
+        below = [e.epoch for e in self._entries if e.epoch < epoch]
+        return below[-1] if below else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or after `end_offset`."""
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+            self.changed = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget what lies before `start_offset`; the epoch in force there now begins there."""
+        slot = bisect_right(self._entries, start_offset, key=lambda e: e.start_offset)
+        if slot and (slot > 1 or self._entries[0].start_offset < start_offset):
+            self._entries[:slot] = [EpochEntry(self._entries[slot - 1].epoch, start_offset)]
+            self.changed = True
+
+    def clear(self) -> None:
+        self.changed = self.changed or bool(self._entries)
+        self._entries.clear()

@@ -1,0 +1,383 @@
+"""Port and Shell: the disk. The only file of the server side that touches the operating system's files.
+
+`FileSystem` and `File` are the port; `OsFileSystem` fills it with the real thing, a simulation with an in-memory disk
+that loses unsynced data, tears, flips bits and fills up. So the port says precisely what is durable when:
+
+* `File.write_at` puts bytes into the page cache: they survive the process, not the power.
+* `File.sync` makes the file's bytes and length durable. `FileSystem.sync_dir` makes creations, renames and unlinks in
+  that directory durable. Nothing else does.
+* `rename` replaces its target atomically.
+
+A handle that was not closed closes itself when the last reference to it goes (a reader in an executor thread
+therefore never finds its descriptor reused). Every failure is a `StorageError`; `write_at` writes everything or
+raises, and may then have written a prefix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final, NoReturn, Protocol
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.server.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError, StorageError
+from barnabas.server.storage.read_buffers import SMALLEST, ReadBuffers
+
+_IOV_MAX = 1024
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_fdatasync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
+
+
+class Access(Enum):
+    """How a file is opened."""
+
+    READ = "read"  # it must exist
+    WRITE = "write"  # read and write; created when missing
+    REPLACE = "replace"  # read and write; created, or emptied
+
+
+class FileStat(NamedTuple):
+    """Size in bytes, last modification, and whether it is a directory."""
+
+    size: int
+    mtime_ms: int
+    is_dir: bool
+
+
+class DiskUsage(NamedTuple):
+    """Of the volume that holds a path, in bytes; `free` is what this process may still use."""
+
+    total: int
+    free: int
+
+
+class File(Protocol):
+    """An open file. Safe to read and sync from several threads."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """At most `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def try_read_at(self, position: int, length: int) -> Buffer | None:
+        """The same if it needs no wait for the device, else None. Call it on the event loop only."""
+        ...
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers one after the other, without joining them; the number of bytes."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """A lock on a file, held until released or until the process ends."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Everything a log asks of a disk. Paths are absolute strings with `/`."""
+
+    def open(self, path: str, access: Access) -> File: ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in the directory, sorted."""
+        ...
+
+    def stat(self, path: str) -> FileStat:
+        """Raises FileMissingError."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def mkdir(self, path: str) -> None:
+        """With its parents; no error if it is there."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces the target."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """No error if it is gone already."""
+        ...
+
+    def rmtree(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Raises LogDirLockedError when another holder has it."""
+        ...
+
+    def disk_usage(self, path: str) -> DiskUsage: ...
+
+
+def read_file(fs: FileSystem, path: str) -> bytes:
+    """The whole of a small file. Raises FileMissingError."""
+    file = fs.open(path, Access.READ)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:
+    """Give `path` this content, all of it or (after a crash) what it had before.
+
+    `durable=False` leaves out the two syncs, for a caller that syncs later, off the event loop.
+    """
+    temporary = path + ".tmp"
+    file = fs.open(temporary, Access.REPLACE)
+    try:
+        file.write_at(0, (data,))
+        if durable:
+            file.sync()
+    except StorageError:
+        file.close()
+        with contextlib.suppress(StorageError):
+            fs.unlink(temporary)
+        raise
+    file.close()
+    fs.rename(temporary, path)
+    if durable:
+        fs.sync_dir(path.rpartition("/")[0] or "/")
+
+
+@contextlib.contextmanager
+def _mapped(what: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        _raise(e, what, path)
+
+
+def _raise(e: OSError, what: str, path: str) -> NoReturn:
+    if e.errno in _NO_SPACE:
+        raise DiskFullError(
+            f"cannot {what} {path}: {e.strerror}. Free space on the volume, or lower retention, and retry."
+        ) from e
+    if e.errno in (errno.ENOENT, errno.ENOTDIR):
+        raise FileMissingError(f"cannot {what} {path}: it does not exist") from e
+    raise DiskIoError(
+        f"cannot {what} {path}: {e.strerror or e}. Check the disk and the directory's permissions."
+    ) from e
+
+
+_READ_BUFFERS: Final = ReadBuffers()
+
+
+class OsFile:
+    """A file descriptor. Hot methods catch OSError themselves: a context manager would cost a microsecond."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def size(self) -> int:
+        with _mapped("stat", self.path):
+            return os.fstat(self._fd).st_size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        try:
+            data = os.pread(self._fd, length, position)
+            if len(data) == length or not data:
+                return data
+            pieces = [data]  # a short read: the end of the file, or a signal
+            got = len(data)
+            while got < length and (data := os.pread(self._fd, length - got, position + got)):
+                pieces.append(data)
+                got += len(data)
+            return b"".join(pieces)
+        except OSError as e:
+            _raise(e, "read", self.path)
+
+    def try_read_at(self, position: int, length: int) -> Buffer | None:
+        if not _NOWAIT:
+            return self.read_at(position, length)
+        big = length >= SMALLEST
+        buffer = memoryview(_READ_BUFFERS.take(length))[:length] if big else bytearray(length)
+        try:
+            got = os.preadv(self._fd, (buffer,), position, _NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as e:
+            if e.errno in (errno.EOPNOTSUPP, errno.ENOSYS):  # a file system that cannot tell
+                return self.read_at(position, length)
+            _raise(e, "read", self.path)
+        if got < length and position + got < self.size():
+            return None
+        return buffer[:got] if big else bytes(buffer[:got])
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
+        expected = sum(map(len, buffers))  # buffers hold bytes, so their lengths are their sizes
+        try:
+            if len(buffers) > _IOV_MAX:
+                return self._write_all(position, buffers)
+            written = os.pwritev(self._fd, buffers, position)
+            if written != expected:
+                return written + self._write_all(position + written, _skip(buffers, written))
+            return written
+        except OSError as e:
+            _raise(e, "write", self.path)
+
+    def _write_all(self, position: int, buffers: Sequence[Buffer]) -> int:
+        start = position
+        rest = [memoryview(b).cast("B") for b in buffers]
+        while rest:
+            written = os.pwritev(self._fd, rest[:_IOV_MAX], position)
+            if written == 0 and any(len(b) for b in rest):
+                raise OSError(errno.ENOSPC, "the device accepted no bytes")
+            position += written
+            rest = _skip(rest, written)
+        return position - start
+
+    def truncate(self, size: int) -> None:
+        with _mapped("truncate", self.path):
+            os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        with _mapped("sync", self.path):
+            _fdatasync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with _mapped("close", self.path):
+                os.close(fd)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+
+
+def _skip(buffers: Sequence[Buffer], count: int) -> list[memoryview]:
+    """What remains of `buffers` after the first `count` bytes (and without empty ones)."""
+    rest: list[memoryview] = []
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        if count >= len(view):
+            count -= len(view)
+        else:
+            rest.append(view[count:])
+            count = 0
+    return rest
+
+
+_LOCKED: set[str] = set()
+"""Paths this process holds: POSIX record locks do not exclude their own process."""
+
+
+class OsLock:
+    """A POSIX record lock on an open file."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            _LOCKED.discard(self._path)
+            os.close(fd)
+
+
+_FLAGS = {
+    Access.READ: os.O_RDONLY | os.O_CLOEXEC,
+    Access.WRITE: os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+    Access.REPLACE: os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+}
+
+
+class OsFileSystem:
+    """The machine's own file system."""
+
+    def open(self, path: str, access: Access) -> File:
+        try:
+            return OsFile(path, os.open(path, _FLAGS[access], 0o644))
+        except OSError as e:
+            _raise(e, "open", path)
+
+    def listdir(self, path: str) -> list[str]:
+        with _mapped("list", path):
+            return sorted(os.listdir(path))  # noqa: PTH208 - pathlib costs ten times as much, per partition at start-up
+
+    def stat(self, path: str) -> FileStat:
+        try:
+            found = os.stat(path)  # noqa: PTH116 - as above
+        except OSError as e:
+            _raise(e, "stat", path)
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000, (found.st_mode & 0o170000) == 0o040000)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)  # noqa: PTH110 - as above
+
+    def mkdir(self, path: str) -> None:
+        with _mapped("create directory", path):
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - as above
+
+    def rename(self, source: str, target: str) -> None:
+        with _mapped("rename", source):
+            os.replace(source, target)  # noqa: PTH105 - as above
+
+    def unlink(self, path: str) -> None:
+        with _mapped("delete", path), contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - as above
+
+    def rmtree(self, path: str) -> None:
+        import shutil  # here: it brings bz2 and lzma, and is seldom needed
+
+        with _mapped("delete", path), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        with _mapped("sync directory", path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def lock(self, path: str) -> Lock:
+        held = os.path.realpath(path)
+        if held in _LOCKED:
+            raise LogDirLockedError(f"{path} is locked: a broker in this very process uses this data directory.")
+        with _mapped("lock", path):
+            fd = os.open(path, _FLAGS[Access.WRITE], 0o644)
+            try:
+                # The kind of lock that Java's FileChannel.tryLock takes, so that Kafka and we exclude each other.
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as e:
+                os.close(fd)
+                if e.errno in (errno.EACCES, errno.EAGAIN):
+                    raise LogDirLockedError(
+                        f"{path} is locked: another broker uses this data directory. Stop it, or choose another one."
+                    ) from e
+                raise
+        _LOCKED.add(held)
+        return OsLock(held, fd)
+
+    def disk_usage(self, path: str) -> DiskUsage:
+        with _mapped("measure", path):
+            found = os.statvfs(path)
+            return DiskUsage(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)

@@ -1,0 +1,33 @@
+"""Codec: the end-of-transaction markers in control batches, as far as the log must understand them (KIP-98)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.records.batch import CONTROL_FLAG, BatchHeader, iter_batches, iter_records
+from barnabas.protocol.records.control import EndTxn, parse_control
+
+
+def read_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndTxn | None:
+    """The marker in the control batch at `pos`; None if it is of another kind, or compaction has emptied it."""
+    for record in iter_records(buf, pos, header):
+        value = parse_control(record)
+        return value if isinstance(value, EndTxn) else None
+    return None
+
+
+def markers_of(buf: Buffer, batches: Sequence[BatchHeader]) -> dict[int, EndTxn]:
+    """The markers among `batches`, by the offsets they have been given; `buf` holds the same batches in this order."""
+    for header in batches:
+        if header.attributes & CONTROL_FLAG:
+            break
+    else:
+        return {}
+    markers = {}
+    for (position, original), stored in zip(iter_batches(buf), batches, strict=False):
+        if stored.is_control and stored.producer_id >= 0:
+            marker = read_marker(buf, position, original)
+            if marker is not None:
+                markers[stored.base_offset] = marker
+    return markers

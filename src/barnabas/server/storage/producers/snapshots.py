@@ -1,0 +1,165 @@
+"""Codec and Shell: producer state on disk, so that a restart need not replay the whole log.
+
+    version int16 (1) | crc uint32 (CRC-32C of what follows) | count int32 | count x
+        { producerId int64 | epoch int16 | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64
+        | coordinatorEpoch int32 | currentTxnFirstOffset int64 (-1: none) }
+    "earlier" | count int32 | count x
+        { entry int32 (index above) | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64 }
+
+The first part is Kafka's ProducerSnapshot schema, version 1, which has the newest batch of each producer only. A
+producer that had more in flight sends them all again after its leader's restart, so we add the up to four batches
+before, oldest first. Kafka reads our files and takes no notice of them; in Kafka's own files they are missing, and the
+window of five fills again. `<offset>.snapshot` holds the state as of that offset, that is, of everything below it.
+A snapshot is taken when a segment rolls, at the new base offset, and at a clean shutdown, at the end of the log.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from barnabas.protocol.records.crc import crc32c
+from barnabas.server.storage import names
+from barnabas.server.storage.errors import CorruptSnapshotError, FileMissingError
+from barnabas.server.storage.fs import Access, FileSystem, read_file
+from barnabas.server.storage.producers.state import KnownBatch, ProducerEntry, ProducerState
+
+_HEAD: Final = Struct(">hIi")
+_ENTRY: Final = Struct(">qhiqiqiq")
+_EARLIER: Final = b"earlier"
+_COUNT: Final = Struct(">i")
+_EARLIER_ENTRY: Final = Struct(">iiqiq")
+_VERSION: Final = 1
+_COUNT_START: Final = 6
+
+
+def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
+    out = bytearray(_HEAD.size + _ENTRY.size * len(entries))
+    at = _HEAD.size
+    for e in entries:
+        last = e.batches[-1] if e.batches else KnownBatch(-1, -1, 0, -1)
+        _ENTRY.pack_into(
+            out,
+            at,
+            e.producer_id,
+            e.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            e.last_timestamp,
+            e.coordinator_epoch,
+            e.txn_first_offset,
+        )
+        at += _ENTRY.size
+    earlier = [(number, batch) for number, e in enumerate(entries) for batch in e.batches[:-1]]
+    if earlier:
+        out += _EARLIER + _COUNT.pack(len(earlier))
+        for number, batch in earlier:
+            out += _EARLIER_ENTRY.pack(number, *batch)
+    _HEAD.pack_into(out, 0, _VERSION, 0, len(entries))
+    _HEAD.pack_into(out, 0, _VERSION, crc32c(memoryview(out)[_COUNT_START:]), len(entries))
+    return bytes(out)
+
+
+def decode_snapshot(data: bytes, what: str) -> list[ProducerEntry]:
+    """Raises CorruptSnapshotError."""
+    if len(data) < _HEAD.size:
+        raise CorruptSnapshotError(f"{what} has only {len(data)} bytes")
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshotError(f"{what} has version {version}; only version {_VERSION} is known")
+    if crc32c(memoryview(data)[_COUNT_START:]) != crc:
+        raise CorruptSnapshotError(f"{what} failed its CRC")
+    end = _HEAD.size + count * _ENTRY.size
+    if count < 0 or len(data) < end:
+        raise CorruptSnapshotError(f"{what} announces {count} producers in {len(data)} bytes")
+    entries = []
+    for producer_id, epoch, sequence, offset, delta, timestamp, coordinator, txn in _ENTRY.iter_unpack(
+        memoryview(data)[_HEAD.size : end]
+    ):
+        batches = [KnownBatch(sequence, offset, delta, timestamp)] if offset >= 0 else []
+        entries.append(ProducerEntry(producer_id, epoch, coordinator, timestamp, txn, batches))
+    if len(data) > end:
+        _decode_earlier(memoryview(data)[end:], entries, what)
+    return entries
+
+
+def _decode_earlier(tail: memoryview, entries: list[ProducerEntry], what: str) -> None:
+    """Put the batches before the newest one in their place. Raises CorruptSnapshotError."""
+    head = len(_EARLIER) + _COUNT.size
+    if len(tail) < head or bytes(tail[: len(_EARLIER)]) != _EARLIER:
+        raise CorruptSnapshotError(f"{what} goes on with {len(tail)} bytes that are not known")
+    (count,) = _COUNT.unpack_from(tail, len(_EARLIER))
+    if len(tail) != head + count * _EARLIER_ENTRY.size:
+        raise CorruptSnapshotError(f"{what} announces {count} earlier batches in {len(tail)} bytes")
+    for number, sequence, offset, delta, timestamp in _EARLIER_ENTRY.iter_unpack(tail[head:]):
+        if not 0 <= number < len(entries) or not entries[number].batches:
+            raise CorruptSnapshotError(f"{what} has an earlier batch of producer {number} of {len(entries)}")
+        entries[number].batches.insert(-1, KnownBatch(sequence, offset, delta, timestamp))
+
+
+class SnapshotFiles:
+    """The `.snapshot` files of one partition directory."""
+
+    def __init__(self, fs: FileSystem, directory: str, offsets: list[int]) -> None:
+        self._fs = fs
+        self.directory = directory
+        self.offsets = sorted(offsets)
+
+    def path(self, offset: int) -> str:
+        return f"{self.directory}/{names.offset_file(offset, names.SNAPSHOT)}"
+
+    def take(self, state: ProducerState) -> str | None:
+        """Write the state down as of its end offset; the path, or None if there is such a file already. Not synced."""
+        offset = state.end_offset
+        if self.offsets and self.offsets[-1] >= offset:
+            return None
+        path = self.path(offset)
+        file = self._fs.open(path, Access.REPLACE)
+        try:
+            file.write_at(0, (encode_snapshot(state.entries),))
+        finally:
+            file.close()
+        self.offsets.append(offset)
+        return path
+
+    def load_newest(self, state: ProducerState, log_start_offset: int, up_to: int, now_ms: int) -> bool:
+        """Reset `state` to the newest readable snapshot not above `up_to`; to nothing at the log's start without one.
+
+        A corrupt snapshot (a crash can tear it) is deleted and the one before it tried. False: there was none.
+        """
+        for offset in reversed([o for o in self.offsets if log_start_offset < o <= up_to]):
+            try:
+                entries = decode_snapshot(read_file(self._fs, self.path(offset)), self.path(offset))
+            except (CorruptSnapshotError, FileMissingError):
+                self.delete(offset)
+                continue
+            state.reset(offset, [e for e in entries if not state.is_expired(e, now_ms)])
+            return True
+        state.reset(log_start_offset)
+        return False
+
+    def delete(self, offset: int) -> None:
+        self._fs.unlink(self.path(offset))
+        self.offsets.remove(offset)
+
+    def delete_outside(self, after: int, up_to: int) -> None:
+        """Delete all but those in (after, up_to]."""
+        for offset in [o for o in self.offsets if not after < o <= up_to]:
+            self.delete(offset)
+
+    def delete_strays(self, segment_bases: list[int]) -> None:
+        """Keep one per segment, and the newest of all: shutdowns leave others behind (removeStraySnapshots)."""
+        bases = set(segment_bases)
+        for offset in self.offsets[:-1]:
+            if offset not in bases:
+                self.delete(offset)
+
+    def set_aside(self, offset: int) -> str | None:
+        """Rename a snapshot to `.deleted` together with its segment; the new path."""
+        if offset not in self.offsets:
+            return None
+        self.offsets.remove(offset)
+        target = self.path(offset) + names.DELETED
+        self._fs.rename(self.path(offset), target)
+        return target

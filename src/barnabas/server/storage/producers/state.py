@@ -1,0 +1,322 @@
+"""Machine: what a partition knows about its producers, and by which it refuses gaps, repeats and zombies.
+
+For each producer id: the epoch, the last five batches (sequence numbers and offsets; KIP-98 and max.in.flight = 5),
+and the first offset of a transaction that is still open. From the open transactions follows the last stable offset.
+The rules are those of Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
+
+An append asks first (`duplicate_of`, `prepare`), writes, and only then tells the state (`commit`): a refused or failed
+append leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.records.batch import BatchHeader
+from barnabas.protocol.records.control import EndTxn
+from barnabas.protocol.records.validate import Origin
+from barnabas.server.storage.values import AbortedTxn
+
+BATCHES_KEPT: Final = 5
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+class KnownBatch(NamedTuple):
+    """One of the last batches of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _INT32_MAX  # sequences wrap from 2^31-1 to 0
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that a marker has just ended; `last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerEntry:
+    """The state of one producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = -1,
+        txn_first_offset: int = -1,
+        batches: Iterable[KnownBatch] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.txn_first_offset = txn_first_offset
+        """-1 while no transaction is open."""
+        self.batches = list(batches)
+        """Oldest first; all of the current epoch."""
+
+    def copy(self) -> ProducerEntry:
+        return ProducerEntry(
+            self.producer_id,
+            self.epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.txn_first_offset,
+            self.batches,
+        )
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate(self, epoch: int, first_sequence: int, last_sequence: int) -> KnownBatch | None:
+        if epoch == self.epoch:
+            for known in self.batches:
+                if known.last_sequence == last_sequence and known.first_sequence == first_sequence:
+                    return known
+        return None
+
+    def move_to_epoch(self, epoch: int) -> None:
+        if self.epoch != epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+    def add(self, batch: KnownBatch) -> None:
+        self.batches.append(batch)
+        if len(self.batches) > BATCHES_KEPT:
+            del self.batches[0]
+        self.last_timestamp = batch.timestamp
+
+
+class ProducerAppend(NamedTuple):
+    """What an append will do to the state once it is written."""
+
+    entries: dict[int, ProducerEntry]
+    started: list[tuple[int, int]]
+    """(first offset, producer id) of transactions that begin."""
+    completed: list[CompletedTxn]
+
+
+class ProducerState:
+    """All producers of one partition. `end_offset` is the offset up to which this state is true."""
+
+    def __init__(self, partition: str, expiration_ms: int) -> None:
+        self.partition = partition
+        self.expiration_ms = expiration_ms
+        self.end_offset = 0
+        self._producers: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}  # first offset -> producer id; in the order of first offsets
+        self._unreplicated: list[CompletedTxn] = []  # ended, but the marker is not yet below the high watermark
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def entries(self) -> list[ProducerEntry]:
+        return list(self._producers.values())
+
+    # --- an append
+
+    def duplicate_of(self, header: BatchHeader) -> KnownBatch | None:
+        """The earlier batch that `header` repeats, if it is among the last five of its producer."""
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            return None
+        return entry.duplicate(header.producer_epoch, header.base_sequence, header.last_sequence)
+
+    def prepare(
+        self, batches: Sequence[BatchHeader], markers: dict[int, EndTxn], origin: Origin | None
+    ) -> ProducerAppend | None:
+        """Check batches, offsets assigned, against the state. `markers`: those of control batches, by base offset.
+
+        `origin` None stands for a leader or an earlier life, which have checked already: nothing is refused.
+        None if no batch has a producer id. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+        """
+        append: ProducerAppend | None = None
+        for header in batches:
+            producer_id = header.producer_id
+            if producer_id < 0:
+                continue
+            if append is None:
+                append = ProducerAppend({}, [], [])
+            entry = append.entries.get(producer_id)
+            if entry is None:
+                known = self._producers.get(producer_id)
+                entry = known.copy() if known is not None else ProducerEntry(producer_id)
+                append.entries[producer_id] = entry
+            if not header.is_control:
+                self._prepare_data(entry, header, origin, append)
+            elif header.base_offset in markers:
+                self._prepare_marker(entry, header, markers[header.base_offset], origin, append)
+            # else: compaction emptied the control batch, its transaction is gone as a whole
+        return append
+
+    def _prepare_data(
+        self, entry: ProducerEntry, header: BatchHeader, origin: Origin | None, append: ProducerAppend
+    ) -> None:
+        self._check_epoch(entry, header, origin)
+        if origin is Origin.CLIENT:
+            self._check_sequence(entry, header)
+        transactional = header.is_transactional
+        if entry.txn_first_offset >= 0 and not transactional and origin is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {entry.producer_id} wrote outside its open transaction (since offset "
+                f"{entry.txn_first_offset}) at offset {header.base_offset} of {self.partition}",
+            )
+        entry.move_to_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        entry.add(KnownBatch(header.last_sequence, header.last_offset, delta, header.max_timestamp))
+        if transactional and entry.txn_first_offset < 0:
+            entry.txn_first_offset = header.base_offset
+            append.started.append((header.base_offset, entry.producer_id))
+
+    def _prepare_marker(
+        self,
+        entry: ProducerEntry,
+        header: BatchHeader,
+        marker: EndTxn,
+        origin: Origin | None,
+        append: ProducerAppend,
+    ) -> None:
+        self._check_epoch(entry, header, origin)
+        if entry.coordinator_epoch > marker.coordinator_epoch and origin is not None:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker for producer {entry.producer_id} on {self.partition} carries coordinator epoch "
+                f"{marker.coordinator_epoch}; the partition has seen {entry.coordinator_epoch}",
+            )
+        if entry.txn_first_offset >= 0:
+            append.completed.append(
+                CompletedTxn(entry.producer_id, entry.txn_first_offset, header.base_offset, not marker.commit)
+            )
+        entry.move_to_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.txn_first_offset = -1
+        entry.last_timestamp = header.max_timestamp
+
+    def _check_epoch(self, entry: ProducerEntry, header: BatchHeader, origin: Origin | None) -> None:
+        if header.producer_epoch < entry.epoch and origin is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {entry.producer_id} has epoch {header.producer_epoch} at offset {header.base_offset} of "
+                f"{self.partition}, which has seen epoch {entry.epoch}",
+            )
+
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
+        first = header.base_sequence
+        if entry.epoch == NO_PRODUCER_EPOCH:
+            return  # nothing is known of it (any more): any start is taken
+        if header.producer_epoch != entry.epoch:
+            expected = 0
+        else:
+            # a marker that raised the epoch emptied the window: NO_SEQUENCE + 1 is the 0 that must then follow
+            expected = (entry.last_sequence + 1) & _INT32_MAX
+        if first != expected:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {entry.producer_id} sent sequence {first} at offset {header.base_offset} of "
+                f"{self.partition}; after epoch {entry.epoch}, sequence {entry.last_sequence}, {expected} must follow",
+            )
+
+    def commit(self, append: ProducerAppend | None, end_offset: int) -> list[AbortedTxn]:
+        """The prepared append is in the log. Returns what the transaction index must now list."""
+        self.end_offset = end_offset
+        if append is None:
+            return []
+        self._producers.update(append.entries)
+        for first_offset, producer_id in append.started:
+            self._ongoing[first_offset] = producer_id
+        aborted = []
+        for txn in append.completed:
+            if txn.aborted:
+                stable = self._stable_after(txn)
+                aborted.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
+            self._ongoing.pop(txn.first_offset, None)
+            self._unreplicated.append(txn)
+        return aborted
+
+    def _stable_after(self, txn: CompletedTxn) -> int:
+        """The last stable offset once `txn` has ended: where the next open transaction begins."""
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != txn.producer_id:
+                return first_offset
+        return txn.last_offset + 1
+
+    # --- what readers ask
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset whose fate a read_committed reader cannot know yet: open, or ended above the watermark."""
+        unreplicated = self._unreplicated
+        if unreplicated:
+            self._unreplicated = unreplicated = [t for t in unreplicated if t.last_offset >= high_watermark]
+        offsets = [t.first_offset for t in unreplicated]
+        if self._ongoing:
+            offsets.append(next(iter(self._ongoing)))
+        return min(offsets) if offsets else None
+
+    @property
+    def first_ongoing_offset(self) -> int | None:
+        """Where the oldest open transaction begins; compaction stops there."""
+        return next(iter(self._ongoing), None)
+
+    @property
+    def open_transactions(self) -> list[ProducerEntry]:
+        """The producers whose transaction is open, the oldest first."""
+        return [self._producers[producer_id] for producer_id in self._ongoing.values()]
+
+    def unreplicated_count(self, high_watermark: int) -> int:
+        """Transactions that have ended, with a marker that is not below the high watermark yet."""
+        return sum(txn.last_offset >= high_watermark for txn in self._unreplicated)
+
+    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.txn_first_offset >= 0
+
+    # --- upkeep
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers that were silent for producer.id.expiration.ms and have no open transaction."""
+        expired = [p for p, e in self._producers.items() if self.is_expired(e, now_ms)]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """What lies below is gone."""
+        self._unreplicated = [t for t in self._unreplicated if t.last_offset >= log_start_offset]
+        self.end_offset = max(self.end_offset, log_start_offset)
+
+    def reset(self, end_offset: int, entries: Iterable[ProducerEntry] = ()) -> None:
+        """Start anew from a snapshot taken at `end_offset`."""
+        self.end_offset = end_offset
+        self._producers = {entry.producer_id: entry for entry in entries}
+        open_txns = [(e.txn_first_offset, e.producer_id) for e in self._producers.values() if e.txn_first_offset >= 0]
+        self._ongoing = dict(sorted(open_txns))
+        self._unreplicated = []

@@ -1,0 +1,383 @@
+"""Shell: opening a partition's directory, and repairing what a crash left in it (Kafka's LogLoader).
+
+After a clean shutdown nothing is scanned: names are listed, and the end of the log is read off the last few
+kilobytes. After anything else every segment from the recovery point on is read batch by batch, its CRCs checked and
+its indexes rebuilt; at the first bad byte the log ends, and what follows is dropped. So it does at the first batch that
+is older than the leader epochs say: it stood there before the log was cut. What goes was never acknowledged as durable
+here, and the replicas still have it.
+
+Leftovers of interrupted operations, by second suffix: `.deleted` and `.cleaned` go; `.swap` files are a finished
+compaction whose old segments had not all been removed: these are, then the `.swap` files take their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.dataclass import dataclass
+from barnabas.protocol.records.batch import BatchHeader, check_crc, iter_batches
+from barnabas.protocol.records.control import EndTxn
+from barnabas.protocol.records.errors import CorruptBatchError
+from barnabas.server.storage import names
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.epochs import LeaderEpochs
+from barnabas.server.storage.errors import CorruptFileError, CorruptIndexError, FileMissingError
+from barnabas.server.storage.fs import Access, FileSystem, read_file
+from barnabas.server.storage.producers.markers import read_marker
+from barnabas.server.storage.producers.snapshots import SnapshotFiles
+from barnabas.server.storage.producers.state import ProducerState
+from barnabas.server.storage.segments.batches import walk_headers
+from barnabas.server.storage.segments.segment import Segment
+from barnabas.server.storage.segments.segments import Segments
+from barnabas.server.storage.values import AbortedTxn, RecoveryReport
+
+_CHUNK: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Where a log lies and what is known about it from outside its directory."""
+
+    fs: FileSystem
+    path: str
+    config: LogConfig
+    partition: str
+    now_ms: int
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+    producer_expiration_ms: int
+    cleaned_offset: int = 0
+    """Below it the cleaner may have left gaps, even if the log is not compacted any more."""
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """The parts of a log as found, repaired and consistent with each other."""
+
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: ProducerState
+    snapshots: SnapshotFiles
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    report: RecoveryReport
+
+
+def load(request: LoadRequest) -> LoadedLog:
+    """Raises StorageError if the disk fails; bad bytes are repaired."""
+    return _Loader(request).load()
+
+
+class _Loader:
+    """One loading; its methods are the steps, in order."""
+
+    def __init__(self, request: LoadRequest) -> None:
+        self._request = request
+        self._fs = request.fs
+        self._path = request.path
+        self._clean = request.clean
+        self._checked = self._bytes = self._truncated = self._dropped = self._rebuilt = 0
+        self._producers = ProducerState(request.partition, request.producer_expiration_ms)
+        self._producers_valid = False
+        self._recovered_end = 0
+        """Where the segment that was recovered last ends."""
+
+    def load(self) -> LoadedLog:
+        request = self._request
+        listing = remove_leftovers(self._fs, self._path)
+        found = {name: parsed for name in listing if (parsed := names.parse_offset_file(name)) is not None}
+        self._snapshots = SnapshotFiles(
+            self._fs, self._path, [o for o, kind, _ in found.values() if kind == names.SNAPSHOT]
+        )
+        self._epochs = self._load_epochs(names.LEADER_EPOCH_CHECKPOINT in listing)
+        self._segments = Segments(self._segment(o) for o, kind, _ in found.values() if kind == names.LOG)
+        indexed = {o for o, kind, _ in found.values() if kind == names.OFFSET_INDEX}
+        with_txns = {o for o, kind, _ in found.values() if kind == names.TXN_INDEX}
+        self._repair(indexed, with_txns)
+        end = self._find_end()
+        start = max(request.log_start_offset, self._segments.first.base_offset)
+        self._epochs.truncate_from_end(end)
+        self._epochs.truncate_from_start(start)
+        self._load_producers(start, end)
+        clean = self._clean and not (self._checked or self._dropped)
+        report = RecoveryReport(
+            clean, self._checked, self._bytes, self._truncated, self._dropped, indexes_rebuilt=self._rebuilt
+        )
+        recovery_point = end if clean else min(request.recovery_point, end)
+        return LoadedLog(
+            self._segments, self._epochs, self._producers, self._snapshots, start, end, recovery_point, report
+        )
+
+    def _segment(self, base_offset: int) -> Segment:
+        request = self._request
+        return Segment(
+            self._fs,
+            self._path,
+            base_offset,
+            index_interval_bytes=request.config.index_interval_bytes,
+            created_ms=request.now_ms,
+        )
+
+    def _load_epochs(self, exists: bool) -> LeaderEpochs:
+        path = f"{self._path}/{names.LEADER_EPOCH_CHECKPOINT}"
+        try:
+            return LeaderEpochs.decode(read_file(self._fs, path), path) if exists else LeaderEpochs()
+        except (CorruptFileError, FileMissingError):
+            # The batches carry their epochs: a scan of the whole log brings the list back.
+            self._clean = False
+            self._request = _from_start(self._request)
+            epochs = LeaderEpochs()
+            epochs.changed = True
+            return epochs
+
+    def _repair(self, indexed: set[int], with_txns: set[int]) -> None:
+        """Check the segments that may be damaged; end the log at the first damage."""
+        suspects = [] if self._clean else self._segments.starting_from(self._request.recovery_point)
+        suspects = [s for s in self._segments if s in suspects or not self._sane(s, indexed, with_txns)]
+        for segment in suspects:
+            if segment not in self._segments:
+                continue  # dropped, because one before it was cut short
+            if not self._producers_valid or self._producers.end_offset != segment.base_offset:
+                self._rebuild_up_to(segment)
+            cut = self._recover(segment)
+            self._truncated += cut
+            if cut or self._ends_early(segment):
+                self._drop_after(segment)
+            segment.cool()
+            if self._segments.after(segment) is not None:
+                self._producers.end_offset = max(self._producers.end_offset, segment.base_offset)
+                self._snapshots.take(self._producers)
+
+    def _ends_early(self, segment: Segment) -> bool:
+        """After a crash: its last batches never reached the disk, and those of the next segment did. A log that is not
+        compacted has no gaps: what is behind one would be taken for a whole log, and its leader's asked for no more."""
+        following = self._segments.after(segment)
+        return (
+            not self._clean
+            and not self._request.config.compact
+            and following is not None
+            and max(self._recovered_end, self._request.cleaned_offset) < following.base_offset
+        )
+
+    def _sane(self, segment: Segment, indexed: set[int], with_txns: set[int]) -> bool:
+        """Whether a segment that was closed properly can be used as it is. Kafka checks as little."""
+        if segment.base_offset not in indexed:
+            return False
+        if segment.base_offset in with_txns:
+            try:
+                _ = segment.txn_index
+            except CorruptIndexError:
+                return False
+        return True
+
+    def _rebuild_up_to(self, segment: Segment) -> None:
+        """The producer state as it was when `segment` began: its recovery needs it for the transaction index."""
+        start = max(self._request.log_start_offset, self._segments.first.base_offset)
+        before = [s for s in self._segments if s.base_offset < segment.base_offset]
+        replay_producers(self._producers, self._snapshots, before, start, segment.base_offset, self._request.now_ms)
+        self._producers_valid = True
+
+    def _recover(self, segment: Segment) -> int:
+        """Scan one segment, rebuild its indexes, cut off its bad tail; the bytes cut off."""
+        segment.reset_indexes()
+        size = segment.size
+        valid = 0
+        end = segment.base_offset
+        for position, buf, at, header in scan_batches(segment):
+            if header.base_offset < end or header.last_offset_delta < 0 or not segment.takes_offset(header.last_offset):
+                break
+            if self._is_from_before_a_cut(header):
+                break
+            end = header.next_offset
+            segment.index_batch(header, position)
+            valid = position + header.size
+            latest = self._epochs.latest
+            if header.partition_leader_epoch >= 0 and (latest is None or header.partition_leader_epoch > latest.epoch):
+                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            for txn in apply_batch(self._producers, buf, at, header):
+                segment.txn_index.append(txn)
+        if valid < size:
+            segment.file(Access.WRITE).truncate(valid)
+            segment.size = valid
+        segment.seal()
+        self._recovered_end = end
+        self._checked += 1
+        self._bytes += size
+        self._rebuilt += 1
+        return size - valid
+
+    def _is_from_before_a_cut(self, header: BatchHeader) -> bool:
+        """The epochs know of a later one here: the log was cut and written anew, and the power failed before the disk
+        had that. To the leader we would seem to have what it has."""
+        known = self._epochs.epoch_for_offset(header.base_offset)
+        return known is not None and 0 <= header.partition_leader_epoch < known
+
+    def _drop_after(self, segment: Segment) -> None:
+        for later in [s for s in self._segments if s.base_offset > segment.base_offset]:
+            self._segments.remove(later)
+            later.unlink()
+            self._dropped += 1
+
+    def _find_end(self) -> int:
+        """The log end offset; segments that end before the log's start are useless, and go."""
+        start = self._request.log_start_offset
+        if len(self._segments):
+            active = self._segments.active
+            try:
+                end = active.next_offset()
+            except (CorruptIndexError, CorruptBatchError):
+                # Clean shutdown or not, these bytes are not what was written.
+                self._rebuild_up_to(active)
+                self._truncated += self._recover(active)
+                end = active.next_offset()
+            active.cool()  # thousands of idle partitions should hold no descriptors
+            if end >= start:
+                return end
+            for segment in list(self._segments):
+                self._segments.remove(segment)
+                segment.unlink()
+                self._dropped += 1
+            self._epochs.clear()
+            self._producers_valid = False
+        request = self._request
+        self._segments.add(
+            Segment.create(
+                self._fs,
+                self._path,
+                start,
+                index_interval_bytes=request.config.index_interval_bytes,
+                created_ms=request.now_ms,
+            )
+        )
+        return start
+
+    def _load_producers(self, start: int, end: int) -> None:
+        self._snapshots.delete_strays(self._segments.bases)
+        self._snapshots.delete_outside(start, end)
+        now_ms = self._request.now_ms
+        if self._clean and not self._snapshots.offsets:
+            self._producers.reset(end)  # a clean shutdown leaves a snapshot wherever there is something to remember
+        elif not self._producers_valid or self._producers.end_offset != end:
+            replay_producers(self._producers, self._snapshots, list(self._segments), start, end, now_ms)
+        self._producers.end_offset = end
+        if self._checked:
+            self._snapshots.take(self._producers)  # the next crash need not replay this again
+
+
+def _from_start(request: LoadRequest) -> LoadRequest:
+    return replace(request, clean=False, recovery_point=0)
+
+
+def scan_batches(segment: Segment) -> Iterator[tuple[int, Buffer, int, BatchHeader]]:
+    """(position in the file, buffer, position in the buffer, header) of each good batch, up to the first bad byte."""
+    file = segment.file()
+    size = segment.size
+    position = 0
+    length = _CHUNK
+    while position < size:
+        buf = memoryview(file.read_at(position, min(length, size - position)))
+        at = 0
+        try:
+            for at, header in iter_batches(buf):
+                check_crc(buf, at, header)
+                yield position + at, buf, at, header
+                at += header.size
+        except CorruptBatchError:
+            return
+        if at:
+            position, length = position + at, _CHUNK
+            continue
+        # not one whole batch in the buffer: it is larger than the chunk, or it is torn
+        needed = 12 + int.from_bytes(buf[8:12], "big", signed=True) if len(buf) >= 12 else 0
+        if not len(buf) < needed <= size - position:
+            return
+        length = needed
+
+
+def apply_batch(state: ProducerState, buf: Buffer, at: int, header: BatchHeader) -> list[AbortedTxn]:
+    """Replay one batch; the aborted transactions it completes."""
+    markers: dict[int, EndTxn] = {}
+    if header.producer_id >= 0 and header.is_control:
+        marker = read_marker(buf, at, header)
+        if marker is not None:
+            markers[header.base_offset] = marker
+    return state.commit(state.prepare((header,), markers, None), header.next_offset)
+
+
+def replay_producers(
+    state: ProducerState,
+    snapshots: SnapshotFiles,
+    segments: list[Segment],
+    log_start_offset: int,
+    up_to: int,
+    now_ms: int,
+) -> None:
+    """Bring `state` to what it was at offset `up_to`: the newest snapshot, then the headers since."""
+    snapshots.load_newest(state, log_start_offset, up_to, now_ms)
+    start = state.end_offset
+    if start < up_to:
+        for segment in segments:
+            _replay_segment(state, segment, start, up_to)
+    state.end_offset = up_to
+
+
+def _replay_segment(state: ProducerState, segment: Segment, start: int, up_to: int) -> None:
+    if segment.base_offset >= up_to:
+        return
+    file = segment.file()
+    for position, header in walk_headers(file, segment.lookup(start), segment.size, 1 << 16):
+        if header.base_offset >= up_to:
+            return
+        if header.last_offset < start or header.producer_id < 0:
+            continue
+        data = segment.read_batch(file, position, header) if header.is_control else b""
+        apply_batch(state, data, 0, header)
+
+
+def remove_leftovers(fs: FileSystem, path: str) -> list[str]:
+    """Finish or undo what was interrupted in the directory; the names that remain."""
+    listing = fs.listdir(path)
+    if not any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, names.TEMPORARY)) for name in listing):
+        return listing
+    cleaned = [p[0] for name in listing if (p := names.parse_offset_file(name)) and p[2] == names.CLEANED]
+    # A compaction renames its segments to .swap from the last to the first: while a .cleaned one is left, the .swap
+    # files at or above it are an incomplete set (KAFKA-6264).
+    incomplete_from = min(cleaned, default=None)
+    for name in listing:
+        parsed = names.parse_offset_file(name)
+        second = parsed[2] if parsed else ""
+        torn_swap = (
+            parsed is not None and second == names.SWAP and incomplete_from is not None and parsed[0] >= incomplete_from
+        )
+        if second in (names.DELETED, names.CLEANED) or torn_swap or name.endswith(names.TEMPORARY):
+            fs.unlink(f"{path}/{name}")
+    _finish_swaps(fs, path, fs.listdir(path))
+    fs.sync_dir(path)
+    return fs.listdir(path)
+
+
+def _finish_swaps(fs: FileSystem, path: str, listing: list[str]) -> None:
+    swaps = [(name, p[0], p[1]) for name in listing if (p := names.parse_offset_file(name)) and p[2] == names.SWAP]
+    bases = [base for _, base, kind in swaps if kind == names.LOG]
+    if bases:
+        low, high = min(bases), max(bases)
+        for base in bases:
+            swap = Segment(fs, path, base, index_interval_bytes=4096, created_ms=0, suffix=names.SWAP)
+            for _, header in walk_headers(swap.file(), 0, swap.size):
+                high = max(high, header.next_offset)
+        for name in listing:
+            parsed = names.parse_offset_file(name)
+            if parsed and not parsed[2] and parsed[1] != names.SNAPSHOT and low <= parsed[0] < high:
+                fs.unlink(f"{path}/{name}")
+        fs.sync_dir(path)
+    for name, _, kind in swaps:
+        if kind != names.LOG:
+            fs.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")
+    for name, _, kind in swaps:  # the logs last: they are what makes the operation visible as unfinished
+        if kind == names.LOG:
+            fs.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")

@@ -1,0 +1,434 @@
+"""Shell: one segment, that is a `.log` file with its three indexes.
+
+The active segment, the last one, is appended to; the others are sealed and never change (compaction replaces them
+whole). A segment opens nothing until it is asked for something, and `cool()` lets go of everything again, so that
+thousands of partitions cost no descriptors. `size` is the truth about how much of the file is log.
+
+While it is active a segment remembers where its latest batches lie, one by one; readers at the tail find their
+position without touching the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.namedtuple import NamedTuple
+from barnabas.protocol.records.batch import BatchHeader, check_crc
+from barnabas.protocol.records.errors import CorruptBatchError
+from barnabas.server.storage import names
+from barnabas.server.storage.errors import CorruptIndexError, DiskIoError, FileMissingError, StorageError
+from barnabas.server.storage.fs import Access, File, FileSystem, read_file
+from barnabas.server.storage.segments.batches import ReadableFile, walk_headers
+from barnabas.server.storage.segments.index_files import read_last_time_entry, write_index
+from barnabas.server.storage.segments.indexes import OffsetIndex, SparseIndex, TimeIndex
+from barnabas.server.storage.segments.tail import Tail
+from barnabas.server.storage.segments.txn_index import TxnIndex
+from barnabas.server.storage.values import TimestampOffset
+
+_INT32_MAX: Final = (1 << 31) - 1
+UNKNOWN_SIZE: Final = -1
+
+
+class Found(NamedTuple):
+    """Where a batch lies in a segment's file."""
+
+    position: int
+    size: int
+
+
+def reaches(base_offset: int, offset: int) -> bool:
+    """Whether the distance fits the 32 bits of an index entry."""
+    return 0 <= offset - base_offset <= _INT32_MAX
+
+
+class Segment:
+    """`base_offset` is a lower bound of its offsets, and its name."""
+
+    __slots__ = (
+        "_bytes_since_index",
+        "_file",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_offset_index",
+        "_offset_of_max_timestamp",
+        "_size",
+        "_tail",
+        "_time_index",
+        "_txn_index",
+        "_writable",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "fs",
+        "index_interval_bytes",
+        "jitter_ms",
+        "suffix",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        created_ms: int,
+        jitter_ms: int = 0,
+        size: int = UNKNOWN_SIZE,
+        suffix: str = "",
+    ) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.suffix = suffix
+        self._size = size
+        self._file: File | None = None
+        self._writable = False
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndex | None = None
+        self._max_timestamp: int | None = None
+        self._offset_of_max_timestamp = base_offset
+        self._first_timestamp: int | None = None
+        self._bytes_since_index = 0
+        self._tail = Tail()
+
+    @classmethod
+    def create(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        created_ms: int,
+        jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> Segment:
+        """A new, empty segment; whatever a failed attempt left under its names is emptied."""
+        self = cls(
+            fs,
+            directory,
+            base_offset,
+            index_interval_bytes=index_interval_bytes,
+            created_ms=created_ms,
+            jitter_ms=jitter_ms,
+            size=0,
+            suffix=suffix,
+        )
+        for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            fs.unlink(self.file_path(kind))
+        self._file = fs.open(self.file_path(names.LOG), Access.REPLACE)
+        self._writable = True
+        self.reset_indexes()
+        return self
+
+    def __repr__(self) -> str:
+        return f"Segment({self.base_offset}{self.suffix}, {self._size} bytes)"
+
+    # --- files
+
+    def file_path(self, kind: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{kind}{self.suffix}"
+
+    @property
+    def size(self) -> int:
+        if self._size == UNKNOWN_SIZE:
+            self._size = self.fs.stat(self.file_path(names.LOG)).size
+        return self._size
+
+    @size.setter
+    def size(self, value: int) -> None:
+        self._size = value
+
+    @property
+    def modified_ms(self) -> int:
+        return self.fs.stat(self.file_path(names.LOG)).mtime_ms
+
+    def file(self, access: Access = Access.READ) -> File:
+        """The open log file. Ask with WRITE before the first append or truncation."""
+        file = self._file
+        if file is None or (access is Access.WRITE and not self._writable):
+            path = self.file_path(names.LOG)
+            if access is Access.WRITE and not self.fs.exists(path):
+                raise FileMissingError(f"{path} has disappeared. Was the data directory changed by hand?")
+            file = self._file = self.fs.open(path, access)
+            self._writable = access is Access.WRITE
+        return file
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be appended to without further preparation."""
+        return self._writable and self._offset_index is not None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the offset index is in memory."""
+        return self._offset_index is not None
+
+    def cool(self) -> None:
+        """Let go of the descriptor, and of indexes that are on disk; both come back when needed."""
+        self._file = None  # closes with its last user
+        self._writable = False
+        for slot in ("_offset_index", "_time_index", "_txn_index"):
+            index: SparseIndex | None = getattr(self, slot)
+            if index is not None and index.written == len(index):
+                setattr(self, slot, None)
+        self._tail = Tail()
+
+    def rename(self, suffix: str) -> None:
+        """Move all files to another second suffix (`""` -> `.deleted`, `.cleaned` -> `.swap`, ...).
+
+        The log goes last, so that a crash in between never leaves a log whose indexes are gone for good reasons.
+        """
+        for kind in (names.TXN_INDEX, names.TIME_INDEX, names.OFFSET_INDEX, names.LOG):
+            old = self.file_path(kind)
+            with contextlib.suppress(FileMissingError):
+                self.fs.rename(old, f"{self.directory}/{self.base_offset:020d}{kind}{suffix}")
+        self.suffix = suffix
+
+    def unlink(self) -> None:
+        """Delete all files."""
+        self.cool()
+        for kind in names.SEGMENT_SUFFIXES:
+            self.fs.unlink(self.file_path(kind))
+
+    # --- indexes
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            path = self.file_path(names.OFFSET_INDEX)
+            data = read_file(self.fs, path)
+            if path != self.file_path(names.OFFSET_INDEX):  # a reader in another thread met the compacted segment's
+                raise FileMissingError(f"{path} was renamed while it was being read")
+            index = self._offset_index = OffsetIndex.decode(self.base_offset, data, self.size)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            try:
+                data = read_file(self.fs, self.file_path(names.TIME_INDEX))
+                index = TimeIndex.decode(self.base_offset, data)
+            except (CorruptIndexError, FileMissingError):
+                self.rebuild_indexes()
+                index = self._time_index
+                assert index is not None
+            self._time_index = index
+        return index
+
+    @property
+    def txn_index(self) -> TxnIndex:
+        index = self._txn_index
+        if index is None:
+            try:
+                data = read_file(self.fs, self.file_path(names.TXN_INDEX))
+                index = TxnIndex.decode(self.base_offset, data)
+            except FileMissingError:
+                index = TxnIndex(self.base_offset)
+            self._txn_index = index
+        return index
+
+    def reset_indexes(self) -> None:
+        """Empty indexes, to be filled anew."""
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._txn_index = TxnIndex(self.base_offset)
+        self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
+        self._first_timestamp = None
+        self._bytes_since_index = 0
+        self._tail = Tail()
+
+    def rebuild_indexes(self) -> None:
+        """Offset and time index from the batches' headers; the transaction index needs more and is left alone."""
+        txn_index = self._txn_index
+        self.reset_indexes()
+        self._txn_index = txn_index
+        for position, header in walk_headers(self.file(), 0, self.size):
+            self.index_batch(header, position)
+        if self._time_index is not None and self._max_timestamp is not None:
+            self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        self._tail = Tail()
+
+    def indexes_full(self, max_bytes: int) -> bool:
+        """Whether segment.index.bytes leaves no room; one slot of the time index is kept for the last entry."""
+        return (len(self.offset_index) + 1) * 8 > max_bytes or (len(self.time_index) + 2) * 12 > max_bytes
+
+    def write_indexes(self) -> list[str]:
+        """Bring the index files up to date; the paths that were written."""
+        written = []
+        for kind, index in (
+            (names.OFFSET_INDEX, self._offset_index),
+            (names.TIME_INDEX, self._time_index),
+            (names.TXN_INDEX, self._txn_index),
+        ):
+            path = self.file_path(kind)
+            if index is not None and write_index(self.fs, path, index, only_if_filled=kind == names.TXN_INDEX):
+                written.append(path)
+        return written
+
+    # --- appending
+
+    def append(self, parts: Sequence[Buffer], batches: Sequence[BatchHeader], size: int) -> None:
+        """Write whole batches at the end: one `writev`, then the indexes in memory.
+
+        On failure nothing of it stays, neither in the file nor here. Raises DiskFullError; DiskIoError if the
+        file could not be restored.
+        """
+        file = self._file
+        assert file is not None and self._writable, "prepare_append first"
+        position = self._size
+        try:
+            file.write_at(position, parts)
+        except StorageError:
+            self._undo_append(file, position)
+            raise
+        self._size = position + size
+        for header in batches:
+            self.index_batch(header, position)
+            position += header.size
+        assert position == self._size, "the parts' bytes are not what the headers say"
+
+    def _undo_append(self, file: File, position: int) -> None:
+        try:
+            file.truncate(position)
+        except StorageError as e:
+            raise DiskIoError(f"cannot remove a half-written batch from {file.path}: {e}") from e
+
+    def prepare_append(self) -> None:
+        """Have a writable file and the indexes at hand: needed once, for a segment met on disk."""
+        self.file(Access.WRITE)
+        try:
+            _ = self.offset_index, self.time_index, self.max_timestamp
+        except (CorruptIndexError, FileMissingError):
+            self.rebuild_indexes()
+        _ = self.txn_index
+        self._bytes_since_index = self.size - self.offset_index.last_position
+
+    def index_batch(self, header: BatchHeader, position: int) -> None:
+        """Account for a batch at `position` in memory (also used by recovery)."""
+        last_offset = header.base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
+        if self._first_timestamp is None and position == 0:
+            self._first_timestamp = timestamp
+        largest = self._max_timestamp
+        if largest is None or timestamp > largest:
+            self._max_timestamp = largest = timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self._bytes_since_index > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(largest, self._offset_of_max_timestamp)
+            self._bytes_since_index = 0
+        self._bytes_since_index += header.size
+        self._tail.add(header.base_offset, last_offset, position)
+
+    def takes_offset(self, offset: int) -> bool:
+        """Whether the distance to the base fits an index entry."""
+        return reaches(self.base_offset, offset)
+
+    def seal(self) -> list[str]:
+        """No more appends: the largest timestamp becomes the last time index entry. The index files written."""
+        if self._time_index is not None and self._max_timestamp is not None:
+            self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        self._tail = Tail()
+        return self.write_indexes()
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batch that holds `offset` and all after it; the bytes dropped."""
+        found = self.find(offset)
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.truncate_to(offset)
+        dropped = 0
+        if found is not None:
+            dropped = self.size - found.position
+            self.file(Access.WRITE).truncate(found.position)
+            self.size = found.position
+        self._tail.truncate_to(offset)
+        if self.size == 0:
+            self._first_timestamp = None
+        self._bytes_since_index = self.size - self.offset_index.last_position
+        last = self.time_index.last_entry
+        self._max_timestamp, self._offset_of_max_timestamp = last.timestamp, last.offset
+        for _, header in walk_headers(self.file(), self.offset_index.lookup(last.offset), self.size):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._offset_of_max_timestamp = header.max_timestamp, header.last_offset
+        self.write_indexes()
+        return dropped
+
+    # --- looking up
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, or -1."""
+        if self._max_timestamp is None:
+            last = self._last_time_entry()
+            self._max_timestamp, self._offset_of_max_timestamp = last.timestamp, last.offset
+        return self._max_timestamp
+
+    def _last_time_entry(self) -> TimestampOffset:
+        """Retention asks every segment for it: so only the end of the index is read, if it can be trusted."""
+        if self._time_index is None:
+            with contextlib.suppress(CorruptIndexError, FileMissingError):
+                return read_last_time_entry(self.fs, self.file_path(names.TIME_INDEX), self.base_offset)
+        return self.time_index.last_entry
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the batch that carries `max_timestamp`."""
+        return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
+
+    @property
+    def first_timestamp(self) -> int | None:
+        """The max timestamp of the first batch, from which segment.ms counts."""
+        if self._first_timestamp is None and self.size > 0:
+            for _, header in walk_headers(self.file(), 0, self.size, 64):
+                self._first_timestamp = header.max_timestamp
+                break
+        return self._first_timestamp
+
+    def find(self, offset: int, file: ReadableFile | None = None) -> Found | None:
+        """The first batch whose last offset is not below `offset`, or None if the segment ends before.
+
+        For a sealed segment safe in any thread, given its open `file`.
+        """
+        tail = self._tail
+        if tail.covers(offset):
+            known = tail.find(offset, self._size)
+            return None if known is None else Found(*known)
+        for position, header in walk_headers(file or self.file(), self.lookup(offset), self.size):
+            if header.last_offset >= offset:
+                return Found(position, header.size)
+        return None
+
+    def lookup(self, offset: int) -> int:
+        """A position at or before `offset` from the index; 0 if the index cannot be used."""
+        try:
+            return self.offset_index.lookup(offset)
+        except (CorruptIndexError, FileMissingError):
+            return 0  # slower and still right; opening the log rebuilds the index
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, read from disk. Raises CorruptBatchError if bytes follow that batch."""
+        following, end = self.base_offset, self.offset_index.last_position
+        for position, header in walk_headers(self.file(), end, self.size):
+            following, end = header.next_offset, position + header.size
+        if end != self.size:
+            raise CorruptBatchError(f"{self.file_path(names.LOG)} ends inside a batch, at byte {end} of {self.size}")
+        return following
+
+    def read_batch(self, file: File, position: int, header: BatchHeader) -> bytes:
+        """One whole batch, its CRC checked. Raises CorruptBatchError."""
+        data = file.read_at(position, header.size)
+        if len(data) < header.size:
+            raise CorruptBatchError(f"{file.path} ends inside the batch at byte {position}")
+        check_crc(data, 0, header)
+        return data

@@ -1,0 +1,155 @@
+"""The codecs: what others write is read, levels are taken, and no payload inflates beyond its cap."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+
+import cramjam
+import pytest
+
+from barnabas.protocol.records.compression import Codec, compress, decompress
+from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
+
+COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+TEXT = b"".join(b'{"id": %d, "name": "record %d"}' % (i, i * 7919 % 1000) for i in range(5000))
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("data", [b"", b"a", b"abc" * 100_000, TEXT], ids=["empty", "one", "repetitive", "text"])
+def test_round_trip_at_exactly_the_limit(codec: Codec, data: bytes) -> None:
+    packed = compress(codec, data)
+    assert decompress(codec, packed, len(data)) == data
+    assert decompress(codec, memoryview(packed)) == data
+    if data:
+        with pytest.raises(DecompressionLimitError):
+            decompress(codec, packed, len(data) - 1)
+
+
+@pytest.mark.parametrize("view", [bytearray, memoryview])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_any_buffer_is_taken(codec: Codec, view: type) -> None:
+    assert decompress(codec, view(compress(codec, view(TEXT)))) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [(Codec.GZIP, 1), (Codec.GZIP, 9), (Codec.LZ4, 1), (Codec.LZ4, 17), (Codec.ZSTD, -5), (Codec.ZSTD, 19)],
+)
+def test_levels(codec: Codec, level: int) -> None:
+    assert decompress(codec, compress(codec, TEXT, level)) == TEXT
+
+
+def test_levels_matter() -> None:
+    assert len(compress(Codec.GZIP, TEXT, 9)) < len(compress(Codec.GZIP, TEXT, 1))
+    assert len(compress(Codec.ZSTD, TEXT, 19)) < len(compress(Codec.ZSTD, TEXT, -5))
+    assert len(compress(Codec.LZ4, TEXT, 12)) < len(compress(Codec.LZ4, TEXT))
+
+
+def test_raw_snappy_is_read_xerial_is_written() -> None:
+    assert compress(Codec.SNAPPY, TEXT)[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_gzip_members_are_joined() -> None:
+    assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+
+
+def test_zstd_frames_are_joined_and_skippable_ones_skipped() -> None:
+    skippable = struct.pack("<II", 0x184D2A50, 3) + b"xyz"
+    frames = compress(Codec.ZSTD, b"one ") + skippable + compress(Codec.ZSTD, b"two")
+    try:
+        assert decompress(Codec.ZSTD, frames) == b"one two"
+    except CorruptBatchError as error:  # the library may refuse skippable frames; it must do so cleanly
+        assert "zstd" in str(error)
+
+
+def test_written_lz4_blocks_are_independent_as_java_demands() -> None:
+    assert compress(Codec.LZ4, TEXT)[4] & 0x20
+    linked = bytes(cramjam.lz4.compress(TEXT * 3))
+    assert not linked[4] & 0x20
+    with pytest.raises(CorruptBatchError, match="linked"):
+        decompress(Codec.LZ4, linked)
+
+
+def _zstd_rle_bomb(total: int) -> bytes:
+    """A frame of RLE blocks: four bytes for each 128 KiB."""
+    block = 128 * 1024
+    count = total // block
+    blocks = [((block << 3) | (1 << 1) | (i == count - 1)).to_bytes(3, "little") + b"\x00" for i in range(count)]
+    return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(blocks)
+
+
+BOMBS = {
+    "gzip": (Codec.GZIP, lambda: compress(Codec.GZIP, bytes(256 * MIB), 1)),
+    "snappy": (Codec.SNAPPY, lambda: compress(Codec.SNAPPY, bytes(64 * MIB))),
+    "raw snappy": (Codec.SNAPPY, lambda: bytes(cramjam.snappy.compress_raw(bytes(64 * MIB)))),
+    "lz4": (Codec.LZ4, lambda: compress(Codec.LZ4, bytes(256 * MIB))),
+    "zstd": (Codec.ZSTD, lambda: compress(Codec.ZSTD, bytes(256 * MIB))),
+    "zstd rle": (Codec.ZSTD, lambda: _zstd_rle_bomb(1024 * MIB)),
+}
+
+
+@pytest.mark.parametrize("name", list(BOMBS))
+def test_bombs_stop_at_the_cap(name: str) -> None:
+    codec, make = BOMBS[name]
+    bomb = make()
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecompressionLimitError):
+            decompress(codec, bomb, 4 * MIB)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 * MIB
+
+
+@pytest.mark.parametrize("declared", [100, 2**20, 2**31 - 1, 2**32 - 1, 2**35 - 1])
+def test_a_lying_snappy_length_allocates_nothing(declared: int) -> None:
+    """CVE-2023-34455: a few bytes that claim gigabytes."""
+    length = bytearray()
+    while declared > 0x7F:
+        length.append(declared & 0x7F | 0x80)
+        declared >>= 7
+    length.append(declared)
+    raw = bytes(length) + b"\x00a"
+    xerial = b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(raw)) + raw
+    for payload in (raw, xerial):
+        with pytest.raises(CorruptBatchError):
+            decompress(Codec.SNAPPY, payload)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2**31 - 1, -(2**31)])
+def test_a_lying_xerial_block_length(size: int) -> None:
+    with pytest.raises(CorruptBatchError):
+        decompress(Codec.SNAPPY, b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, size) + b"abc")
+
+
+def test_a_zstd_frame_may_not_ask_for_a_huge_window() -> None:
+    frame = bytearray(_zstd_rle_bomb(128 * 1024))
+    frame[5] = 0xF8  # 2^41 bytes
+    with pytest.raises(CorruptBatchError, match="window"):
+        decompress(Codec.ZSTD, frame)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_cut_payloads_are_refused(codec: Codec) -> None:
+    packed = compress(codec, TEXT)
+    whole_blocks = []
+    for cut in [0, 1, 3, 4, 7, 12, 17, *range(20, len(packed), len(packed) // 50 or 1)]:
+        try:
+            inflated = decompress(codec, packed[:cut])
+        except CorruptBatchError:
+            continue
+        whole_blocks.append(inflated)
+    # xerial framing has no end mark: a cut between two blocks is a shorter stream
+    assert all(TEXT.startswith(part) for part in whole_blocks)
+    assert codec is Codec.SNAPPY or not whole_blocks
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_trailing_bytes_are_refused(codec: Codec) -> None:
+    with pytest.raises(CorruptBatchError):
+        decompress(codec, compress(codec, TEXT) + b"more")

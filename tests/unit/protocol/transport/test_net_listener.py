@@ -1,0 +1,36 @@
+"""A listener takes its port before it serves, and refuses connections until then."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from barnabas.core.telemetry import Metrics
+from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.limits import NetLimits
+from barnabas.protocol.transport.listener import Listener
+from tests.unit.protocol.transport.test_net_outgoing import Scripted
+
+
+def test_connections_are_refused_until_it_serves_and_the_port_is_taken() -> None:
+    async def main() -> None:
+        listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), Scripted(), NetLimits(), Metrics())
+        endpoint = await listener.bind()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(endpoint.host, endpoint.port)
+        with socket.socket() as other, pytest.raises(OSError, match="already in use"):
+            other.bind((endpoint.host, endpoint.port))
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(listener.serve())
+            await asyncio.sleep(0)
+            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            writer.close()
+            second = Listener(endpoint, Scripted(), NetLimits(), Metrics())
+            with pytest.raises(OSError, match="already in use"):
+                await second.bind()
+            listener.stop()
+            await serving
+
+    asyncio.run(main())

@@ -1,0 +1,60 @@
+"""Pages of text over HTTP/1.1, as a scraper and as a rude client see them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.protocol.transport.pages import HEAD_BYTES_MAX, Page, PageServer
+
+
+def broken() -> Page:
+    raise RuntimeError("as planned")
+
+
+PAGES = {"/metrics": lambda: Page("a 1\n", content_type="text/x"), "/ill": lambda: Page("no\n", 503), "/broken": broken}
+
+
+def talk(sent: bytes) -> tuple[str, dict[str, str], str]:
+    """Status line, headers and body of the answer; the server then hangs up."""
+
+    async def main() -> bytes:
+        server = PageServer("127.0.0.1", 0, PAGES)
+        server.bind()
+        serving = asyncio.create_task(server.serve())
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(sent)
+        answer = await reader.read()
+        writer.close()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        return answer
+
+    head, _, body = asyncio.run(main()).decode().partition("\r\n\r\n")
+    status, *lines = head.split("\r\n")
+    return status, dict(line.split(": ", 1) for line in lines), body
+
+
+def test_a_page() -> None:
+    status, headers, body = talk(b"GET /metrics?x=1 HTTP/1.1\r\nHost: here\r\n\r\n")
+    assert (status, body) == ("HTTP/1.1 200 OK", "a 1\n")
+    assert headers == {"Content-Type": "text/x", "Content-Length": "4", "Connection": "close"}
+    status, headers, body = talk(b"HEAD /metrics HTTP/1.1\r\n\r\n")
+    assert (status, headers["Content-Length"], body) == ("HTTP/1.1 200 OK", "4", "")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "says"),
+    [
+        (b"GET /ill HTTP/1.0\r\n\r\n", "503 Service Unavailable", "no"),
+        (b"GET /broken HTTP/1.1\r\n\r\n", "500 Internal Server Error", "the log says why"),
+        (b"GET / HTTP/1.1\r\n\r\n", "404 Not Found", "there is /broken, /ill, /metrics."),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed", "Only GET"),
+        (b"\x00\x00\x00\x12kafka\r\n\r\n", "400 Bad Request", "not a request"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * HEAD_BYTES_MAX, "400 Bad Request", "too long"),
+    ],
+)
+def test_anything_else(sent: bytes, status: str, says: str) -> None:
+    line, _, body = talk(sent)
+    assert (line, says in body) == (f"HTTP/1.1 {status}", True)

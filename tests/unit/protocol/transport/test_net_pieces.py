@@ -1,0 +1,135 @@
+"""Endpoints, limits and eager starts: the parts of the network side that need no socket."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from barnabas.protocol.transport.eager import Finished, start
+from barnabas.protocol.transport.endpoint import (
+    Endpoint,
+    EndpointError,
+    parse_endpoint,
+    parse_endpoints,
+    parse_protocol_map,
+)
+from barnabas.protocol.transport.limits import ConnectionQuota, NetLimits, RequestBudget
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PLAINTEXT://127.0.0.1:9092", Endpoint("PLAINTEXT", "127.0.0.1", 9092)),
+        ("plaintext://:0", Endpoint("PLAINTEXT", "", 0)),
+        ("SSL://broker.example.com:9093", Endpoint("SSL", "broker.example.com", 9093, "SSL")),
+        ("PLAINTEXT://[::1]:9092", Endpoint("PLAINTEXT", "::1", 9092)),
+        ("INSIDE://h:1", Endpoint("INSIDE", "h", 1, "SASL_SSL")),
+    ],
+)
+def test_addresses_are_understood(text: str, expected: Endpoint) -> None:
+    assert parse_endpoint(text, {"INSIDE": "SASL_SSL"}) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:99999", "OUTSIDE://h:1", "PLAINTEXT://::1:9092"]
+)
+def test_bad_addresses_are_explained(text: str) -> None:
+    with pytest.raises(EndpointError):
+        parse_endpoint(text)
+
+
+def test_lists_of_addresses() -> None:
+    assert [str(e) for e in parse_endpoints("PLAINTEXT://a:1, SSL://[::]:2")] == ["PLAINTEXT://a:1", "SSL://[::]:2"]
+    with pytest.raises(EndpointError, match="twice"):
+        parse_endpoints("PLAINTEXT://a:1,PLAINTEXT://b:2")
+    assert parse_protocol_map("A:PLAINTEXT, b:sasl_ssl") == {"A": "PLAINTEXT", "B": "SASL_SSL"}
+    with pytest.raises(EndpointError):
+        parse_protocol_map("A:NOTHING")
+
+
+def test_connection_quota() -> None:
+    limits = NetLimits(connections_max=3, connections_per_ip_max=2, connections_per_ip_overrides={"vip": 3})
+    quota = ConnectionQuota(limits)
+    assert [quota.try_admit("a") is None for _ in range(3)] == [True, True, False]
+    quota.release("a")
+    assert [quota.try_admit("vip") is None for _ in range(3)] == [True, True, False], "three in all"
+    assert quota.open == 3
+
+
+def test_request_budget() -> None:
+    budget = RequestBudget(NetLimits(queued_requests_max=2, queued_bytes_max=100))
+    budget.take(60)
+    assert not budget.spent
+    budget.take(40)
+    assert budget.spent
+    budget.give_back(40)
+    assert not budget.spent
+    budget.take(10)
+    assert budget.spent
+
+
+def test_a_coroutine_that_does_not_wait_needs_no_loop() -> None:
+    async def quick() -> int:
+        return 7
+
+    outcome = start(quick())
+    assert isinstance(outcome, Finished)
+    assert outcome.value == 7
+
+
+def test_exceptions_before_the_first_wait_come_out_at_once() -> None:
+    async def bad() -> None:
+        raise ValueError("now")
+
+    with pytest.raises(ValueError, match="now"):
+        start(bad())
+
+
+def test_the_rest_waits_catches_and_returns_like_any_coroutine() -> None:
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        first, second = loop.create_future(), loop.create_future()
+        seen: list[str] = []
+
+        async def slow() -> str:
+            seen.append("before")
+            seen.append(await first)
+            try:
+                await second
+            except KeyError:
+                seen.append("caught")
+            await asyncio.sleep(0)
+            return "end"
+
+        rest = start(slow())
+        assert not isinstance(rest, Finished)
+        assert seen == ["before"]
+        loop.call_soon(first.set_result, "first")
+        loop.call_later(0.001, second.set_exception, KeyError())
+        seen.append(await asyncio.ensure_future(rest))
+        return seen
+
+    assert asyncio.run(main()) == ["before", "first", "caught", "end"]
+
+
+def test_the_rest_can_be_cancelled() -> None:
+    async def main() -> bool:
+        cleaned = False
+
+        async def slow() -> None:
+            nonlocal cleaned
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                cleaned = True
+
+        rest = start(slow())
+        assert not isinstance(rest, Finished)
+        task = asyncio.ensure_future(rest)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return cleaned and task.cancelled()
+
+    assert asyncio.run(main())

@@ -1,0 +1,184 @@
+"""Frames, and the two ends of a connection talking to each other without a socket."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.client_conn import ClientConnection
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.frames import FrameReader
+from barnabas.protocol.wire.headers import RequestHeader, read_request_header
+from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.wire.messages.produce import ProduceRequest
+from barnabas.protocol.wire.server_conn import Request, ServerConnection
+
+LIMIT = 100_000
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+@given(st.lists(st.binary(min_size=1, max_size=12_000), max_size=6), st.data())
+def test_frames_survive_any_cut(bodies: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(map(frame, bodies))
+    reader = FrameReader(LIMIT)
+    found, pos = [], 0
+    while pos < len(stream):
+        size = data.draw(st.sampled_from([1, 3, 5, 4096, 9000, len(stream)]))
+        found += reader.feed(stream[pos : pos + size])
+        pos += size
+    assert found == bodies
+    assert not reader.in_frame
+    assert all(type(each) is bytes for each in found)
+
+
+def test_a_mutable_buffer_may_be_reused_after_feed() -> None:
+    buffer = bytearray(frame(b"one") + b"\0\0")
+    reader = FrameReader(LIMIT)
+    (first,) = reader.feed(memoryview(buffer))
+    buffer[:] = bytes(len(buffer))
+    assert first == b"one"
+    assert reader.in_frame
+    assert reader.feed(b"\0\x01x") == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("start", "complaint"),
+    [
+        ("00000000", "a frame of 0 bytes: a length must be positive"),
+        ("80000000", "a frame of -2147483648 bytes"),
+        ("ffffffff", "a frame of -1 bytes"),
+        ("000186a1", "a frame of 100001 bytes is over the limit of 100000"),
+        ("16030100", "these bytes begin a TLS handshake"),
+        ("47455420", "'GET '.*not the Kafka protocol"),
+        ("504f5354", "'POST'.*not the Kafka protocol"),
+    ],
+)
+def test_lengths_are_refused_before_anything_is_kept(start: str, complaint: str) -> None:
+    reader = FrameReader(LIMIT)
+    with pytest.raises(WireError, match=complaint):
+        reader.feed(bytes.fromhex(start))
+
+
+def test_a_trickle_of_single_bytes_is_gathered() -> None:
+    reader = FrameReader(LIMIT)
+    stream = frame(bytes(range(256)) * 100)
+    for byte in stream[:-1]:
+        assert reader.feed(bytes((byte,))) == []
+    assert len(reader._chunks) == 1
+    assert reader.feed(stream[-1:]) == [stream[4:]]
+
+
+def test_a_frame_in_large_pieces_keeps_them_until_it_is_complete() -> None:
+    reader = FrameReader(LIMIT)
+    body = bytes(90_000)
+    stream = frame(body) + frame(b"next")
+    assert reader.feed(stream[:50_000]) == []
+    assert reader.feed(stream[50_000:]) == [body, b"next"]
+
+
+def serve(connection: ServerConnection, data: bytes) -> list[Request]:
+    return connection.feed(data)
+
+
+def test_a_conversation() -> None:
+    client, server = ClientConnection("me"), ServerConnection(LIMIT)
+    correlation_id, parts = client.send(MetadataRequest(topics=None), 12)
+    (request,) = serve(server, b"".join(parts))
+    assert request.header == RequestHeader(api_key=3, api_version=12, correlation_id=correlation_id, client_id="me")
+    assert request.decode() == MetadataRequest(topics=None)
+    assert bytes(request.body) == b"\x00\x01\x00\x00"
+    out = server.respond(request, request.answer(MetadataResponse(cluster_id="c")))
+    assert client.feed(b"".join(out)) == [(correlation_id, MetadataResponse(cluster_id="c"))]
+    assert client.in_flight == 0
+    assert server.unanswered == 0
+
+
+def test_answers_leave_in_the_order_of_the_requests() -> None:
+    client, server = ClientConnection(None), ServerConnection(LIMIT)
+    sent = [client.send(HeartbeatRequest(group_id=f"g{i}"), 4) for i in range(4)]
+    requests = serve(server, b"".join(b"".join(parts) for _, parts in sent))
+    answers = [request.answer(HeartbeatResponse(throttle_time_ms=i)) for i, request in enumerate(requests)]
+    assert server.respond(requests[2], answers[2]) == []
+    assert server.respond(requests[1], answers[1]) == []
+    out = server.respond(requests[0], answers[0])
+    assert out == [*answers[0], *answers[1], *answers[2]]
+    assert server.unanswered == 1
+    received = client.feed(b"".join(out + server.respond(requests[3], answers[3])))
+    assert [(i, response.throttle_time_ms) for i, response in received] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+
+
+def test_a_request_without_an_answer_holds_up_nothing() -> None:
+    client, server = ClientConnection(None), ServerConnection(LIMIT)
+    _, silent = client.send(ProduceRequest(acks=0), 9, expect_response=False)
+    correlation_id, parts = client.send(HeartbeatRequest(), 0)
+    first, second = serve(server, b"".join(silent) + b"".join(parts))
+    answer = second.answer(HeartbeatResponse())
+    assert server.respond(second, answer) == []
+    assert server.respond(first, None) == answer
+    assert client.feed(b"".join(answer)) == [(correlation_id, HeartbeatResponse())]
+
+
+def test_an_unknown_api_versions_version_is_answered_in_version_0() -> None:
+    """KIP-511: the header stays readable, and the answer has the plainest body there is."""
+    client, server = ClientConnection(None), ServerConnection(LIMIT)
+    correlation_id, parts = client.send(ApiVersionsRequest(), 4)
+    wire = bytearray(b"".join(parts))
+    wire[6:8] = struct.pack(">h", 99)
+    (request,) = serve(server, bytes(wire))
+    assert request.version == 99
+    with pytest.raises(WireError, match="has no version 99"):
+        request.decode()
+    answer = request.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), 0)
+    assert b"".join(answer).hex() == "0000000a" + "00000000" + "0023" + "00000000"
+    assert client.feed(b"".join(answer)) == [(correlation_id, ApiVersionsResponse(error_code=35))]
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (b"\0", "too short for a header"),
+        (struct.pack(">hhi", 4, 0, 1), "there is no API with key 4"),
+        (struct.pack(">hhi", -7, 0, 1), "there is no API with key -7"),
+        (struct.pack(">hhih", 3, 1, 1, 500), "RequestHeader v1, client_id"),
+        (struct.pack(">hhih", 3, 9, 1, -1), "RequestHeader v2"),
+    ],
+)
+def test_bad_headers(body: bytes, complaint: str) -> None:
+    with pytest.raises(WireError, match=complaint):
+        ServerConnection(LIMIT).feed(frame(body))
+
+
+def test_the_client_id_keeps_its_old_length_in_flexible_headers() -> None:
+    raw = struct.pack(">hhih", 3, 9, 7, 2) + b"me" + b"\0" + b"body"
+    header, body_offset = read_request_header(raw)
+    assert header == RequestHeader(api_key=ApiKey.METADATA, api_version=9, correlation_id=7, client_id="me")
+    assert raw[body_offset:] == b"body"
+
+
+def test_a_client_refuses_answers_to_nothing_and_out_of_order() -> None:
+    with pytest.raises(WireError, match="no request is waiting"):
+        ClientConnection(None).feed(frame(b"\0\0\0\0"))
+    client = ClientConnection(None)
+    client.send(HeartbeatRequest(), 0)
+    with pytest.raises(WireError, match="response to request 9 came, where request 0 was next"):
+        client.feed(frame(b"\0\0\0\x09\0\0"))
+
+
+def test_the_limit_can_be_raised_after_authentication() -> None:
+    server = ServerConnection(10)
+    with pytest.raises(WireError, match="over the limit of 10"):
+        server.feed(struct.pack(">i", 11))
+    server = ServerConnection(10)
+    server.max_request_bytes = LIMIT
+    assert server.feed(struct.pack(">i", 11)) == []
+    assert server.in_frame

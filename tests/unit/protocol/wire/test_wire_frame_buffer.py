@@ -1,0 +1,133 @@
+"""Frames received straight into their memory: whole under any cut, and no memory used again that somebody looks at."""
+
+from __future__ import annotations
+
+import struct
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.core.buffers import Buffer
+from barnabas.protocol.wire import frame_buffer
+from barnabas.protocol.wire.codec import decode, encode
+from barnabas.protocol.wire.errors import WireError
+from barnabas.protocol.wire.frame_buffer import SMALL_BYTES, FrameBuffer
+from barnabas.protocol.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+LIMIT = 1 << 30
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def feed(frames: FrameBuffer, stream: bytes) -> list[Buffer]:
+    """As a socket would: as much as fits the target, again and again."""
+    found: list[Buffer] = []
+    while stream:
+        target = frames.target()
+        count = min(len(target), len(stream))
+        target[:count] = stream[:count]
+        found += frames.received(count)
+        stream = stream[count:]
+    return found
+
+
+@given(st.lists(st.integers(1, 3 * SMALL_BYTES), max_size=6), st.data())
+def test_frames_survive_any_cut(sizes: list[int], data: st.DataObject) -> None:
+    bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    stream = b"".join(map(frame, bodies))
+    frames = FrameBuffer(LIMIT)
+    found: list[Buffer] = []
+    pos = 0
+    while pos < len(stream):
+        size = data.draw(st.sampled_from([1, 3, 5, 4096, SMALL_BYTES, len(stream)]))
+        found += feed(frames, stream[pos : pos + size])
+        pos += size
+    assert [bytes(each) for each in found] == bodies
+    assert not frames.in_frame
+
+
+def test_a_frame_that_fills_the_small_block_to_its_last_byte() -> None:
+    frames = FrameBuffer(LIMIT)
+    body = b"x" * (SMALL_BYTES - 4)
+    assert feed(frames, frame(body) + frame(b"y" * (SMALL_BYTES - 3))) == [body, b"y" * (SMALL_BYTES - 3)]
+
+
+def test_small_frames_are_bytes_and_large_ones_views() -> None:
+    frames = FrameBuffer(LIMIT)
+    small, large = feed(frames, frame(b"small") + frame(bytes(SMALL_BYTES)))
+    assert (type(small), type(large)) == (bytes, memoryview)
+
+
+def test_memory_is_used_again_when_nobody_looks_at_it() -> None:
+    frames = FrameBuffer(LIMIT)
+    (first,) = feed(frames, frame(b"1" * 200_000))
+    assert isinstance(first, memoryview)
+    memory, piece = id(first.obj), first[10:20]
+    del first
+    (second,) = feed(frames, frame(b"2" * 200_000))  # somebody still holds a slice of the first
+    assert isinstance(second, memoryview)
+    assert piece == b"1" * 10
+    assert id(second.obj) != memory
+    del piece
+    (third,) = feed(frames, frame(b"3" * 150_000))
+    assert isinstance(third, memoryview)
+    assert id(third.obj) == memory
+    assert bytes(second) == b"2" * 200_000
+
+
+def test_kept_memory_is_bounded_and_small_buffers_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_buffer, "KEPT_MAX", 2)
+    frames = FrameBuffer(LIMIT)
+    held = [feed(frames, frame(bytes([n]) * 100_000))[0] for n in range(4)]
+    assert [bytes(each[:1]) for each in held] == [b"\0", b"\1", b"\2", b"\3"]
+    assert len(frames._kept) == 2
+    held.clear()
+    feed(frames, frame(bytes(500_000)))
+    assert sorted(map(len, frames._kept)) == [131_072, 524_288]
+
+
+def test_what_is_only_announced_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_buffer, "BELIEVED_BYTES", 100_000)
+    frames = FrameBuffer(LIMIT)
+    body = bytes(range(250)) * 4_000
+    stream = frame(body)
+    assert feed(frames, stream[:70_000]) == []
+    assert len(frames.target()) == 100_000 - 70_000 + 4
+    (whole,) = feed(frames, stream[70_000:])
+    assert whole == body
+
+
+@pytest.mark.parametrize(
+    ("start", "complaint"),
+    [
+        ("00000000", "a frame of 0 bytes: a length must be positive"),
+        ("ffffffff", "a frame of -1 bytes"),
+        ("7fffffff", "over the limit of 2130706432"),
+        ("15030300", "an alert of TLS"),
+        ("16030100", "these bytes begin a TLS handshake"),
+        ("48545450", "'HTTP'.*not the Kafka protocol"),
+    ],
+)
+def test_lengths_that_no_frame_can_have(start: str, complaint: str) -> None:
+    with pytest.raises(WireError, match=complaint):
+        feed(FrameBuffer(0x7F00_0000), bytes.fromhex(start))
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+def test_a_fetch_response_is_read_where_it_lies(version: int) -> None:
+    """Strings and records out of a view are those out of bytes, and the records are views of the same memory."""
+    records = b"r" * 1000
+    topic = FetchableTopicResponse(topic="t" if version < 13 else "", topic_id=UUID(int=0 if version < 13 else 7))
+    topic.partitions.append(PartitionData(partition_index=3, records=records))
+    body = encode(FetchResponse(throttle_time_ms=5, responses=[topic]), version)
+    memory = bytearray(body)
+    found = decode(FetchResponse, version, memoryview(memory))
+    assert found == decode(FetchResponse, version, body)
+    view = found.responses[0].partitions[0].records
+    assert isinstance(view, memoryview)
+    assert (view.obj is memory, bytes(view)) == (True, records)
+    assert type(found.responses[0].topic) is str

@@ -1,0 +1,63 @@
+"""What clients of a listener are told of brokers and replicas, where there are several."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.core.errors import ErrorCode
+from barnabas.server.broker.metadata_cache import MetadataCache, NodeAddress
+from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage
+from barnabas.server.metadata.image.delta import replayed
+from barnabas.server.metadata.records.nodes import BrokerEndpoint, RegisterBrokerRecord
+
+DISK, LOST = UUID(int=11), UUID(int=12)
+
+
+def cache() -> MetadataCache:
+    """1 and 2 have both listeners, 3 only the inner one, 4 is fenced; 2 has lost a disk."""
+
+    def broker(number: int, *names: str, fenced: bool = False) -> RegisterBrokerRecord:
+        return RegisterBrokerRecord(
+            broker_id=number,
+            broker_epoch=number,
+            end_points=[BrokerEndpoint(name=name, host=f"{name.lower()}{number}", port=9092) for name in names],
+            rack=f"r{number}",
+            fenced=fenced,
+            log_dirs=[DISK],
+        )
+
+    found = MetadataCache()
+    found.image = replayed(
+        ClusterImage(cluster_id="c"),
+        [broker(1, "IN", "OUT"), broker(2, "IN", "OUT"), broker(3, "IN"), broker(4, "IN", "OUT", fenced=True)],
+    )
+    return found
+
+
+def partition(leader: int, *directories: UUID) -> PartitionImage:
+    return PartitionImage((1, 2, 3, 4), (1, 2, 3), leader, 0, 0, directories=directories)
+
+
+def test_brokers_are_told_of_by_the_listener_the_client_uses() -> None:
+    assert cache().addresses("OUT") == [NodeAddress(1, "out1", 9092, "r1"), NodeAddress(2, "out2", 9092, "r2")]
+    assert [address.node_id for address in cache().addresses("IN")] == [1, 2, 3]
+
+
+def test_leaders_that_a_client_cannot_reach() -> None:
+    told = [
+        (cache().leader(partition(leader), listener), cache().leader_problem(partition(leader), listener))
+        for leader, listener in ((1, "OUT"), (3, "OUT"), (3, "IN"), (4, "IN"), (-1, "IN"))
+    ]
+    assert told == [
+        (1, ErrorCode.NONE),
+        (-1, ErrorCode.LISTENER_NOT_FOUND),
+        (3, ErrorCode.NONE),
+        (-1, ErrorCode.LEADER_NOT_AVAILABLE),
+        (-1, ErrorCode.LEADER_NOT_AVAILABLE),
+    ]
+
+
+def test_offline_replicas() -> None:
+    assert cache().offline_replicas(partition(1), "IN") == [4]
+    assert cache().offline_replicas(partition(1), "OUT") == [3, 4]
+    assert cache().offline_replicas(partition(1, DISK, LOST, DISK, DISK), "IN") == [2, 4]

@@ -1,0 +1,84 @@
+"""Share sessions: epochs, limits, and what becomes of them with their connection."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.server.broker.share_sessions import EPOCH_MAX, PartitionKey, ShareSessions
+
+A: PartitionKey = (UUID(int=1), 0)
+B: PartitionKey = (UUID(int=1), 1)
+C: PartitionKey = (UUID(int=2), 0)
+KEY = ("g", "m")
+
+
+def begin(sessions: ShareSessions, key: tuple[str, str] = KEY, connection: int = 1) -> list[PartitionKey]:
+    return sessions.open(key, 0, [A, B], [], connection, acknowledges=False)
+
+
+def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
+    return pytest.RaisesExc(KafkaError, check=lambda error: error.code is code)
+
+
+def test_a_session_remembers_its_partitions_and_rotates_them() -> None:
+    sessions = ShareSessions(10)
+    assert begin(sessions) == [A, B]
+    assert sessions.open(KEY, 1, [C], [], 1, acknowledges=True) == [B, C, A]
+    assert sessions.open(KEY, 2, [], [B], 1, acknowledges=False) == [A, C]
+    sessions.acknowledge(KEY, 3)
+    assert sessions.open(KEY, 4, [], [], 1, acknowledges=False) == [A, C]
+    assert sessions.open(KEY, -1, [], [], 1, acknowledges=True) == []
+    closed = sessions.close(KEY)
+    assert closed is not None
+    assert list(closed.touched) == [A, B, C]  # it may hold records of what it no longer fetches
+    assert not sessions.has_members("g")
+
+
+def test_epochs_that_do_not_fit() -> None:
+    sessions = ShareSessions(10)
+    with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
+        sessions.open(KEY, 1, [], [], 1, acknowledges=False)
+    with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
+        sessions.open(KEY, -1, [], [], 1, acknowledges=False)
+    with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
+        sessions.acknowledge(KEY, 1)
+    with refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH):
+        sessions.acknowledge(KEY, 0)
+    begin(sessions)
+    with refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH):
+        sessions.open(KEY, 2, [], [], 1, acknowledges=False)
+    with refused(ErrorCode.INVALID_REQUEST):
+        sessions.open(KEY, 0, [A], [], 1, acknowledges=True)
+    sessions.acknowledge(KEY, 1)
+
+
+def test_the_epoch_after_the_last_is_one() -> None:
+    sessions = ShareSessions(1)
+    begin(sessions)
+    sessions._sessions[KEY].epoch = EPOCH_MAX
+    sessions.acknowledge(KEY, EPOCH_MAX)
+    sessions.acknowledge(KEY, 1)
+
+
+def test_the_limit_counts_members_and_lets_them_begin_anew() -> None:
+    sessions = ShareSessions(2)
+    begin(sessions)
+    begin(sessions, ("h", "n"))
+    begin(sessions)
+    with refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED):
+        begin(sessions, ("g", "other"))
+    sessions.close(KEY)
+    begin(sessions, ("g", "other"))
+
+
+def test_a_connection_takes_its_sessions_along() -> None:
+    sessions = ShareSessions(10)
+    begin(sessions, connection=1)
+    begin(sessions, ("g", "n"), connection=2)
+    (lost,) = sessions.on_disconnect(1)
+    assert (lost.member_id, list(lost.touched)) == ("m", [A, B])
+    assert sessions.has_members("g")
+    assert sessions.on_disconnect(1) == []

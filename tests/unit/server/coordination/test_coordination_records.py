@@ -1,0 +1,76 @@
+"""The records of `__consumer_offsets` are Kafka's, to the byte (see JavaGroupRecords.java)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from barnabas.server.coordination.group import records as rec
+from barnabas.server.coordination.group.shard import FORMAT
+from barnabas.server.coordination.ports import LogRecord
+
+ID = UUID(int=7)
+
+
+def java_records() -> dict[str, LogRecord]:
+    found = {}
+    for line in (Path(__file__).parent / "java_group_records.txt").read_text().splitlines():
+        name, key, value = line.split(" ")
+        found[name] = LogRecord(bytes.fromhex(key), None if value == "-" else bytes.fromhex(value))
+    return found
+
+
+JAVA = java_records()
+
+
+@pytest.mark.parametrize("name", sorted(set(JAVA) - {"streams-group"}))
+def test_what_java_wrote_is_written_again_to_the_byte(name: str) -> None:
+    decoded = FORMAT.decode(JAVA[name])
+    assert decoded is not None
+    assert FORMAT.encode(decoded) == JAVA[name]
+
+
+def test_values_are_understood() -> None:
+    offset = FORMAT.decode(JAVA["offset-commit-v4"])
+    assert offset is not None
+    assert offset.key == rec.OffsetCommitKey(group="g", topic="t", partition=3)
+    assert offset.value == rec.OffsetCommitValue(
+        offset=42, leader_epoch=5, metadata="note", commit_timestamp=1000, topic_id=ID
+    )
+    tombstone = FORMAT.decode(JAVA["offset-commit-tombstone"])
+    assert tombstone is not None
+    assert tombstone.value is None
+
+    current = FORMAT.decode(JAVA["consumer-current"])
+    assert current is not None
+    assert current.value == rec.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=4,
+        previous_member_epoch=3,
+        state=1,
+        assigned_partitions=[rec.CurrentTopicPartitions(topic_id=ID, partitions=[1], assignment_epochs=[4])],
+        partitions_pending_revocation=[rec.CurrentTopicPartitions(topic_id=ID, partitions=[2])],
+    )
+
+
+def test_the_versions_that_kafka_writes_are_ours() -> None:
+    offset = FORMAT.decode(JAVA["offset-commit-v4"])
+    group = FORMAT.decode(JAVA["group-metadata-v3"])
+    assert offset is not None
+    assert group is not None
+    for record, name in ((offset, "offset-commit-v4"), (group, "group-metadata-v3")):
+        assert FORMAT.encode(type(record)(record.key, record.value)) == JAVA[name]
+
+
+def test_unknown_kinds_and_newer_versions_are_skipped() -> None:
+    assert FORMAT.decode(JAVA["streams-group"]) is None
+    newer = JAVA["offset-commit-v4"]
+    assert newer.value is not None
+    assert FORMAT.decode(LogRecord(newer.key, b"\x00\x05" + newer.value[2:])) is None
+
+
+def test_offset_keys_of_before_0_8_2_are_read() -> None:
+    modern = JAVA["offset-commit-v3"]
+    old = FORMAT.decode(LogRecord(b"\x00\x00" + modern.key[2:], modern.value))
+    assert old == FORMAT.decode(modern)

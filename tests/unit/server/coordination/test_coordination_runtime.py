@@ -1,0 +1,325 @@
+"""The runtime: commits, refusals, loading, resignations; with a machine that only adds numbers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TopicPartition
+from barnabas.server.coordination.ports import LogRecord, Marker, Producer
+from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
+from barnabas.server.coordination.timeline import Timeline, TimelineMap
+from barnabas.server.coordination.turn import PARKED, StateRecord, Ticket, TimerKey, Turn
+from tests.golden.coordination.conversation import settle
+from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
+
+TP = TopicPartition("state", 0)
+
+
+class Sums:
+    """Key -> sum of what was added; a record holds the new sum."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.sums: TimelineMap[str, int] = TimelineMap(timeline)
+        self.ended: list[tuple[int, bool]] = []
+        self.parked: list[Ticket] = []
+        self.rung: list[TimerKey] = []
+        self.loaded = False
+
+    def encode(self, record: StateRecord) -> LogRecord:
+        return LogRecord(record.key.encode(), None if record.value is None else str(record.value).encode())
+
+    def decode(self, record: LogRecord) -> StateRecord | None:
+        return StateRecord(record.key.decode(), None if record.value is None else int(record.value))
+
+    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+        if record.value is None:
+            self.sums.pop(record.key)
+        else:
+            self.sums[record.key] = record.value
+
+    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+        self.ended.append((producer.producer_id, committed))
+
+    def on_loaded(self, turn: Turn) -> None:
+        self.loaded = True
+
+    def on_timer(self, turn: Turn, key: TimerKey) -> None:
+        self.rung.append(key)
+        self.add(turn, "rings", 1)
+
+    def on_unloaded(self, turn: Turn) -> None:
+        for ticket in self.parked:
+            turn.answer(ticket, "gone")
+
+    def add(self, turn: Turn, key: str, amount: int) -> int:
+        total = (self.sums.get(key) or 0) + amount
+        turn.write(StateRecord(key, total))
+        return total
+
+
+Scenario = Callable[[CoordinatorRuntime[Sums], MemoryWriter], Awaitable[None]]
+
+
+def play(scenario: Scenario, writer: MemoryWriter | None = None) -> None:
+    async def main() -> None:
+        memory = writer or MemoryWriter()
+        runtime = CoordinatorRuntime(
+            RuntimeConfig("state", write_timeout_ms=5_000), memory, LoopClock(), seeded(), lambda _, t: Sums(t)
+        )
+        owner = asyncio.get_running_loop().create_task(runtime.run())
+        await settle()
+        try:
+            await scenario(runtime, memory)
+        finally:
+            owner.cancel()
+            await asyncio.gather(owner, return_exceptions=True)
+
+    run_virtual(main())
+
+
+async def elected(runtime: CoordinatorRuntime[Sums], epoch: int = 0) -> Sums:
+    runtime.on_elected(0, epoch)
+    await settle()
+    return runtime.host(0).shard
+
+
+async def code_of(awaitable: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as refusal:
+        await awaitable
+    return refusal.value.code
+
+
+def test_decisions_see_uncommitted_state_and_reads_do_not() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        shard = await elected(runtime)
+        writer.hold = True
+        first = asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 1)))
+        second = asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 2)))
+        await settle()
+        assert shard.sums.snapshot() == {"a": 3}
+        assert runtime.read(0, lambda s: s.sums.committed()) == {}
+        assert not first.done()
+
+        writer.commit(TP, 1)
+        await settle()
+        assert (first.done(), second.done()) == (True, False)
+        assert shard.sums.committed() == {"a": 1}
+        writer.commit(TP)
+        assert (await first, await second) == (1, 3)
+        assert shard.sums.committed() == {"a": 3}
+
+    play(scenario)
+
+
+def test_a_refused_append_leaves_no_trace() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        shard = await elected(runtime)
+        await runtime.write(0, lambda s, t: s.add(t, "a", 1))
+        writer.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        code = await code_of(runtime.write(0, lambda s, t: s.add(t, "a", 10)))
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert shard.sums.snapshot() == {"a": 1}
+        assert await runtime.write(0, lambda s, t: s.add(t, "a", 1)) == 2
+
+    play(scenario)
+
+
+def test_an_exception_in_a_decision_undoes_what_it_changed() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        shard = await elected(runtime)
+
+        def broken(s: Sums, turn: Turn) -> int:
+            s.sums["a"] = 99
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+        assert await code_of(runtime.write(0, broken)) is ErrorCode.INVALID_REQUEST
+        assert shard.sums.snapshot() == {}
+
+    play(scenario)
+
+
+def test_without_records_nothing_waits() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        await elected(runtime)
+        writer.hold = True
+        pending = asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 1)))
+        await settle()
+        assert await runtime.write(0, lambda s, t: "beat") == "beat"
+
+        def newest(s: Sums, turn: Turn) -> int | None:
+            turn.after_pending = True
+            return s.sums.get("a")
+
+        waits = asyncio.ensure_future(runtime.write(0, newest))
+        await settle()
+        assert not waits.done()
+        writer.commit(TP)
+        assert (await pending, await waits) == (1, 1)
+
+    play(scenario)
+
+
+def test_a_write_that_is_never_committed_times_out() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        await elected(runtime)
+        writer.hold = True
+        code = await code_of(runtime.write(0, lambda s, t: s.add(t, "a", 1)))
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert asyncio.get_running_loop().time() == pytest.approx(5.0)
+
+    play(scenario)
+
+
+def test_then_runs_after_the_commit_and_after_a_refusal() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        await elected(runtime)
+        codes: list[ErrorCode] = []
+
+        def decide(s: Sums, turn: Turn) -> int:
+            turn.then = lambda _, code: codes.append(code)
+            return s.add(turn, "a", 1)
+
+        writer.hold = True
+        pending = asyncio.ensure_future(runtime.write(0, decide))
+        await settle()
+        assert codes == []
+        writer.commit(TP)
+        await pending
+        writer.refusals = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert await code_of(runtime.write(0, decide)) is ErrorCode.NOT_COORDINATOR
+        assert codes == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    play(scenario)
+
+
+def test_loading_replays_the_log_and_refuses_meanwhile() -> None:
+    writer = MemoryWriter()
+
+    async def first(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
+        await elected(runtime)
+        await runtime.write(0, lambda s, t: s.add(t, "a", 1))
+        await runtime.write(0, lambda s, t: s.add(t, "b", 2))
+        await runtime.end_transaction(0, Marker(Producer(7, 0), 1, True))
+
+    async def second(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
+        assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.NOT_COORDINATOR
+        runtime.on_elected(0, 5)
+        assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await settle()
+        shard = runtime.host(0).shard
+        assert shard.loaded
+        assert shard.sums.snapshot() == shard.sums.committed() == {"a": 1, "b": 2}
+        assert shard.ended == [(7, True)]
+        runtime.on_elected(0, 4)  # old news
+        assert runtime.host(0).shard is shard
+        runtime.on_resigned(0, 4)
+        assert runtime.host(0).shard is shard
+        runtime.on_resigned(0, 5)
+        assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.NOT_COORDINATOR
+
+    play(first, writer)
+    play(second, writer)
+
+
+def test_what_was_loaded_above_the_high_watermark_is_read_when_it_is_committed() -> None:
+    writer = MemoryWriter()
+
+    async def first(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
+        await elected(runtime)
+        await runtime.write(0, lambda s, t: s.add(t, "a", 1))
+        writer.hold = True
+        asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 1))).cancel()
+        runtime.host(0).submit(lambda s, t: s.add(t, "a", 1))
+
+    async def second(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
+        shard = await elected(runtime)
+        assert (shard.sums.snapshot(), shard.sums.committed()) == ({"a": 2}, {"a": 1})
+        writer.commit(TP)
+        await settle()
+        assert shard.sums.committed() == {"a": 2}
+
+    play(first, writer)
+    play(second, writer)
+
+
+def test_a_deposed_coordinator_answers_everyone() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        await elected(runtime)
+        writer.hold = True
+        pending = asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 1)))
+
+        def park(s: Sums, turn: Turn) -> object:
+            s.parked.append(turn.ticket)
+            return PARKED
+
+        parked: asyncio.Future[object] = asyncio.ensure_future(runtime.write(0, park, parks=True))
+        await settle()
+        writer.depose(TP)
+        assert await code_of(pending) is ErrorCode.NOT_COORDINATOR
+        assert await parked == "gone"
+        assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.NOT_COORDINATOR
+
+    play(scenario)
+
+
+def test_timers_fire_once_are_pushed_back_and_try_again() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        shard = await elected(runtime)
+        await runtime.write(0, lambda s, t: t.arm(("x",), 1_000))
+        await asyncio.sleep(0.9)
+        await runtime.write(0, lambda s, t: t.arm(("x",), 1_000))
+        await asyncio.sleep(0.9)
+        assert shard.rung == []
+        await asyncio.sleep(0.2)
+        assert shard.rung == [("x",)]
+
+        await runtime.write(0, lambda s, t: t.arm(("y",), 10_000))
+        await runtime.write(0, lambda s, t: t.arm(("y",), 100))  # sooner
+        await runtime.write(0, lambda s, t: t.arm(("y",), 100_000, if_absent=True))
+        await asyncio.sleep(0.2)
+        assert shard.rung == [("x",), ("y",)]
+
+        await runtime.write(0, lambda s, t: t.arm(("z",), 100))
+        await runtime.write(0, lambda s, t: t.disarm(("z",)))
+        writer.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        await runtime.write(0, lambda s, t: t.arm(("w",), 100, retry=True))
+        await asyncio.sleep(5)
+        assert shard.rung == [("x",), ("y",), ("w",), ("w",)]
+        assert shard.sums.snapshot() == {"rings": 3}
+
+    play(scenario)
+
+
+def test_large_turns_that_need_not_be_atomic_are_cut() -> None:
+    async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
+        shard = await elected(runtime)
+
+        def many(s: Sums, turn: Turn) -> int:
+            turn.atomic = False
+            for i in range(30_000):
+                turn.write(StateRecord(f"key-{i:030d}", i))
+            return 0
+
+        await runtime.write(0, many)
+        assert len(shard.sums) == 30_000
+        assert 2 <= len(writer[TP].log) <= 10
+        before = shard.sums.snapshot()
+
+        def more(s: Sums, turn: Turn) -> int:
+            turn.atomic = False
+            for i in range(30_000):
+                turn.write(StateRecord(f"key-{i:030d}", -1))
+            return 0
+
+        batches = len(writer[TP].log)
+        writer.refusals = [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert await code_of(runtime.write(0, more)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert len(writer[TP].log) == batches + 1
+        changed = sum(1 for key, value in shard.sums.items() if value != before[key])
+        assert 0 < changed < 30_000, "what was appended stays, what was refused is undone"
+
+    play(scenario)

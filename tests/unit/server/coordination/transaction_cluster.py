@@ -1,0 +1,404 @@
+"""Three brokers with the production transaction coordinators, gates and channels between them; their logs in memory.
+
+The log of `__transaction_state-0` is shared: a leader's records are committed at once, or when `hold` ends. When it
+moves, the one deposed need not know: it goes on, but commits nothing, until it is `told`. Data partitions keep real
+producer state; their leaders know at once, other brokers' images may be `behind`. Messages get lost as `fate` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.protocol.records.batch import iter_records, read_header
+from barnabas.protocol.records.build import SimpleRecord, build_batch
+from barnabas.protocol.records.control import EndTxn, parse_control
+from barnabas.protocol.records.validate import Origin
+from barnabas.protocol.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from barnabas.protocol.wire.schema import Request, Response
+from barnabas.server.broker.handlers.transactions import add_partitions_to_txn, write_txn_markers
+from barnabas.server.broker.verification import TransactionGate
+from barnabas.server.coordination.ports import LogRecord, Marker, Producer
+from barnabas.server.coordination.transaction.config import TransactionConfig
+from barnabas.server.coordination.transaction.records import FORMAT
+from barnabas.server.coordination.transaction.service import TransactionCoordinator
+from barnabas.server.node.channels.coordination import CoordinationChannels
+from barnabas.server.storage.producers.state import ProducerEntry, ProducerState
+from tests.golden.transaction.conversation import settle, show_record
+from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, seeded
+
+HOME = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+NODES = (1, 2, 3)
+REQUEST_TIMEOUT_MS = 1_000
+
+Fate = Callable[[int, int, Request], str]
+"""(from, to, what) -> "deliver", "lose" (it never arrives), "mute" (its answer never does)."""
+
+
+@dataclass
+class Entry:
+    """One batch of a data partition; `committed` None: data, else a marker."""
+
+    producer_id: int
+    epoch: int
+    committed: bool | None = None
+    coordinator_epoch: int = -1
+
+
+@dataclass
+class DataPartition:
+    """A partition that transactions write to. It commits at once."""
+
+    name: TopicPartition
+    leader: int
+    leader_epoch: int = 0
+    log: list[Entry] = field(default_factory=list)
+    state: ProducerState = field(default_factory=lambda: ProducerState("data", 1 << 40))
+
+
+class Replica:
+    """A data partition as one broker has it: what the gate and WriteTxnMarkers ask of `replication.Partition`."""
+
+    def __init__(self, node_id: int, data: DataPartition) -> None:
+        self._node_id = node_id
+        self._data = data
+        self.name = data.name
+
+    @property
+    def is_leader(self) -> bool:
+        return self._data.leader == self._node_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._data.leader_epoch
+
+    def producer(self, producer_id: int) -> ProducerEntry | None:
+        self._require()
+        return self._data.state.get(producer_id)
+
+    def append(self, batch: bytes, acks: int, now_ms: int, origin: Origin) -> Any:
+        self._require()
+        data = self._data
+        header = read_header(batch)._replace(base_offset=len(data.log))
+        marker: EndTxn | None = None
+        if header.is_control:
+            (record,) = iter_records(batch, 0, read_header(batch))
+            marker = cast("EndTxn", parse_control(record))
+        markers = {} if marker is None else {header.base_offset: marker}
+        prepared = data.state.prepare([header], markers, origin)
+        data.state.commit(prepared, len(data.log) + 1)
+        entry = Entry(header.producer_id, header.producer_epoch)
+        if marker is not None:
+            entry.committed, entry.coordinator_epoch = marker.commit, marker.coordinator_epoch
+        data.log.append(entry)
+        return SimpleNamespace(next_offset=len(data.log))
+
+    def try_committed(self, end: int) -> ErrorCode:
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _require(self) -> None:
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+@dataclass
+class StateLog:
+    """`__transaction_state-0`, as its in-sync replicas have it."""
+
+    leader: int = 1
+    epoch: int = 0
+    batches: list[tuple[int, bytes]] = field(default_factory=list)
+    """(end offset, batch)"""
+    committed: int = 0
+    hold: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1][0] if self.batches else 0
+
+
+class StateWriter:
+    """`PartitionWriter` of one broker."""
+
+    def __init__(self, node_id: int, log: StateLog) -> None:
+        self._node_id = node_id
+        self._log = log
+        self.epoch: int | None = None
+        """The leadership that this broker believes in."""
+        self._alone = (0, 0)
+        """(high watermark, log end) of one who leads no more and does not know."""
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def leads(self) -> bool:
+        return self.epoch == self._log.epoch and self._log.leader == self._node_id
+
+    def begin(self, epoch: int) -> None:
+        self.end()
+        self.epoch = epoch
+
+    def end(self) -> None:
+        self.epoch = None
+        for _, future in self._waiters:
+            if not future.done():
+                future.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self._waiters.clear()
+
+    def cut_off(self) -> None:
+        self._alone = (self._log.committed, self._log.end)
+
+    def on_committed(self) -> None:
+        for offset, future in list(self._waiters):
+            if offset <= self._log.committed:
+                self._waiters.remove((offset, future))
+                if not future.done():
+                    future.set_result(None)
+
+    # -- PartitionWriter
+
+    def append(
+        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+    ) -> int:
+        self._require()
+        if not self.leads:
+            self._alone = (self._alone[0], self._alone[1] + len(records))
+            return self._alone[1]
+        log = self._log
+        simple = [SimpleRecord(record.key, record.value, now_ms) for record in records]
+        log.batches.append((log.end + len(records), build_batch(simple, base_offset=log.end)))
+        if not log.hold:
+            log.committed = log.end
+        return log.end
+
+    def append_marker(self, tp: TopicPartition, marker: Marker, now_ms: int) -> int:
+        raise AssertionError("nobody writes to this topic inside a transaction")
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        self._require()
+        return self._log.committed if self.leads else self._alone[0]
+
+    async def wait_committed(self, tp: TopicPartition, offset: int) -> None:
+        if self.high_watermark(tp) < offset:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append((offset, future))
+            await future
+
+    async def read_log(self, tp: TopicPartition) -> AsyncIterator[Buffer]:
+        self._require()
+        for _, batch in list(self._log.batches):
+            yield batch
+
+    def _require(self) -> None:
+        if self.epoch is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class Node:
+    """One broker."""
+
+    def __init__(self, node_id: int, cluster: Cluster) -> None:
+        self.node_id = node_id
+        self.writer = StateWriter(node_id, cluster.state)
+        self.leaders = cluster.leaders()
+        """Its image."""
+        self.channels = CoordinationChannels(Wire(node_id, cluster))
+        self.coordinator = TransactionCoordinator(
+            TransactionConfig(write_timeout_ms=REQUEST_TIMEOUT_MS),
+            self.writer,
+            self.channels.markers,
+            cluster.producer_id,
+            LoopClock(),
+            seeded(),
+        )
+        self.gate = TransactionGate(self.channels.transactions)
+        self.replicas = {tp: Replica(node_id, data) for tp, data in cluster.data.items()}
+        self.services = cast(
+            "Any",
+            SimpleNamespace(
+                node_id=node_id,
+                clock=LoopClock(),
+                gate=self.gate,
+                transactions=self.coordinator,
+                settings=SimpleNamespace(
+                    request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20
+                ),
+                partitions=SimpleNamespace(require=lambda topic, p: self.replicas[TopicPartition(topic, p)]),
+                metadata=SimpleNamespace(image=SimpleNamespace(topics=self)),
+            ),
+        )
+        self.channels.connect(self.services)
+        self.coordinator.on_partition_count(1)
+        self.coordinator.on_feature_level(2)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.channels.run())
+            tasks.create_task(self.coordinator.markers.run())
+            tasks.create_task(self.coordinator.run())
+
+    # -- the topics of its image
+
+    def get(self, topic: str) -> Any:
+        assert topic == TRANSACTION_STATE_TOPIC
+        return SimpleNamespace(partitions=[self.partition(topic, 0)])
+
+    def partition(self, topic: str, index: int) -> Any:
+        leader = self.leaders.get(TopicPartition(topic, index))
+        return None if leader is None else SimpleNamespace(leader=leader)
+
+
+class Wire:
+    """`PeerSender` of one broker: the handler of the other one, or silence."""
+
+    def __init__(self, node_id: int, cluster: Cluster) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, lane: str = "") -> Response:
+        fate = self._cluster.fate(self._node_id, broker_id, request)
+        if fate == "lose":
+            await asyncio.sleep(0)
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+        services = self._cluster.nodes[broker_id].services
+        loop = asyncio.get_running_loop()
+        ctx = cast(
+            "Any",
+            SimpleNamespace(
+                api_version=5,
+                now_ms=services.clock.now_ms(),
+                connection_id=0,
+                deadline=lambda ms: loop.time() + ms / 1000,
+            ),
+        )
+        await asyncio.sleep(0.001)
+        handle: Any = (
+            add_partitions_to_txn.handle if isinstance(request, AddPartitionsToTxnRequest) else write_txn_markers.handle
+        )
+        response = await handle(services, ctx, request)
+        if fate == "mute":
+            await asyncio.sleep(timeout_ms / 1000)
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        assert isinstance(response, Response)
+        return response
+
+
+class Cluster:
+    """All of it, and what a test does to it."""
+
+    def __init__(self, partitions: int = 3) -> None:
+        self.state = StateLog()
+        names = [TopicPartition("t", p) for p in range(partitions)]
+        self.data = {name: DataPartition(name, NODES[name.partition % len(NODES)]) for name in names}
+        self.fate: Fate = lambda source, target, request: "deliver"
+        self.nodes: dict[int, Node] = {}
+        self._next_id = 1000
+        self._seen = 0
+
+    async def run(self, scenario: Callable[[], Awaitable[None]]) -> None:
+        self.nodes = {node_id: Node(node_id, self) for node_id in NODES}
+        owners = [asyncio.ensure_future(node.run()) for node in self.nodes.values()]
+        await settle()
+        self.elect(1)
+        await settle()
+        try:
+            await scenario()
+            for owner in owners:
+                assert not owner.done(), owner
+        finally:
+            for owner in owners:
+                owner.cancel()
+            await asyncio.gather(*owners, return_exceptions=True)
+
+    async def producer_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def leaders(self) -> dict[TopicPartition, int]:
+        return {HOME: self.state.leader, **{tp: data.leader for tp, data in self.data.items()}}
+
+    # -- the coordinator's partition
+
+    def elect(self, node_id: int, *, tail: bool = True, told: bool = True) -> None:
+        """A new leader; `tail`: it has what was not committed yet. `told`: the old one knows at once."""
+        log = self.state
+        old = self.nodes[log.leader]
+        old.writer.cut_off()
+        if not tail:
+            log.batches = [entry for entry in log.batches if entry[0] <= log.committed]
+        log.leader, log.epoch = node_id, log.epoch + 1
+        for node in self.nodes.values():
+            if node is not old or told or node_id == old.node_id:
+                self.tell(node.node_id)
+        if not log.hold:
+            self.commit()
+
+    def tell(self, node_id: int) -> None:
+        """The broker's image is the newest again."""
+        node, log = self.nodes[node_id], self.state
+        node.leaders = self.leaders()
+        if log.leader == node_id and node.writer.epoch != log.epoch:
+            node.writer.begin(log.epoch)
+            node.coordinator.on_elected(0, log.epoch)
+        elif log.leader != node_id and node.writer.epoch is not None:
+            node.writer.end()
+            node.coordinator.on_resigned(0, log.epoch)
+        node.coordinator.markers.look_again()
+
+    def hold(self) -> None:
+        self.state.hold = True
+
+    def commit(self) -> None:
+        """The followers have caught up."""
+        self.state.hold = False
+        self.state.committed = self.state.end
+        self.nodes[self.state.leader].writer.on_committed()
+
+    def state_events(self) -> list[str]:
+        """What has come to the log of `__transaction_state` since the last time."""
+        shown = MemoryWriter()
+        shown[HOME].log = [batch for _, batch in self.state.batches]
+        self._seen = min(self._seen, self.state.end)
+        decoded = [FORMAT.decode(record) for record in shown.records(HOME, self._seen)]
+        self._seen = self.state.end
+        return [show_record(record) for record in decoded if record is not None]
+
+    # -- data
+
+    def move(self, tp: TopicPartition, node_id: int, *, told: bool = True) -> None:
+        """Another leader for a data partition; unless `told`, only that one and the old one know."""
+        data = self.data[tp]
+        concerned = {data.leader, node_id}
+        data.leader, data.leader_epoch = node_id, data.leader_epoch + 1
+        for node in self.nodes.values():
+            if told or node.node_id in concerned:
+                self.tell(node.node_id)
+
+    async def write(self, name: str, producer: Producer, tp: TopicPartition, sequence: int) -> ErrorCode:
+        """A producer of protocol 2 sends a batch to the partition's leader, as Produce 12 does."""
+        from barnabas.server.broker.verification import Protocol890, Write
+
+        node = self.nodes[self.data[tp].leader]
+        replica: Any = node.replicas[tp]
+        try:
+            async with node.gate.in_line(name):
+                write = Write(replica, producer.producer_id, producer.epoch, sequence)
+                refused = await node.gate.admit(name, [write], Protocol890.IMPLICIT)
+                if tp in refused:
+                    return refused[tp].code
+                batch = build_batch(
+                    [SimpleRecord(b"k", b"v", 0)],
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                    base_sequence=sequence,
+                    transactional=True,
+                )
+                replica.append(batch, -1, 0, Origin.CLIENT)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE

@@ -1,0 +1,45 @@
+"""Sessions of brokers with the active controller."""
+
+from __future__ import annotations
+
+from barnabas.server.metadata.controller.sessions import BrokerSessions
+from barnabas.server.metadata.image.cluster import BrokerImage, BrokersImage, ClusterImage
+
+
+def sessions() -> BrokerSessions:
+    """Brokers 1 and 2 are unfenced, 3 is fenced; the controller has just become active, at 1000."""
+    brokers = {n: BrokerImage(n, epoch=n * 10, fenced=n == 3) for n in (1, 2, 3)}
+    base = BrokersImage()
+    image = ClusterImage(cluster_id="c", brokers=BrokersImage(base.brokers.evolve(brokers, []), base.controllers))
+    return BrokerSessions(image, 1_000, session_timeout_ms=100)
+
+
+def test_a_new_controller_gives_everyone_a_full_session() -> None:
+    heard = sessions()
+    assert heard.live(1_099) == {1, 2}
+    assert heard.expired(1_099) == []
+    assert heard.next_deadline_ms() == 1_100
+    heard.on_heartbeat(1, 10, 5, 1_050)
+    heard.on_heartbeat(2, 20, 5, 1_010)
+    assert heard.expired(1_150) == [2, 1], "the one silent longest first"
+    heard.forget(2)
+    assert heard.expired(1_150) == [1]
+
+
+def test_another_lifetime_is_another_session() -> None:
+    heard = sessions()
+    heard.on_heartbeat(1, 10, 7, 1_050)
+    heard.on_leaders_moved(1, 40)
+    heard.on_heartbeat(1, 11, 0, 1_060)
+    assert heard.may_stop(1, [1, 2]), "the new process has not asked to stop"
+
+
+def test_a_broker_may_stop_when_everyone_active_knows_that_it_leads_nothing() -> None:
+    heard = sessions()
+    assert heard.may_stop(1, [1, 2])
+    heard.on_leaders_moved(1, 40)
+    heard.on_heartbeat(2, 20, 39, 1_010)
+    assert not heard.may_stop(1, [1, 2])
+    assert heard.may_stop(1, [1]), "2 is not active any more"
+    heard.on_heartbeat(2, 20, 40, 1_020)
+    assert heard.may_stop(1, [1, 2])

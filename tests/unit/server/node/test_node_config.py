@@ -1,0 +1,144 @@
+"""Configuration, identity files and the quorum-state file."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from barnabas.core.config import ConfigError
+from barnabas.server.node.config import build_config, parse_assignments, read_properties_file, unknown_names
+from barnabas.server.node.quorum.quorum_state import (
+    QuorumState,
+    QuorumStateError,
+    parse_quorum_state,
+    render_quorum_state,
+)
+from barnabas.server.node.setup.identity import IdentityError, find_identity
+from barnabas.server.storage.fs import OsFileSystem
+
+
+def test_a_single_broker_can_make_its_internal_topics() -> None:
+    config = build_config({}, data_dir="/data")
+    assert config["offsets.topic.replication.factor"] == 1
+    assert config["transaction.state.log.min.isr"] == 1
+    assert config["group.initial.rebalance.delay.ms"] == 3000, "everything else is as in Kafka"
+    assert (
+        build_config({"offsets.topic.replication.factor": "3"}, data_dir="/d")["offsets.topic.replication.factor"] == 3
+    )
+
+
+def test_listeners_and_what_is_advertised() -> None:
+    config = build_config(
+        {
+            "listeners": "INSIDE://:9092,OUTSIDE://0.0.0.0:9094,CONTROLLER://:9093",
+            "advertised.listeners": "OUTSIDE://example.com:19094,INSIDE://broker:9092",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+        },
+        data_dir="/data",
+    )
+    assert [str(e) for e in config.listeners] == ["INSIDE://:9092", "OUTSIDE://0.0.0.0:9094"]
+    assert [str(e) for e in config.advertised] == ["INSIDE://broker:9092", "OUTSIDE://example.com:19094"]
+    assert [str(e) for e in config.controller_listeners] == ["CONTROLLER://:9093"]
+    assert config.inter_broker_listener == "INSIDE"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "--data-dir"),
+        ({"log.dirs": "/d", "process.roles": "broker"}, "process.roles"),
+        ({"log.dirs": "/d", "process.roles": "manager"}, "broker and controller"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "set node.id"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1", "node.id": "7"}, "names [1, 2], not this"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1", "node.id": "1", "process.roles": "broker"},
+         "as a controller, but"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1", "node.id": "1"}, "CONTROLLER://:9093"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,1@b:1", "node.id": "1"}, "names node 1 twice"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "a:1"}, "is not id@host:port"),
+        ({"log.dirs": "/d", "controller.quorum.bootstrap.servers": "a"}, "is not host:port"),
+        ({"log.dirs": "/d", "zookeeper.connect": "z:1", "controller.quorum.bootstrap.servers": "a:1"}, "Remove one"),
+        ({"log.dirs": "/d", "node.id": "one"}, "node.id=one"),
+        ({"log.dirs": "/d", "inter.broker.listener.name": "INSIDE"}, "inter.broker.listener.name"),
+        ({"log.dirs": "/d", "listeners": "SSL://h:1"}, "not served yet"),
+        ({"log.dirs": "/d", "listeners": "nonsense"}, "PLAINTEXT://127.0.0.1:9092"),
+        ({"log.dirs": "/d", "advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "0.0.0.0"),
+        ({"log.dirs": "/d", "advertised.listeners": "OTHER://h:1", "listener.security.protocol.map": "OTHER:PLAINTEXT"},
+         "OTHER"),
+        ({"log.dirs": "/d", "num.partitions": "x"}, "num.partitions"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_explained(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        build_config(given)
+
+
+def test_assignments_and_files(tmp_path: Path) -> None:
+    assert parse_assignments(["a=b", " c = d=e "]) == {"a": "b", "c": "d=e"}
+    with pytest.raises(ConfigError, match="name=value"):
+        parse_assignments(["nothing"])
+    file = tmp_path / "server.properties"
+    file.write_text("# comment\nnum.partitions=3\nlog.dirs = /x\n")
+    assert read_properties_file(str(file)) == {"num.partitions": "3", "log.dirs": "/x"}
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_properties_file(str(tmp_path / "missing"))
+    assert unknown_names({"num.partitions": "1", "num.partition": "1"}) == ["num.partition"]
+
+
+def test_several_log_dirs() -> None:
+    assert build_config({"log.dirs": "/a, /b,/a"}).log_dirs == ("/a", "/b")
+
+
+def test_identity_is_found_or_made(tmp_path: Path) -> None:
+    fs, rng = OsFileSystem(), random.Random(1)
+    one, two = tmp_path / "one", tmp_path / "two"
+    for directory in (one, two):
+        directory.mkdir()
+    fresh = find_identity(fs, build_config({"log.dirs": f"{one},{two}"}), rng)
+    assert (fresh.node_id, fresh.is_new, len(fresh.cluster_id)) == (1, True, 22)
+    (one / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\nnode.id=5\n")
+    found = find_identity(fs, build_config({"log.dirs": f"{one},{two}"}), rng)
+    assert (found.cluster_id, found.node_id, found.is_new) == ("AAAAAAAAAAAAAAAAAAAAAQ", 5, False)
+    with pytest.raises(IdentityError, match="node 5"):
+        find_identity(fs, build_config({"log.dirs": str(one), "node.id": "6"}), rng)
+    with pytest.raises(IdentityError, match="belongs to cluster"):
+        find_identity(fs, build_config({"log.dirs": str(one)}), rng, "another-cluster")
+    (two / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAg\nnode.id=5\n")
+    with pytest.raises(IdentityError, match="do not belong together"):
+        find_identity(fs, build_config({"log.dirs": f"{one},{two}"}), rng)
+
+
+def test_quorum_state_as_kafka_writes_it() -> None:
+    written = (
+        '{"clusterId":"","leaderId":1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,'
+        '"currentVoters":[{"voterId":1}],"data_version":0}'
+    )
+    state = QuorumState(leader_id=1, leader_epoch=3, voters=(1,))
+    assert render_quorum_state(state) == written
+    assert parse_quorum_state(written) == state
+    newer = '{"leaderId":1,"leaderEpoch":2,"votedId":1,"votedDirectoryId":"J8aAPcfLQt2bqs1JT_rMgQ","data_version":1}'
+    assert render_quorum_state(parse_quorum_state(newer)) == newer
+    for damaged in ("", "{}", '{"data_version":9,"leaderId":1,"leaderEpoch":1,"votedId":1}'):
+        with pytest.raises(QuorumStateError):
+            parse_quorum_state(damaged)
+
+
+QUORUM = {"node.id": "2", "controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093"}
+
+
+def test_a_place_in_a_cluster() -> None:
+    combined = build_config({**QUORUM, "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}, data_dir="/d")
+    assert combined.topology.controllers == (("a", 9093), ("b", 9093), ("c", 9093))
+    assert (combined.topology.decides_alone, combined.topology.is_broker) == (False, True)
+    assert combined["offsets.topic.replication.factor"] == 3, "three nodes can keep three replicas"
+    controller = build_config(
+        {**QUORUM, "process.roles": "controller", "listeners": "CONTROLLER://:9093"}, data_dir="/d"
+    )
+    assert (controller.listeners, controller.inter_broker_listener) == ((), "")
+    broker = build_config({**QUORUM, "node.id": "4", "process.roles": "broker"}, data_dir="/d")
+    assert broker.controller_listeners == ()
+    alone = build_config({}, data_dir="/d").topology
+    assert (alone.decides_alone, alone.controllers) == (True, ())

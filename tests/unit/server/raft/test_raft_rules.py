@@ -1,0 +1,598 @@
+"""The rules of the protocol, one test each, on a single machine that is told what others say."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from barnabas.core.errors import ErrorCode
+from barnabas.server.raft.errors import IllegalRaftStateError, NotRaftLeaderError
+from barnabas.server.raft.machine.events import (
+    Answered,
+    Append,
+    Effects,
+    Propose,
+    Received,
+    Resign,
+    Send,
+    SendFailed,
+    SnapshotTaken,
+    Synced,
+    Tick,
+    Truncate,
+    UpgradeKRaftVersion,
+)
+from barnabas.server.raft.machine.messages import (
+    AddVoterRequest,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VersionsRequest,
+    VersionsResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from barnabas.server.raft.machine.raft import RaftMachine
+from barnabas.server.raft.machine.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from barnabas.server.raft.machine.values import (
+    Batch,
+    ElectionState,
+    KRaftVersion,
+    LeaderChange,
+    LogSummary,
+    OffsetAndEpoch,
+    RaftConfig,
+    ReplicaKey,
+    Voters,
+)
+from tests.property.raft_world import key_of, voter_of
+
+ME = key_of(1)
+OTHER, THIRD = key_of(2), key_of(3)
+NONE = ErrorCode.NONE
+
+
+class One:
+    """Node 1 of three."""
+
+    def __init__(
+        self, election: ElectionState | None = None, log: LogSummary | None = None, *, kraft: int = 1, voters: int = 3
+    ) -> None:
+        members = Voters(tuple(voter_of(key_of(i)) for i in range(1, voters + 1)))
+        self.config = RaftConfig(voters=members, kraft_version=kraft, endpoints=voter_of(ME).endpoints)
+        self.now = 0
+        self.token = 0
+        self.machine = RaftMachine(
+            ME, self.config, election or ElectionState(), log or LogSummary(), random.Random(1), 0
+        )
+        self.sent: dict[int, Send] = {}
+
+    def step(self, event: Any, *, after_ms: int = 0) -> Effects:
+        self.now += after_ms
+        effects = self.machine.step(event, self.now)
+        self.sent.update({send.destination: send for send in effects.sends})
+        return effects
+
+    def ask(self, request: Any) -> Any:
+        """The reply, or None if it is parked."""
+        self.token += 1
+        self.effects = self.step(Received(self.token, request))
+        return next((reply.response for reply in self.effects.replies if reply.token == self.token), None)
+
+    def answer(self, source: int, response: Any) -> Effects:
+        return self.step(Answered(source, self.sent[source].correlation_id, response))
+
+    @property
+    def state(self) -> Any:
+        return self.machine.quorum.state
+
+    def sync(self) -> Effects:
+        return self.step(Synced(1 << 30))
+
+    def fetch(self, key: ReplicaKey, offset: int, epoch: int | None = None, **more: Any) -> Any:
+        last = self.machine.epoch if epoch is None else epoch
+        return self.ask(FetchRequest(key, self.machine.epoch, offset, last, **more))
+
+    def lead(self) -> One:
+        """Elected by node 2; the first batch of the epoch is in the log, and not committed."""
+        self.step(Tick(), after_ms=2000)
+        self.answer(2, VoteResponse(NONE, self.machine.epoch, granted=True))
+        self.answer(2, VoteResponse(NONE, self.machine.epoch, granted=True))
+        assert isinstance(self.state, Leader)
+        return self
+
+    def lead_and_commit(self) -> One:
+        self.lead().sync()
+        self.fetch(OTHER, self.machine.quorum.log.end_offset)
+        assert self.machine.high_watermark == self.machine.quorum.log.end_offset
+        return self
+
+    def follow(self, epoch: int = 1) -> One:
+        self.ask(BeginQuorumEpochRequest(epoch, 2, ME))
+        assert isinstance(self.state, Follower)
+        return self
+
+
+def vote(epoch: int, candidate: ReplicaKey = OTHER, *, last: OffsetAndEpoch | None = None, pre: bool = False) -> Any:
+    return VoteRequest(epoch, candidate, ME, last or OffsetAndEpoch(0, 0), pre)
+
+
+# ---- votes
+
+
+def test_a_vote_is_saved_in_the_step_that_gives_it() -> None:
+    one = One()
+    assert one.ask(vote(1)).granted
+    assert one.effects.election == ElectionState(1, -1, OTHER)
+
+
+def test_one_vote_per_epoch_and_the_same_candidate_may_ask_again() -> None:
+    one = One()
+    assert one.ask(vote(1)).granted
+    assert not one.ask(vote(1, THIRD)).granted
+    assert one.ask(vote(1)).granted
+    assert one.ask(vote(2, THIRD)).granted
+
+
+def test_a_vote_given_before_the_restart_still_binds() -> None:
+    one = One(ElectionState(1, -1, OTHER))
+    assert not one.ask(vote(1, THIRD)).granted
+    assert one.ask(vote(1)).granted
+
+
+def test_no_vote_for_a_log_that_is_behind() -> None:
+    log = LogSummary(end_offset=5, epochs=((1, 0),))
+    assert not One(ElectionState(1), log).ask(vote(2, last=OffsetAndEpoch(1, 4))).granted
+    assert One(ElectionState(1), log).ask(vote(2, last=OffsetAndEpoch(1, 5))).granted
+    assert (
+        One(ElectionState(2), LogSummary(end_offset=5, epochs=((1, 0),)))
+        .ask(vote(3, last=OffsetAndEpoch(2, 1)))
+        .granted
+    )  # a later epoch wins over a longer log
+
+
+def test_a_vote_meant_for_the_disk_before_is_refused() -> None:
+    request = VoteRequest(1, OTHER, key_of(1, 7), OffsetAndEpoch(0, 0))
+    assert One().ask(request).error == ErrorCode.INVALID_VOTER_KEY
+
+
+def test_an_earlier_epoch_is_fenced() -> None:
+    one = One(ElectionState(3))
+    assert one.ask(vote(2)).error == ErrorCode.FENCED_LEADER_EPOCH
+    assert one.ask(BeginQuorumEpochRequest(2, 2, ME)).error == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_malformed_vote_is_refused() -> None:
+    assert One().ask(vote(1, last=OffsetAndEpoch(1, 3))).error == ErrorCode.INVALID_REQUEST
+    assert One().ask(vote(1, last=OffsetAndEpoch(1, 3), pre=True)).error == NONE
+
+
+# ---- pre-votes (KIP-996)
+
+
+def test_an_election_begins_with_a_pre_vote_in_the_epoch_of_before() -> None:
+    one = One()
+    effects = one.step(Tick(), after_ms=2000)
+    assert isinstance(one.state, Prospective)
+    assert [(s.destination, s.request.epoch, s.request.pre_vote) for s in effects.sends] == [  # type: ignore[union-attr]
+        (2, 0, True),
+        (3, 0, True),
+    ]
+    assert effects.election is None
+
+
+def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
+    one = One().follow()
+    fetch = one.sent[2].correlation_id
+    one.state.has_fetched = True
+    one.step(SendFailed(3, 99, refused=True))
+    one.step(SendFailed(2, 99, refused=True))
+    assert one.state.has_fetched, "neither the leader nor what was asked of it"
+    assert not one.ask(vote(1, THIRD, pre=True)).granted
+    one.step(SendFailed(2, fetch, refused=True))
+    assert one.ask(vote(1, THIRD, pre=True)).granted, "the other one may have found out first"
+    one.step(Tick(), after_ms=125)
+    assert isinstance(one.state, Prospective)
+
+
+def test_an_observer_asks_the_others_for_the_successor_of_a_leader_that_is_gone() -> None:
+    one = One()
+    one.machine = RaftMachine(key_of(9), one.config, ElectionState(1, 2), LogSummary(), random.Random(1), 0)
+    one.step(Tick())
+    assert (one.sent.keys(), one.machine.quorum.leader_id) == ({2}, 2)
+    one.step(SendFailed(2, one.sent[2].correlation_id, refused=True))
+    before = one.sent[2]
+    for _ in range(20):
+        for send in one.step(Tick(), after_ms=125).sends:
+            one.step(SendFailed(send.destination, send.correlation_id))
+    assert one.sent.keys() == {1, 2, 3}
+    assert one.sent[2] is before
+
+
+def test_one_that_only_did_not_answer_has_its_time() -> None:
+    one = One().follow()
+    one.step(SendFailed(2, one.sent[2].correlation_id))
+    one.step(Tick(), after_ms=1999)
+    assert isinstance(one.state, Follower)
+
+
+def test_a_pre_vote_changes_nothing_at_the_voter() -> None:
+    one = One()
+    assert one.ask(vote(0, pre=True)).granted
+    assert one.ask(vote(0, THIRD, pre=True)).granted
+    assert one.effects.election is None and one.machine.quorum.voted is None
+
+
+def test_a_follower_that_hears_its_leader_gives_no_pre_vote() -> None:
+    one = One().follow()
+    assert one.ask(vote(1, THIRD, pre=True)).granted
+    one.answer(2, FetchResponse(NONE, 1, 2, 0))
+    assert not one.ask(vote(1, THIRD, pre=True)).granted
+
+
+def test_a_lost_pre_vote_leads_back_to_the_leader() -> None:
+    one = One().follow()
+    one.step(Tick(), after_ms=2500)
+    assert isinstance(one.state, Prospective)
+    one.answer(2, VoteResponse(NONE, 1, 2))
+    one.answer(3, VoteResponse(NONE, 1, 2))
+    assert isinstance(one.state, Follower) and one.machine.epoch == 1
+
+
+def test_a_won_pre_vote_becomes_a_candidacy_that_is_saved() -> None:
+    one = One()
+    one.step(Tick(), after_ms=2000)
+    effects = one.answer(3, VoteResponse(NONE, 0, granted=True))
+    assert isinstance(one.state, Candidate)
+    assert effects.election == ElectionState(1, -1, ME)
+    assert all(not send.request.pre_vote for send in effects.sends)  # type: ignore[union-attr]
+
+
+def test_answers_to_pre_votes_do_not_count_as_votes() -> None:
+    one = One()
+    one.step(Tick(), after_ms=2000)
+    late = one.sent[2]
+    one.answer(3, VoteResponse(NONE, 0, granted=True))
+    one.step(Answered(2, late.correlation_id, VoteResponse(NONE, 1, granted=True)))
+    assert isinstance(one.state, Candidate)
+
+
+# ---- leaders
+
+
+def test_a_leader_begins_with_a_leader_change_and_writes_configured_voters() -> None:
+    one = One()
+    one.step(Tick(), after_ms=2000)
+    one.answer(2, VoteResponse(NONE, 0, granted=True))
+    effects = one.answer(2, VoteResponse(NONE, 1, granted=True))
+    (append,) = effects.log_ops
+    assert isinstance(append, Append)
+    change, version, voters = append.batch.controls
+    assert change == LeaderChange(1, (ME, OTHER, THIRD), (ME, OTHER))
+    assert version == KRaftVersion(1) and voters == one.config.voters
+    assert effects.election == ElectionState(1, 1, ME)
+
+
+def test_the_leader_counts_itself_only_when_synced() -> None:
+    one = One().lead()
+    one.fetch(OTHER, 3)
+    assert one.machine.high_watermark == -1
+    assert one.sync().high_watermark == 3
+
+
+def test_two_followers_can_commit_before_the_leader_has_synced() -> None:
+    one = One().lead()
+    one.fetch(OTHER, 3)
+    one.fetch(THIRD, 3)
+    assert one.machine.high_watermark == 3
+
+
+def test_records_of_earlier_epochs_are_committed_only_with_one_of_this_epoch() -> None:
+    one = One(ElectionState(1), LogSummary(end_offset=5, epochs=((1, 0),)))
+    one.lead().sync()
+    one.fetch(OTHER, 5, epoch=1)
+    assert one.machine.high_watermark == -1
+    one.fetch(OTHER, 8)
+    assert one.machine.high_watermark == 8
+
+
+def test_a_former_leader_restarts_resigned_and_votes_for_nobody_in_that_epoch() -> None:
+    one = One(ElectionState(4, 1, ME))
+    assert isinstance(one.state, Resigned)
+    assert not one.ask(vote(4)).granted
+    one.step(Tick(), after_ms=2500)
+    assert one.machine.epoch == 5 and isinstance(one.state, Unattached)
+
+
+def test_a_leader_resigns_when_no_majority_fetches() -> None:
+    one = One().lead_and_commit()
+    one.step(Tick(), after_ms=2900)
+    assert one.machine.is_leader
+    one.step(Tick(), after_ms=200)
+    assert isinstance(one.state, Resigned)
+
+
+def test_fetches_keep_a_leader_in_office() -> None:
+    one = One().lead_and_commit()
+    for _ in range(5):
+        one.now += 1500
+        one.fetch(THIRD, 3)
+    assert one.machine.is_leader
+
+
+def test_a_leader_announces_itself_to_the_silent_only() -> None:
+    one = One().lead_and_commit()
+    one.answer(2, BeginQuorumEpochResponse(NONE, 1, 1))
+    one.answer(3, BeginQuorumEpochResponse(NONE, 1, 1))
+    one.now += 900
+    one.fetch(OTHER, 3)
+    effects = one.step(Tick(), after_ms=200)
+    assert [type(s.request).__name__ for s in effects.sends] == ["BeginQuorumEpochRequest"]
+    assert [s.destination for s in effects.sends] == [3]
+
+
+def test_resigning_names_the_furthest_successor_first() -> None:
+    one = One().lead_and_commit()
+    one.fetch(THIRD, 0, epoch=0)
+    effects = one.step(Resign(one.machine.epoch))
+    requests = [send.request for send in effects.sends]
+    assert {request.successors for request in requests} == {(OTHER, THIRD)}  # type: ignore[union-attr]
+
+
+def test_the_first_successor_stands_at_once() -> None:
+    one = One().follow()
+    one.answer(2, FetchResponse(NONE, 1, 2, 0))
+    one.ask(EndQuorumEpochRequest(1, 2, (ME, THIRD)))
+    assert isinstance(one.state, Prospective)
+
+
+def test_proposals_are_for_the_leader() -> None:
+    with pytest.raises(NotRaftLeaderError):
+        One().follow().step(Propose(b"x", 1))
+
+
+# ---- replication
+
+
+def test_a_fetch_parks_until_there_is_a_record() -> None:
+    one = One().lead_and_commit()
+    assert one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=3) is None
+    effects = one.step(Propose(b"x", 1))
+    (reply,) = effects.replies
+    assert reply.response.read_offset == 3  # type: ignore[union-attr]
+
+
+def test_a_fetch_returns_for_a_high_watermark_that_is_news() -> None:
+    one = One().lead_and_commit()
+    assert one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=-1).high_watermark == 3
+    assert one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=3) is None
+    assert len(one.step(Tick(), after_ms=500).replies) == 1
+
+
+def test_parked_fetches_are_refused_when_the_leader_goes() -> None:
+    one = One().lead_and_commit()
+    one.fetch(OTHER, 3, max_wait_ms=500, high_watermark=3)
+    effects = one.step(Resign(one.machine.epoch))
+    assert [r.response.error for r in effects.replies] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_fetch_of_another_epoch_is_refused() -> None:
+    one = One(ElectionState(4)).lead_and_commit()
+    epoch = one.machine.epoch
+    assert one.ask(FetchRequest(OTHER, epoch - 1, 0, 0)).error == ErrorCode.FENCED_LEADER_EPOCH
+    assert one.ask(FetchRequest(OTHER, epoch + 1, 0, 0)).error == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert One().follow().ask(FetchRequest(OTHER, 1, 0, 0)).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_diverging_follower_is_told_where_the_logs_part() -> None:
+    one = One(ElectionState(4), LogSummary(end_offset=9, epochs=((1, 0), (3, 4)))).lead()
+    assert one.fetch(OTHER, 7, epoch=2).diverging == OffsetAndEpoch(1, 4)
+    assert one.fetch(OTHER, 20, epoch=3).diverging == OffsetAndEpoch(3, 9)
+    assert one.fetch(OTHER, 7, epoch=3).diverging is None
+
+
+def test_a_follower_truncates_to_where_the_logs_part() -> None:
+    one = One(ElectionState(2), LogSummary(end_offset=9, epochs=((1, 0), (2, 6)))).follow(3)
+    effects = one.answer(2, FetchResponse(NONE, 3, 2, diverging=OffsetAndEpoch(1, 4)))
+    assert effects.log_ops == [Truncate(4)]
+    assert one.machine.quorum.log.end == OffsetAndEpoch(1, 4)
+
+
+def test_a_follower_never_truncates_what_is_committed() -> None:
+    one = One().follow()
+    one.answer(2, FetchResponse(NONE, 1, 2, 3, batches=(Batch(0, 3, 1, b"abc"),)))
+    one.sync()
+    with pytest.raises(IllegalRaftStateError, match="committed records would be lost"):
+        one.answer(2, FetchResponse(NONE, 1, 2, 3, diverging=OffsetAndEpoch(1, 2)))
+
+
+def test_a_follower_fetches_on_only_when_synced() -> None:
+    one = One().follow()
+    effects = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(Batch(0, 3, 1, b"abc"),)))
+    assert effects.sends == [] and effects.sync_ticket is not None
+    (send,) = one.step(Synced(effects.sync_ticket)).sends
+    assert send.request.fetch_offset == 3  # type: ignore[union-attr]
+
+
+def test_a_sync_from_before_a_truncation_proves_nothing_after_it() -> None:
+    one = One().follow()
+    first = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(Batch(0, 5, 1),))).sync_ticket
+    assert first is not None
+    one.ask(BeginQuorumEpochRequest(2, 3, ME))
+    log = one.machine.quorum.log
+    log.truncate(2)
+    log.append(Batch(2, 6, 2))
+    log.synced(first)
+    assert (log.synced_offset, log.end_offset, log.is_synced) == (2, 8, False)
+
+
+def test_a_follower_takes_only_batches_that_follow() -> None:
+    one = One().follow()
+    batches = (Batch(0, 1, 1), Batch(5, 1, 1))
+    one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=batches))
+    assert one.machine.quorum.log.end_offset == 1
+
+
+def test_the_high_watermark_of_a_follower_ends_with_its_log() -> None:
+    one = One().follow()
+    effects = one.answer(2, FetchResponse(NONE, 1, 2, 99, batches=(Batch(0, 2, 1),)))
+    assert effects.high_watermark == 2
+
+
+def test_two_leaders_in_one_epoch_stop_the_node() -> None:
+    one = One().follow()
+    with pytest.raises(IllegalRaftStateError, match="voted twice"):
+        one.ask(BeginQuorumEpochRequest(1, 3, ME))
+
+
+def test_a_node_that_forgot_its_leadership_does_not_vote_in_that_epoch() -> None:
+    one = One()
+    one.step(Tick(), after_ms=2000)
+    one.answer(2, VoteResponse(NONE, 7, 1))
+    assert one.machine.epoch == 7 and not one.ask(vote(7, THIRD)).granted
+
+
+# ---- snapshots
+
+
+def test_a_follower_below_the_log_start_is_sent_to_the_snapshot() -> None:
+    at = OffsetAndEpoch(1, 4)
+    one = One(ElectionState(1), LogSummary(at, 9, ((1, 4),), (at,))).lead()
+    assert one.fetch(OTHER, 2, epoch=1).snapshot_id == at
+    assert one.fetch(OTHER, 0, epoch=0).snapshot_id == at
+    assert one.fetch(OTHER, 4, epoch=1).snapshot_id is None
+
+
+def test_only_known_snapshots_are_served() -> None:
+    at = OffsetAndEpoch(1, 4)
+    one = One(ElectionState(1), LogSummary(at, 9, ((1, 4),), (at,))).lead()
+    epoch = one.machine.epoch
+    assert one.ask(FetchSnapshotRequest(OTHER, epoch, at, 0)).error == NONE
+    wrong = FetchSnapshotRequest(OTHER, epoch, OffsetAndEpoch(1, 5), 0)
+    assert one.ask(wrong).error == ErrorCode.SNAPSHOT_NOT_FOUND
+    assert one.ask(FetchSnapshotRequest(OTHER, epoch, at, -1)).error == ErrorCode.POSITION_OUT_OF_RANGE
+
+
+def test_a_snapshot_of_what_is_not_committed_stops_the_node() -> None:
+    one = One().lead()
+    with pytest.raises(IllegalRaftStateError, match="not committed"):
+        one.step(SnapshotTaken(OffsetAndEpoch(1, 3)))
+
+
+def test_a_snapshot_carries_the_voters_of_its_place() -> None:
+    one = One().lead_and_commit()
+    assert one.machine.snapshot_controls(3) == (1, one.config.voters)
+    assert One(kraft=0).lead_and_commit().machine.snapshot_controls(1) == (0, None)
+
+
+# ---- voters (KIP-853)
+
+
+def added(one: One, key: ReplicaKey) -> Effects:
+    """Node `key` has caught up and is asked to be added."""
+    one.fetch(key, one.machine.quorum.log.end_offset)
+    assert one.ask(AddVoterRequest(key, voter_of(key).endpoints)) is None
+    assert isinstance(one.sent[key.id].request, VersionsRequest)
+    return one.answer(key.id, VersionsResponse(NONE, 0, 1))
+
+
+def test_a_new_voter_counts_as_soon_as_it_is_in_the_log() -> None:
+    one = One().lead_and_commit()
+    effects = added(one, key_of(4))
+    assert effects.replies == [] and one.machine.voters.ids == (1, 2, 3, 4)
+    one.sync()
+    one.fetch(OTHER, 4)
+    assert one.machine.high_watermark == 3  # two of four are no majority
+    one.fetch(key_of(4), 4)
+    assert one.machine.high_watermark == 4
+    assert [r.response.error for r in one.effects.replies if r.token != one.token] == [NONE]
+
+
+def test_one_change_at_a_time() -> None:
+    one = One().lead_and_commit()
+    added(one, key_of(4))
+    assert one.ask(RemoveVoterRequest(THIRD)).error == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_no_change_before_the_leader_has_committed_in_its_epoch() -> None:
+    assert One().lead().ask(RemoveVoterRequest(THIRD)).error == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_voters_of_kraft_version_0_do_not_change() -> None:
+    assert One(kraft=0).lead_and_commit().ask(RemoveVoterRequest(THIRD)).error == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_node_that_is_behind_is_not_added() -> None:
+    one = One().lead_and_commit()
+    one.fetch(key_of(4), 0, epoch=0)
+    one.ask(AddVoterRequest(key_of(4), voter_of(key_of(4)).endpoints))
+    (reply,) = one.answer(4, VersionsResponse(NONE, 0, 1)).replies
+    assert reply.response.error == ErrorCode.REQUEST_TIMED_OUT and "caught up" in reply.response.message  # type: ignore[union-attr]
+
+
+def test_duplicate_and_unknown_voters_are_refused() -> None:
+    one = One().lead_and_commit()
+    again = AddVoterRequest(key_of(3, 5), voter_of(THIRD).endpoints)
+    assert one.ask(again).error == ErrorCode.DUPLICATE_VOTER
+    assert one.ask(RemoveVoterRequest(key_of(3, 5))).error == ErrorCode.VOTER_NOT_FOUND
+    assert one.ask(AddVoterRequest(ReplicaKey(4), voter_of(THIRD).endpoints)).error == ErrorCode.INVALID_REQUEST
+
+
+def test_a_leader_that_removed_itself_does_not_count_and_resigns_when_that_is_committed() -> None:
+    one = One().lead_and_commit()
+    one.ask(RemoveVoterRequest(ME))
+    one.sync()
+    one.fetch(OTHER, 4)
+    assert one.machine.is_leader and one.machine.high_watermark == 3
+    one.fetch(THIRD, 4)
+    assert isinstance(one.state, Resigned) and one.machine.high_watermark == 4
+
+
+def test_a_voter_updates_its_own_endpoints() -> None:
+    one = One().lead_and_commit()
+    moved = voter_of(key_of(9)).endpoints
+    request = UpdateVoterRequest(one.machine.epoch, type(voter_of(OTHER))(OTHER, moved))
+    assert one.ask(request).error == NONE
+    entry = one.machine.voters.get(2)
+    assert entry is not None and entry.endpoints == moved
+
+
+def test_truncated_voters_do_not_count() -> None:
+    two = Voters(tuple(voter_of(key_of(i)) for i in (1, 2)))
+    one = One(log=LogSummary(end_offset=2, epochs=((1, 0),), voters=((1, two),))).follow(2)
+    assert one.machine.voters.ids == (1, 2)
+    one.answer(2, FetchResponse(NONE, 2, 2, diverging=OffsetAndEpoch(1, 1)))
+    assert one.machine.voters.ids == (1, 2, 3)
+
+
+def test_kraft_version_is_upgraded_once_all_voters_told_their_directory() -> None:
+    one = One(kraft=0).lead_and_commit()
+    with pytest.raises(NotRaftLeaderError, match=r"\[2, 3\]"):
+        one.step(UpgradeKRaftVersion())
+    for key in (OTHER, THIRD):
+        assert one.ask(UpdateVoterRequest(one.machine.epoch, voter_of(key))).error == NONE
+    one.step(UpgradeKRaftVersion())
+    assert one.machine.quorum.kraft_version == 1 and one.machine.voters.keys == (ME, OTHER, THIRD)
+
+
+def test_describe_shows_voters_and_observers() -> None:
+    one = One().lead_and_commit()
+    one.fetch(key_of(8), 0, epoch=0)
+    view = one.machine.describe(one.now)
+    assert (view.leader_id, view.high_watermark) == (1, 3)
+    assert [(replica.key.id, replica.log_end_offset) for replica in view.voters] == [(1, 3), (2, 3), (3, -1)]
+    assert [replica.key.id for replica in view.observers] == [8]
+
+
+def test_a_single_voter_elects_itself_and_commits_when_synced() -> None:
+    one = One(voters=1)
+    effects = one.step(Tick(), after_ms=2000)
+    assert one.machine.is_leader and effects.election == ElectionState(1, 1, ME)
+    assert one.sync().high_watermark == 3

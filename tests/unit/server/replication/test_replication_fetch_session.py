@@ -1,0 +1,45 @@
+"""A follower's side of a fetch session: what each request names."""
+
+from __future__ import annotations
+
+from barnabas.server.replication.rules.fetch_session import Ask, FetchSession
+
+
+def test_first_everything_then_only_what_has_changed() -> None:
+    session: FetchSession[str, int] = FetchSession()
+    assert session.build({"a": 0, "b": 0}) == Ask(0, 0, [("a", 0), ("b", 0)], [])
+    session.on_reply(7)
+    assert session.build({}) == Ask(7, 1, [], [])
+    session.on_reply(7)
+    assert session.build({"a": 5, "b": 0, "c": 1}) == Ask(7, 2, [("a", 5), ("c", 1)], [])
+    session.on_reply(7)
+    assert session.build({"b": None, "gone": None}) == Ask(7, 3, [], ["b"])
+    assert session.asked == {"a": 5, "c": 1}
+
+
+def test_without_a_slot_at_the_leader_everything_each_time() -> None:
+    session: FetchSession[str, int] = FetchSession()
+    session.build({"a": 0, "b": 0})
+    session.on_reply(0)
+    session.to_back("a")
+    assert session.build({"a": 3}) == Ask(0, 0, [("b", 0), ("a", 3)], [])
+
+
+def test_a_lost_answer_closes_the_session_and_asks_for_another() -> None:
+    session: FetchSession[str, int] = FetchSession()
+    session.build({"a": 0})
+    session.on_reply(7)
+    session.build({"a": 1})
+    session.reset()
+    assert session.build({"b": 0}) == Ask(7, 0, [("a", 1), ("b", 0)], [])
+    session.on_reply(8)
+    assert session.build({}) == Ask(8, 1, [], [])
+
+
+def test_epochs_wrap_to_one() -> None:
+    session: FetchSession[str, int] = FetchSession()
+    session.build({"a": 0})
+    session.on_reply(7)
+    session._epoch = (1 << 31) - 1
+    session.on_reply(7)
+    assert session.build({}).epoch == 1

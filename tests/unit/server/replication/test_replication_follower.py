@@ -1,0 +1,102 @@
+"""A follower: where it fetches, where it cuts, when it waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.core.errors import ErrorCode
+from barnabas.server.replication.rules.follower import (
+    Append,
+    AskBounds,
+    Bounds,
+    FetchAnswer,
+    FetchFrom,
+    Restart,
+    Stage,
+    Truncate,
+    applied,
+    cut,
+    follow,
+    loses_committed,
+    next_request,
+    on_answer,
+    on_bounds,
+    on_error,
+)
+from barnabas.server.storage.epochs import EpochEntry, LeaderEpochs
+from barnabas.server.storage.values import EpochEndOffset
+
+
+class Log:
+    """Ten records: 0..3 of epoch 1, 4..9 of epoch 3."""
+
+    log_start_offset = 0
+    log_end_offset = 10
+    latest_epoch: int | None = 3
+
+    def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
+        return LeaderEpochs([EpochEntry(1, 0), EpochEntry(3, 4)]).end_offset(epoch, self.log_end_offset)
+
+
+STATE = follow(None, 2, 5)
+ASKED = FetchFrom(5, 10, 3, 0)
+
+
+def test_it_asks_with_its_last_epoch() -> None:
+    assert next_request(STATE, Log(), 0) == ASKED
+    assert next_request(follow(STATE, -1, 6), Log(), 0) is None
+    assert follow(STATE, 3, 4) is STATE, "an older epoch is no news"
+
+
+@pytest.mark.parametrize(
+    ("leader_end", "offset"),
+    [
+        (EpochEndOffset(3, 7), 7),  # the leader's epoch 3 ended earlier
+        (EpochEndOffset(3, 12), 10),
+        (EpochEndOffset(2, 6), 4),  # we have no epoch 2: everything after our epoch 1 goes
+        (EpochEndOffset(1, 3), 3),
+        (EpochEndOffset(0, 2), 0),  # older than anything we have
+    ],
+)
+def test_it_cuts_where_the_epochs_part(leader_end: EpochEndOffset, offset: int) -> None:
+    _, step = on_answer(STATE, ASKED, FetchAnswer(9, 0, diverging=leader_end), Log())
+    assert step == Truncate(offset)
+    assert loses_committed(step, 9) == (offset < 9)
+
+
+def test_answers_to_another_question_are_dropped() -> None:
+    answer = FetchAnswer(9, 0, has_records=True)
+    assert on_answer(STATE, ASKED, answer, Log()) == (STATE, Append(5))
+    for asked in (ASKED._replace(leader_epoch=4), ASKED._replace(fetch_offset=9), ASKED._replace(last_fetched_epoch=1)):
+        assert on_answer(STATE, asked, answer, Log()) == (STATE, None)
+
+
+def test_the_watermark_follows_and_never_goes_back() -> None:
+    log = Log()
+    assert applied(FetchAnswer(8, 2), log, 5) == Bounds(8, 2)
+    assert applied(FetchAnswer(20, 15), log, 5) == Bounds(10, 10), "never beyond the own log"
+    assert applied(FetchAnswer(3, 0), log, 5) == Bounds(5, 0), "a new leader may know less than we do"
+    assert cut(log, 12) == Bounds(10, 0)
+
+
+def test_fencing_waits_for_an_image_other_errors_for_a_while() -> None:
+    fenced = on_error(STATE, ASKED, ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=100)
+    assert next_request(fenced, Log(), 1 << 40) is None
+    assert follow(fenced, 2, 5) is fenced
+    assert follow(fenced, 2, 6).stage is Stage.FETCHING
+    for code in (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT):
+        waiting = on_error(STATE, ASKED, code, 50, backoff_ms=100)
+        assert next_request(waiting, Log(), 149) is None
+        assert next_request(waiting, Log(), 150) == ASKED
+    assert on_error(STATE, ASKED._replace(leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=1) is STATE
+
+
+def test_out_of_range() -> None:
+    lost = on_error(STATE, ASKED, ErrorCode.OFFSET_OUT_OF_RANGE, 0, backoff_ms=100)
+    ask = next_request(lost, Log(), 0)
+    assert ask == AskBounds(5)
+    assert on_bounds(lost, AskBounds(5), 20, 30, Log(), 0, backoff_ms=100) == (STATE, Restart(20))
+    assert on_bounds(lost, AskBounds(5), 0, 6, Log(), 0, backoff_ms=100) == (STATE, Truncate(6))
+    again, step = on_bounds(lost, AskBounds(5), 0, 12, Log(), 0, backoff_ms=100)
+    assert (step, again.retry_at_ms, again.stage) == (None, 100, Stage.FETCHING)
+    assert on_bounds(lost, AskBounds(4), 20, 30, Log(), 0, backoff_ms=100) == (lost, None)

@@ -1,0 +1,215 @@
+"""Disks that are out when a broker starts, or were replaced: no empty log takes the place of one with records."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from barnabas.protocol.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.wire.messages.elect_leaders import ElectLeadersRequest
+from barnabas.server.metadata.image.cluster import PartitionImage
+from barnabas.server.metadata.image.topics import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from barnabas.server.storage.errors import DiskIoError
+from tests.unit.server.replication.brokers import Broker, Cluster, in_virtual_time
+from tests.unit.server.replication.test_replication_directories import home_of, known
+
+NO_LEADER = -1
+
+
+def state(cluster: Cluster, index: int = 0) -> PartitionImage:
+    found = cluster.image.topics.partition("t", index)
+    assert found is not None
+    return found
+
+
+def path_of(broker: Broker, index: int = 0) -> str:
+    home = broker.partitions.log_dir_of(broker.partition("t", index))
+    assert home is not None
+    return home.path
+
+
+async def alone_with_it(cluster: Cluster, first: Broker, second: Broker) -> str:
+    """`first` has the only complete replica of t-0, with one record, and is down. Gives the path of its directory."""
+    cluster.create("t", [[1, 2]])
+    await cluster.until(lambda: all(len(b.partitions) == 1 for b in cluster.brokers.values()))
+    assert await first.produce(b"before") is ErrorCode.NONE
+    await cluster.until(lambda: known(cluster, first, 0) == home_of(first, 0))
+    second.kill()
+    cluster.fence(2)
+    await cluster.until(lambda: cluster.isr("t") == [1] and len(first.partition().leader.isr) == 1)  # type: ignore[union-attr]
+    assert await first.produce(b"acknowledged") is ErrorCode.NONE
+    path = path_of(first)
+    first.kill()
+    cluster.fence(1)
+    return path
+
+
+def test_no_empty_log_stands_in_for_one_on_a_disk_that_is_out() -> None:
+    async def main(cluster: Cluster) -> None:
+        first, second = cluster.add(1, dirs=3), cluster.add(2)
+        path = await alone_with_it(cluster, first, second)
+        first.missing = {path}
+        first.start(stopped_in_order=True)
+        second.start()
+        await cluster.until(lambda: len(first.partitions) == len(second.partitions) == 1)
+        await asyncio.sleep(10)  # virtual time: nothing must come of it
+        assert (state(cluster).leader, first.partition().log) == (NO_LEADER, None)
+        assert second.values() == [b"before"]
+        # the other directories take what is new
+        cluster.create("u", [[1], [1], [1]])
+        await cluster.until(lambda: all(cluster.brokers[1].partitions.get("u", n) is not None for n in range(3)))
+        assert await first.produce(b"x", topic="u") is ErrorCode.NONE
+        # and it is seen that one is out
+        described = await first.serve(DescribeLogDirsRequest(topics=None), 4)
+        assert isinstance(described, DescribeLogDirsResponse)
+        assert {d.log_dir: d.error_code for d in described.results} == {
+            p: ErrorCode.KAFKA_STORAGE_ERROR if p == path else ErrorCode.NONE for p in first.paths
+        }
+        asked = AlterReplicaLogDirsRequest(
+            dirs=[AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name="u", partitions=[0])])]
+        )
+        answer = await first.serve(asked, 2)
+        assert isinstance(answer, AlterReplicaLogDirsResponse)
+        assert answer.results[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        # when it is back, so is everything
+        first.kill()
+        cluster.fence(1)
+        first.missing = set()
+        first.start(stopped_in_order=True)
+        await cluster.until(lambda: first.partitions.get("t", 0) is not None and first.partition().is_leader)
+        await cluster.until(lambda: cluster.isr("t") == [1, 2])
+        assert (first.values(), second.values()) == ([b"before", b"acknowledged"],) * 2
+
+    in_virtual_time(main, brokers=0)
+
+
+def test_a_directory_taken_out_of_log_dirs_does_not_lead_with_nothing() -> None:
+    """An empty log is made, for the operator has said that the old one will not come back; it does not count as
+    complete, and leads when the operator says so too."""
+
+    async def main(cluster: Cluster) -> None:
+        first, second = cluster.add(1, dirs=2), cluster.add(2)
+        path = await alone_with_it(cluster, first, second)
+        first.paths = [p for p in first.paths if p != path]
+        first.start(stopped_in_order=True)
+        await cluster.until(lambda: len(first.partitions) == 1 and first.partition().log is not None)
+        await cluster.until(lambda: known(cluster, first, 0) == home_of(first, 0))
+        assert (state(cluster).leader, state(cluster).isr, state(cluster).elr, state(cluster).last_known_elr) == (
+            NO_LEADER,
+            (),
+            (),
+            (),
+        )
+        second.start()
+        await cluster.until(lambda: len(second.partitions) == 1)
+        assert state(cluster).leader == NO_LEADER
+        cluster.ask(ElectLeadersRequest(election_type=1, topic_partitions=None), 2)
+        await cluster.until(lambda: cluster.isr("t") == [1, 2])
+
+    in_virtual_time(main, brokers=0)
+
+
+def test_a_replaced_disk_is_told_of_and_may_lead_again() -> None:
+    async def main(cluster: Cluster) -> None:
+        first, second = cluster.add(1), cluster.add(2)
+        cluster.create("t", [[1, 2]])
+        await cluster.until(lambda: all(len(b.partitions) == 1 for b in cluster.brokers.values()))
+        assert await first.produce(b"x") is ErrorCode.NONE
+        first.kill()
+        cluster.fence(1)
+        await cluster.until(lambda: second.partition().is_leader)
+        assert await second.produce(b"y") is ErrorCode.NONE
+        first.replace_disk("/data")
+        first.start()
+        await cluster.until(lambda: cluster.isr("t") == [1, 2])
+        assert known(cluster, first, 0) == home_of(first, 0)
+        second.kill()
+        cluster.fence(2)
+        await cluster.until(lambda: first.partition().is_leader)
+        assert first.values(committed=True) == [b"x", b"y"]
+
+    in_virtual_time(main, brokers=0)
+
+
+async def untold(cluster: Cluster, first: Broker, second: Broker) -> str:
+    """`first` leads t-0, and the controller does not know in which directory it lies. Gives its path."""
+    cluster.cut.add(frozenset({0, 2}))
+    cluster.create("t", [[1, 2]])
+    await cluster.until(lambda: len(first.partitions) == 1)
+    cluster.cut.add(frozenset({0, 1}))
+    await cluster.until(lambda: first.partition().is_leader)
+    first.append(b"x", acks=1)
+    assert known(cluster, first, 0) == UNASSIGNED_DIRECTORY
+    return path_of(first)
+
+
+def test_a_disk_that_fails_before_the_controller_knew_of_it() -> None:
+    async def main(cluster: Cluster) -> None:
+        first, second = cluster.add(1, dirs=2), cluster.add(2)
+        await untold(cluster, first, second)
+        home = first.partitions.log_dir_of(first.partition())
+        assert home is not None
+        first.process.run(home.fail, DiskIoError("the cable is out"))
+        cluster.cut.clear()
+        first.heartbeat()
+        await cluster.until(lambda: len(second.partitions) == 1 and second.partition().is_leader)
+        assert (cluster.isr("t"), known(cluster, first, 0)) == ([2], home.directory_id)
+
+    in_virtual_time(main, brokers=0)
+
+
+def test_a_replica_of_which_nobody_knows_where_it_was_is_lost_until_it_is_found() -> None:
+    async def main(cluster: Cluster) -> None:
+        first, second = cluster.add(1, dirs=2), cluster.add(2)
+        path = await untold(cluster, first, second)
+        first.kill()
+        cluster.fence(1)
+        cluster.cut.clear()
+        first.missing = {path}
+        first.start(stopped_in_order=True)
+        await cluster.until(lambda: known(cluster, first, 0) == LOST_DIRECTORY)
+        assert (first.partition().log, cluster.isr("t")) == (None, [2])
+        first.kill()
+        cluster.fence(1)
+        first.missing = set()
+        first.start()
+        await cluster.until(lambda: cluster.isr("t") == [1, 2])
+        assert known(cluster, first, 0) == home_of(first, 0)
+        assert path_of(first) == path
+
+    in_virtual_time(main, brokers=0)
+
+
+def test_a_disk_that_fails_while_its_logs_are_opened_is_not_lost() -> None:
+    """Of logs that were not opened any more the controller knows where they lie: there they are when it works again."""
+
+    async def main(cluster: Cluster) -> None:
+        broker = cluster.add(1, dirs=2)
+        cluster.create("t", [[1]] * 6)
+        await cluster.until(lambda: len(broker.partitions) == 6)
+        for index in range(6):
+            assert await broker.produce(b"%d" % index, index=index) is ErrorCode.NONE
+        await cluster.until(lambda: all(known(cluster, broker, n) == home_of(broker, n) for n in range(6)))
+        broker.kill()
+        cluster.fence(1)
+        broker.disk.fail_writes = lambda path: path.startswith("/data1/")
+        broker.start()
+        await cluster.until(lambda: len(broker.partitions) == 6)
+        assert [broker.partition("t", n).log is None for n in range(6)].count(True) == 3
+        await asyncio.sleep(10)  # virtual time: whoever would say something says it
+        broker.heartbeat()
+        broker.kill()
+        cluster.fence(1)
+        broker.disk.fail_writes = lambda path: False
+        broker.start()
+        await cluster.until(lambda: all(broker.partitions.get("t", n) is not None for n in range(6)))
+        await cluster.until(lambda: all(broker.partition("t", n).is_leader for n in range(6)))
+        assert [broker.values(index=n) for n in range(6)] == [[b"%d" % n] for n in range(6)]
+
+    in_virtual_time(main, brokers=0)

@@ -1,0 +1,191 @@
+"""Who waits with a session: woken by whatever it waits for, in sync while it is at rest, and forgotten when it goes.
+
+Time is virtual: a sleep of 200 s takes none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from barnabas.core.errors import ErrorCode
+from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.server.broker.fetch_sessions import FetchContext, Wanted
+from barnabas.server.replication.partition import Isolation, Partition
+from barnabas.server.storage.reading import ReadPlan
+from tests.unit.server.replication.brokers import Broker, Cluster, in_virtual_time
+
+VERSION = 12  # topics by name
+WAIT_MS = 5_000
+AT_ONCE_S = 0.2
+"""A record is appended after half of it."""
+
+
+def request(session: tuple[int, int], offset: int | None = None, **fields: Any) -> FetchRequest:
+    """Of partition 0 of `t`; None: what the session has."""
+    partitions = [FetchPartition(partition=0, fetch_offset=offset or 0, partition_max_bytes=1 << 20)]
+    topics = [] if offset is None else [FetchTopic(topic="t", partitions=partitions)]
+    options: dict[str, Any] = {"max_wait_ms": WAIT_MS, "min_bytes": 1, "max_bytes": 1 << 20, **fields}
+    return FetchRequest(session_id=session[0], session_epoch=session[1], topics=topics, **options)
+
+
+async def serve(broker: Broker, request: FetchRequest) -> FetchResponse:
+    return cast("FetchResponse", await broker.serve(request, VERSION))
+
+
+async def ready(cluster: Cluster, replicas: list[int] | None = None) -> Broker:
+    """The leader of a topic with one record, which all have."""
+    replicas = replicas or [1, 2]
+    cluster.create("t", [replicas])
+    await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
+    leader = cluster.brokers[1]
+    assert await leader.produce(b"a") is ErrorCode.NONE
+    await asyncio.sleep(2)
+    return leader
+
+
+async def seconds_until_woken(cluster: Cluster, leader: Broker, waiting: FetchRequest) -> float:
+    """By a record of 5,000 bytes."""
+    began = cluster.loop.time()
+    task = asyncio.ensure_future(serve(leader, waiting))
+    await asyncio.sleep(AT_ONCE_S / 2)
+    leader.append(b"x" * 5_000)
+    await task
+    return cluster.loop.time() - began
+
+
+def test_a_consumer_with_a_rack_is_woken() -> None:
+    """Its session is looked at as a whole, and watched."""
+
+    async def main(cluster: Cluster) -> float:
+        leader = await ready(cluster)
+        first = await serve(leader, request((0, 0), 1, max_wait_ms=0, rack_id="left"))
+        return await seconds_until_woken(cluster, leader, request((first.session_id, 1), rack_id="left"))
+
+    assert in_virtual_time(main, brokers=2) < AT_ONCE_S
+
+
+@pytest.mark.parametrize("with_session", [False, True])
+@pytest.mark.parametrize("from_disk", [False, True])
+def test_who_waits_for_more_than_there_is_is_woken(
+    with_session: bool, from_disk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition that was not read to its end is watched, too, wherever its records lie."""
+
+    async def read_later(self: Partition, read: Any, executor: object) -> Any:
+        await asyncio.sleep(0.001)
+        return read._replace(data=read.pending.run().data, pending=None)
+
+    if from_disk:
+        monkeypatch.setattr(Partition, "read_from_disk", read_later)
+        monkeypatch.setattr(ReadPlan, "try_run", lambda self: None)
+
+    async def main(cluster: Cluster) -> float:
+        leader = await ready(cluster)
+        if not with_session:
+            return await seconds_until_woken(cluster, leader, request((0, -1), 0, min_bytes=1_000))
+        first = await serve(leader, request((0, 0), 0, max_wait_ms=0))
+        return await seconds_until_woken(cluster, leader, request((first.session_id, 1), min_bytes=1_000))
+
+    assert in_virtual_time(main, brokers=2) < AT_ONCE_S
+
+
+def test_a_follower_that_is_about_to_join_is_woken() -> None:
+    """The watermark waits for it already; the leader cannot reach the controller."""
+
+    async def main(cluster: Cluster) -> list[float]:
+        leader = await ready(cluster)
+        cluster.cut.add(frozenset({1, 2}))
+        await asyncio.sleep(3)
+        leader.append(b"b", acks=1)
+        await cluster.until(lambda: cluster.isr("t") == [1])
+        await asyncio.sleep(1)
+        cluster.cut.clear()
+        cluster.cut.add(frozenset({0, 1}))
+        await asyncio.sleep(8)
+        times = []
+        for _ in range(6):
+            await asyncio.sleep(0.137)
+            began = cluster.loop.time()
+            assert await leader.produce(b"c", timeout_s=5) is ErrorCode.NONE
+            times.append(cluster.loop.time() - began)
+        return times
+
+    assert max(in_virtual_time(main, brokers=2)) < 0.05
+
+
+def test_a_session_that_is_closed_lets_its_request_go() -> None:
+    async def main(cluster: Cluster) -> float:
+        leader = await ready(cluster)
+        first = await serve(leader, request((0, 0), 1, max_wait_ms=0))
+        began = cluster.loop.time()
+        waiting = asyncio.ensure_future(serve(leader, request((first.session_id, 1))))
+        await asyncio.sleep(AT_ONCE_S / 2)
+        await serve(leader, request((first.session_id, -1), 1, max_wait_ms=0))
+        await waiting
+        return cluster.loop.time() - began
+
+    assert in_virtual_time(main, brokers=2) < AT_ONCE_S
+
+
+def test_a_follower_whose_session_is_evicted_was_in_sync_until_then() -> None:
+    """The next record does not make it late, though nothing was written down while it was at rest."""
+
+    async def main(cluster: Cluster) -> tuple[list[int], int]:
+        leader = await ready(cluster)
+        sessions = leader.services.fetch_sessions
+        sessions._slots = 1
+        await asyncio.sleep(200)
+        larger = [((UUID(int=n), 0), Wanted(0, 1)) for n in range(9)]
+        context = sessions.open(0, 0, larger, [], leader.clock.now_ms(), uses_topic_ids=True, privileged=True)
+        assert isinstance(context, FetchContext)
+        context.finish([], leader.clock.now_ms())
+        leader.append(b"b", acks=1)
+        leader.partition().shrink_isr()
+        await asyncio.sleep(0.05)
+        return cluster.isr("t"), sessions.evictions
+
+    assert in_virtual_time(main, brokers=2) == ([1, 2], 1)
+
+
+@pytest.mark.parametrize("silent", [2, 3])
+def test_of_two_equal_replicas_that_of_whom_was_heard_last_is_preferred(silent: int) -> None:
+    async def main(cluster: Cluster) -> int | None:
+        leader = await ready(cluster, [1, 2, 3])
+        cluster.brokers[silent].kill()
+        await asyncio.sleep(5)
+        return leader.partition().preferred_read_replica(0, frozenset({2, 3}))
+
+    assert in_virtual_time(main) == 5 - silent
+
+
+def test_another_isolation_level_looks_again() -> None:
+    async def main(cluster: Cluster) -> list[int]:
+        leader = await ready(cluster)
+        leader.append(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        await asyncio.sleep(1)
+        first = await serve(leader, request((0, 0), 1, max_wait_ms=0, isolation_level=Isolation.READ_COMMITTED))
+        sizes = []
+        for epoch, level in enumerate((Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED), 1):
+            answer = await serve(leader, request((first.session_id, epoch), max_wait_ms=0, isolation_level=level))
+            sizes.append(sum(len(cast("bytes", p.records)) for t in answer.responses for p in t.partitions))
+        return sizes
+
+    committed, uncommitted = in_virtual_time(main, brokers=2)
+    assert committed == 0 < uncommitted
+
+
+def test_consumers_that_have_left_cost_an_append_nothing() -> None:
+    async def main(cluster: Cluster) -> tuple[int, int]:
+        leader = await ready(cluster)
+        for _ in range(50):
+            first = await serve(leader, request((0, 0), 1, max_wait_ms=0))
+            await serve(leader, request((first.session_id, 1), max_wait_ms=0))
+        readers = leader.partition().readers
+        before = len(readers)
+        await leader.produce(b"x")
+        return before, len(readers)
+
+    assert in_virtual_time(main, brokers=2) == (50, 0)
