@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.machine import elections, membership, replication, snapshots
 from barnabas.server.raft.machine.events import SnapshotStored, StartAt
@@ -103,7 +105,7 @@ def votes_for_shorter_logs() -> Iterator[None]:
     can_grant = elections.can_grant_vote
 
     def blind(q: Quorum, request: VoteRequest) -> bool:
-        return can_grant(q, request._replace(last=OffsetAndEpoch(1 << 30, 1 << 30)))
+        return can_grant(q, structs.replace(request, last=OffsetAndEpoch(1 << 30, 1 << 30)))
 
     with patch.object(elections, "can_grant_vote", blind):
         yield

@@ -10,9 +10,11 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.errors import IllegalRaftStateError, NotRaftLeaderError
@@ -543,16 +545,16 @@ class World:
 
     def _fill(self, node: Node, response: RaftResponse) -> RaftResponse:
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
-            return response._replace(batches=node.disk.read(response.read_offset, self.rng.randint(1, 8)))
+            return replace(response, batches=node.disk.read(response.read_offset, self.rng.randint(1, 8)))
         if isinstance(response, FetchSnapshotResponse) and response.max_bytes and response.snapshot_id is not None:
             snapshot = node.disk.snapshots.get(response.snapshot_id)
             if snapshot is None:
-                return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
+                return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
             data = encode_snapshot(snapshot)
             if response.position >= len(data):
-                return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE)
+                return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
             piece = data[response.position : response.position + response.max_bytes]
-            return response._replace(size=len(data), data=piece)
+            return replace(response, size=len(data), data=piece)
         return response
 
     # ---- cutting links

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.server.metadata.controller import alter_partition, brokers, partition_change
@@ -134,12 +136,12 @@ def shrink_before_it_is_committed(state: Any, members: Any, active: Any) -> Any:
 def eligible_stay_in_sync(partition: Any, target: Any, elected: Any, rules: Any) -> Any:
     """From the ELR into the lead, with everyone eligible in sync at once."""
     after, seat = _seat(partition, target, elected, rules)
-    return (after._replace(isr=(*after.isr, *(b for b in target.replicas if b not in after.isr))), seat)
+    return (replace(after, isr=(*after.isr, *(b for b in target.replicas if b not in after.isr))), seat)
 
 
 def nobody_is_eligible_any_more(partition: Any, target: Any, rules: Any) -> Any:
     """The feature is off, so its lists are forgotten before they are needed."""
-    return _track_eligible(partition, target, rules) if rules.elr_enabled else target._replace(elr=())
+    return _track_eligible(partition, target, rules) if rules.elr_enabled else replace(target, elr=())
 
 
 def only_while_it_is_on(partition: Any, target: Any, rules: Any) -> bool:

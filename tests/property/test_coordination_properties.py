@@ -10,6 +10,7 @@ from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
@@ -196,7 +197,7 @@ def stored_state(shard: GroupShard) -> dict[str, object]:
                 group.static_members.snapshot(),
             )
         state[f"offsets of {group_id}"] = {
-            key: offset._replace(log_offset=0) for key, offset in shard.store.view(group_id, committed=False).items()
+            key: replace(offset, log_offset=0) for key, offset in shard.store.view(group_id, committed=False).items()
         }
     return state
 

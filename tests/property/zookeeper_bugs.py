@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from barnabas.server.node.zookeeper.machine.appends import Appends
 from barnabas.server.node.zookeeper.machine.effects import Effect, Outcome, Settled
 from barnabas.server.node.zookeeper.machine.log_view import LogView
@@ -45,7 +47,9 @@ def _requests_become(change: Callable[[ZooKeeperMachine, Request], Request]) -> 
 def _unchecked(request: Request) -> Request:
     if not isinstance(request, Multi):
         return request
-    return Multi(tuple(replace(op, version=-1) if isinstance(op, SetData | Check) else op for op in request.ops))
+    return Multi(
+        tuple(structs.replace(op, version=-1) if isinstance(op, SetData | Check) else op for op in request.ops)
+    )
 
 
 def appends_are_not_fenced() -> AbstractContextManager[Any]:
@@ -167,7 +171,9 @@ def a_snapshot_settles_as_refused() -> AbstractContextManager[Any]:
     """What a snapshot covers is held to be not in the log."""
     right = Appends.on_snapshot
     return patch.object(
-        Appends, "on_snapshot", lambda self, end: [replace(s, outcome=Outcome.REFUSED) for s in right(self, end)]
+        Appends,
+        "on_snapshot",
+        lambda self, end: [structs.replace(s, outcome=Outcome.REFUSED) for s in right(self, end)],
     )
 
 
@@ -218,7 +224,7 @@ def entries_are_removed_too_early() -> AbstractContextManager[Any]:
     """A snapshot takes with it what comes after it."""
 
     def on_names(self: SnapshotUpkeep, answer: Answer, path: str, tail: Any) -> list[Effect]:
-        return right(self, answer, path, replace(tail, start_offset=tail.end_offset))
+        return right(self, answer, path, structs.replace(tail, start_offset=tail.end_offset))
 
     right = SnapshotUpkeep._on_names
     return patch.object(SnapshotUpkeep, "_on_names", on_names)

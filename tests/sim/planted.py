@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 from barnabas.server.node.adapters import ReplicatedWriter

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.rng import Rng
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """`initial_ms` x `multiplier`^attempt, at most `max_ms`, then spread by +-`jitter` of itself."""
 
     initial_ms: float

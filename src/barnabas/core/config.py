@@ -10,11 +10,11 @@ from `ConfigKey` rows. It parses text into typed values with the leniency and th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from enum import Enum, IntEnum
 from typing import Any, Final, Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode, KafkaError
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None
@@ -69,8 +69,7 @@ class Validator(Protocol):
     def __call__(self, name: str, value: Any) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """A number between two bounds, both inclusive; None leaves a side open."""
 
     low: float | None = None
@@ -88,8 +87,7 @@ class Range:
         return f"[{'...' if self.low is None else self.low},...{'' if self.high is None else f',{self.high}'}]"
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Struct, frozen=True):
     """One of a fixed set of strings (Kafka's `ValidString` and `CaseInsensitiveValidString`)."""
 
     choices: tuple[str, ...]
@@ -111,8 +109,7 @@ class OneOf:
         return f"[{', '.join(self.choices)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(Struct, frozen=True):
     """A list without blanks; with `choices` each element must be one of them (Kafka's `ValidList`)."""
 
     choices: tuple[str, ...] = ()
@@ -137,8 +134,7 @@ class ListOf:
         return f"[{', '.join(self.choices)}]" if self.choices else "list"
 
 
-@dataclass(frozen=True, slots=True)
-class NonEmpty:
+class NonEmpty(Struct, frozen=True):
     """A string that is not empty; with `printable` also without control characters; null only if `nullable`."""
 
     nullable: bool = True
@@ -160,8 +156,7 @@ class NonEmpty:
         return "non-empty string"
 
 
-@dataclass(frozen=True, slots=True)
-class RangeOrSpecial:
+class RangeOrSpecial(Struct, frozen=True):
     """A number in a range, or one special value outside of it (-1 or -2 for "no limit", "follow another config")."""
 
     special: int
@@ -187,8 +182,7 @@ REQUIRED: Final = _Required.REQUIRED
 """The default of a config that has none: it must be given."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Struct, frozen=True):
     """One row of a config table."""
 
     name: str
@@ -224,8 +218,7 @@ class ConfigKey:
         return value_to_text(value)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDef:
+class ConfigDef(Struct, frozen=True):
     """A table of configs, looked up by name."""
 
     keys: Mapping[str, ConfigKey] = field(default_factory=dict)

@@ -7,17 +7,15 @@ once they are committed. See the second of the four ideas in docs/ARCHITECTURE.m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Generic, TypeVar
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[RecordT, ResponseT]):
+class Decision(Struct, Generic[RecordT, ResponseT], frozen=True):
     """Records to append (all or none), and the response to give when they have been committed."""
 
     response: ResponseT

@@ -6,7 +6,7 @@ import base64
 from typing import NewType
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
 
 BrokerId = NewType("BrokerId", int)
 
@@ -30,8 +30,7 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SH
 """Topics that clients may not create, delete or write to by accident."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(Struct, frozen=True, order=True):
     """One partition, by topic name; prints as Kafka's directory name, `topic-partition`."""
 
     topic: str
@@ -41,8 +40,7 @@ class TopicPartition:
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicIdPartition:
+class TopicIdPartition(Struct, frozen=True, order=True):
     """One partition, by topic id."""
 
     topic_id: TopicId

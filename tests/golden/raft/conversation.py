@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from barnabas.server.raft.errors import NotRaftLeaderError
 from barnabas.server.raft.machine.events import (
     AdvanceStart,
@@ -289,11 +291,11 @@ class Stage:
 
     def _fill(self, stand: Stand, response: Any) -> Any:
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
-            return response._replace(batches=stand.disk.read(response.read_offset, 10))
+            return replace(response, batches=stand.disk.read(response.read_offset, 10))
         if isinstance(response, FetchSnapshotResponse) and response.max_bytes and response.snapshot_id:
             data = encode_snapshot(stand.disk.snapshots[response.snapshot_id])
             piece = data[response.position : response.position + response.max_bytes]
-            return response._replace(size=len(data), data=piece)
+            return replace(response, size=len(data), data=piece)
         return response
 
 
@@ -306,7 +308,7 @@ _USUAL: dict[str, Any] = {"error": 0, "leader_id": -1, "granted": False, "pre_vo
 
 def _text(message: Any) -> str:
     words = [type(message).__name__.removesuffix("Request").removesuffix("Response")]
-    for name in message.__match_args__:
+    for name in message.__struct_fields__:
         value = getattr(message, name)
         if name in _SILENT or value is None or value == () or (name in _USUAL and value == _USUAL[name]):
             continue

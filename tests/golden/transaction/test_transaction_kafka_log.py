@@ -3,8 +3,9 @@ fenced zombie), librdkafka's (protocol 1), and one that was open when the broker
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import iter_batches, iter_records

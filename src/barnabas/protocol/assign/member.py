@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.hashing import java_string_hash
 from barnabas.core.ids import TopicPartition
 
@@ -19,8 +20,7 @@ Assignment = dict[str, list[TopicPartition]]
 """Member id -> its partitions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     """One member's part in the assignment."""
 
     topics: tuple[str, ...]
@@ -32,8 +32,7 @@ class Subscription:
     user_data: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(Struct, frozen=True):
     """Topic -> number of partitions, and where known the racks of each partition's replicas."""
 
     partitions: Mapping[str, int]

@@ -12,9 +12,9 @@ holds two replicas of a partition. Brokers without a rack form a rack of their o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 
@@ -26,8 +26,7 @@ class PlacementError(KafkaError):
         super().__init__(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
-@dataclass(frozen=True, slots=True)
-class UsableBroker:
+class UsableBroker(Struct, frozen=True):
     """A broker that may hold replicas."""
 
     broker_id: int
@@ -63,8 +62,7 @@ def place_replicas(
     return [stripes.next_partition(replication_factor) for _ in range(partitions)]
 
 
-@dataclass(slots=True)
-class _Ring:
+class _Ring(Struct):
     """Brokers of one rack and one kind. In each round it is walked once, from a start that moves on by one."""
 
     brokers: list[int] = field(default_factory=list)
@@ -87,8 +85,7 @@ class _Ring:
         return broker
 
 
-@dataclass(slots=True)
-class _Rack:
+class _Rack(Struct):
     unfenced: _Ring = field(default_factory=_Ring)
     fenced: _Ring = field(default_factory=_Ring)
 

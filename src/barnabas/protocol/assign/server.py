@@ -7,18 +7,17 @@ unlike the classic ones they need not agree with anyone else's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.ids import TopicId
 
 Partitions = Mapping[TopicId, frozenset[int]]
 """Topic id -> partitions; never an empty set."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSpec:
+class MemberSpec(Struct, frozen=True):
     """A member: the topics it wants, and what it was to have so far."""
 
     topics: frozenset[TopicId]
@@ -26,8 +25,7 @@ class MemberSpec:
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
+class GroupSpec(Struct, frozen=True):
     """All members by id, and how many partitions each of their topics has. Topics that do not exist are left out."""
 
     members: Mapping[str, MemberSpec]

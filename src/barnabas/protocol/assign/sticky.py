@@ -9,32 +9,30 @@ otherwise `sticky_general` moves partitions until nothing gets better.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import field
-from struct import Struct, error
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.assign.member import DEFAULT_GENERATION, Assignment, Subscription, Topics, java_order, uses_racks
 from barnabas.protocol.assign.sticky_constrained import ConstrainedAssignment
 from barnabas.protocol.assign.sticky_general import GeneralAssignment
 from barnabas.protocol.assign.sticky_state import Racks, StickyInput
 
-_I16: Final = Struct(">h")
-_I32: Final = Struct(">i")
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What a member remembers of the assignment before."""
 
     owned: tuple[TopicPartition, ...] = ()
     generation: int | None = None
 
 
-@dataclass(slots=True)
-class _Result:
+class _Result(Struct):
     assignment: Assignment
     transferring: dict[TopicPartition, str] | None = field(default=None)
     """Partitions that an owner loses to another; None: not worked out on the way."""
@@ -76,7 +74,7 @@ def _owned_memory(subscription: Subscription) -> Memory:
     if subscription.user_data is not None:  # subscriptions before version 2 carry the generation here
         try:
             (generation,) = _I32.unpack_from(subscription.user_data)
-        except error:
+        except struct.error:
             generation = DEFAULT_GENERATION
     return Memory(subscription.owned, generation)
 
@@ -190,7 +188,7 @@ def decode_memory(data: bytes | None) -> Memory:
         return Memory()
     try:
         owned, pos = _decode_topics(data)
-    except (error, UnicodeDecodeError, ValueError):
+    except (struct.error, UnicodeDecodeError, ValueError):
         return Memory((), DEFAULT_GENERATION)
     if len(data) - pos >= _I32.size:
         return Memory(owned, _I32.unpack_from(data, pos)[0])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.ids import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Racks:
+class Racks(Struct, frozen=True):
     """Empty, unless racks matter (KIP-881)."""
 
     consumers: Mapping[str, str]
@@ -36,8 +36,7 @@ class Racks:
         return -1
 
 
-@dataclass(frozen=True, slots=True)
-class StickyInput:
+class StickyInput(Struct, frozen=True):
     topics: Mapping[str, int]
     subscriptions: Mapping[str, tuple[str, ...]]
     owned: dict[str, list[TopicPartition]]

@@ -24,13 +24,12 @@ A record (Kafka's DefaultRecord; varints are zigzag, lengths of -1 mean null):
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from barnabas.protocol.records.crc import crc32c
 from barnabas.protocol.records.errors import CorruptBatchError
@@ -41,8 +40,8 @@ LOG_OVERHEAD: Final = 12
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
 
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-_LENGTH_TO_MAGIC: Final = Struct(">iib")
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_TO_MAGIC: Final = struct.Struct(">iib")
 CRC_START: Final = 21
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_FLAG: Final = 0x08

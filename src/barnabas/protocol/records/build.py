@@ -6,12 +6,11 @@ offset deltas, lengths and timestamp deltas up to 4095.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
-from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -35,7 +34,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 RECORD_OVERHEAD_MAX: Final = 21
 """Most bytes a record takes besides key, value and headers (DefaultRecord.MAX_RECORD_OVERHEAD)."""
 
-_CRC: Final = Struct(">I")
+_CRC: Final = struct.Struct(">I")
 _INT32_MAX: Final = (1 << 31) - 1
 
 

@@ -18,13 +18,13 @@ and its value one of the messages below, written out by hand since this room sta
 
 from __future__ import annotations
 
-from dataclasses import field
+import struct
 from enum import IntEnum
-from struct import Struct, error
 from typing import Final, TypeAlias, assert_never
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.ids import NO_LEADER_EPOCH
 from barnabas.protocol.records.batch import Record
 from barnabas.protocol.records.build import SimpleRecord, build_batch
@@ -32,12 +32,12 @@ from barnabas.protocol.records.errors import CorruptBatchError
 
 NO_DIRECTORY: Final = UUID(int=0)
 
-_KEY: Final = Struct(">hh")
-_END_TXN: Final = Struct(">hi")
-_I16: Final = Struct(">h")
-_U16: Final = Struct(">H")
-_I32: Final = Struct(">i")
-_I64: Final = Struct(">q")
+_KEY: Final = struct.Struct(">hh")
+_END_TXN: Final = struct.Struct(">hi")
+_I16: Final = struct.Struct(">h")
+_U16: Final = struct.Struct(">H")
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
 _NO_TAGS: Final = b"\x00"
 
 
@@ -53,16 +53,14 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class EndTxn:
+class EndTxn(Struct, frozen=True):
     """The end of one producer's transaction in this partition."""
 
     commit: bool
     coordinator_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
+class LeaderChange(Struct, frozen=True):
     """The first record of a Raft leader's epoch: (voter id, directory id) pairs."""
 
     leader_id: int
@@ -72,27 +70,23 @@ class LeaderChange:
     """0 has no directory ids. Kafka 4.3 writes 0 (LEADER_CHANGE_CURRENT_VERSION)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotHeader:
+class SnapshotHeader(Struct, frozen=True):
     """The first record of a snapshot."""
 
     last_contained_log_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFooter:
+class SnapshotFooter(Struct, frozen=True):
     """The last record of a snapshot; without it the snapshot is incomplete."""
 
 
-@dataclass(frozen=True, slots=True)
-class KRaftVersion:
+class KRaftVersion(Struct, frozen=True):
     """The version of the Raft protocol from here on (KIP-853: 1 allows the voters to change)."""
 
     kraft_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(Struct, frozen=True):
     """One member of the quorum; endpoints are (listener name, host, port)."""
 
     voter_id: int
@@ -102,8 +96,7 @@ class Voter:
     max_supported_version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KRaftVoters:
+class KRaftVoters(Struct, frozen=True):
     """The quorum from here on."""
 
     voters: tuple[Voter, ...] = field(default=())
@@ -182,7 +175,7 @@ def parse_control(record: Record) -> ControlValue | None:
         return None
     try:
         return _decode(kind, value)
-    except (error, IndexError, ValueError) as problem:
+    except (struct.error, IndexError, ValueError) as problem:
         raise CorruptBatchError(f"the {kind.name} record at offset {record.offset} is damaged: {problem}") from problem
 
 
@@ -268,7 +261,7 @@ class _Reader:
         self._data = data
         self._at = 0
 
-    def number(self, form: Struct) -> int:
+    def number(self, form: struct.Struct) -> int:
         value: int = form.unpack_from(self._data, self._at)[0]
         self._at += form.size
         return value

@@ -12,13 +12,14 @@ run, and is for `read_rows` to open, or to refuse.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import chain, repeat
-from struct import Struct
 from typing import Final
 
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
+
 from barnabas.protocol.records.batch import read_varint
 
 RUN_MIN: Final = 4
@@ -28,7 +29,7 @@ _DELTA_END: Final = (64, 8_192)
 _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(128)]
 
 
-class Run(NamedTuple):
+class Run(Struct, frozen=True):
     """`length` records behind the known one."""
 
     length: int
@@ -105,9 +106,9 @@ def _cut(records: memoryview, size: int, at: int, length: int) -> Iterable[bytes
 
 
 @lru_cache(maxsize=256)
-def _part(size: int, at: int, length: int) -> Struct:
+def _part(size: int, at: int, length: int) -> struct.Struct:
     """A byte string in the middle of `size` bytes."""
-    return Struct(f"={at}x{length}s{size - at - length}x")
+    return struct.Struct(f"={at}x{length}s{size - at - length}x")
 
 
 @cache

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import (
     LOG_APPEND_TIME_FLAG,
     BatchHeader,

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import read_varint, read_varlong
 from barnabas.protocol.records.errors import CorruptBatchError
 
 LONG_MAX: Final = (1 << 63) - 1
 
 
-class RecordFacts(NamedTuple):
+class RecordFacts(Struct, frozen=True):
     """What validation wants to know about one record."""
 
     timestamp: int
@@ -225,7 +226,7 @@ def _only_nulls(length: int, key: int, value: int) -> bool:
     return not length & 1 and (key == 1 or not key & 1) and (value == 1 or not value & 1)
 
 
-class Scan(NamedTuple):
+class Scan(Struct, frozen=True):
     """What a full scan found."""
 
     min_timestamp: int

@@ -7,14 +7,14 @@ docs/adr/0002-what-the-broker-checks-in-a-batch.md.
 
 from __future__ import annotations
 
+import struct
 from enum import Enum
-from struct import Struct
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -37,7 +37,7 @@ from barnabas.protocol.records.crc import crc32c
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError, RecordRefusedError
 from barnabas.protocol.records.scan import LONG_MAX, Scan, check_chain, iter_facts, open_record, scan_records
 
-_HEAD: Final = Struct(">qii")
+_HEAD: Final = struct.Struct(">qii")
 _HEAD_SIZE: Final = 16
 _SMALLEST_RECORD: Final = 14
 """LegacyRecord.RECORD_OVERHEAD_V0: a length below it belongs to no record format."""
@@ -60,8 +60,7 @@ class RecordCheck(Enum):
     """Every length of every record, as Kafka does."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationRules:
+class ValidationRules(Struct, frozen=True):
     """A topic's settings that decide which records it takes, and how they are stored."""
 
     topic: str
@@ -78,7 +77,7 @@ class ValidationRules:
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
-class Validated(NamedTuple):
+class Validated(Struct, frozen=True):
     """Batches ready to be written: `parts`, in order, are the bytes; nothing was joined or copied needlessly."""
 
     parts: list[Buffer]

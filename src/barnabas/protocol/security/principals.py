@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Principal:
+class Principal(Struct, frozen=True, order=True):
     """The identity a connection has proved, or ANONYMOUS on a listener that asks for none."""
 
     kind: str

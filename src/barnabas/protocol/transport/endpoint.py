@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import BarnabasError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -20,8 +21,7 @@ class EndpointError(BarnabasError):
     """A listener address that cannot be understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """Where a listener listens, or where clients are told to find it. Port 0 asks for any free port."""
 
     name: str

@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
 from http import HTTPStatus
 from http.client import responses
 from typing import Final
 
 import h11
+from msgspec import Struct, field
 
-from barnabas.core.dataclass import dataclass
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.transport.listener import listening_socket
@@ -33,8 +32,7 @@ _READ_BYTES: Final = 65_536
 _IDLE_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A whole request. `target` is the path with its query, as sent; header names are lower case."""
 
     method: str
@@ -43,8 +41,7 @@ class HttpRequest:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(Struct, frozen=True):
     """A whole answer."""
 
     status: int

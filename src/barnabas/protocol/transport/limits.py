@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class NetLimits:
+class NetLimits(Struct, frozen=True):
     """The bounds of one node's network side; names and defaults are Kafka's where Kafka has them."""
 
     request_bytes_max: int = 104_857_600

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
+
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.transport.listener import listening_socket
@@ -36,7 +37,7 @@ _REASONS: Final = {
 }
 
 
-class Page(NamedTuple):
+class Page(Struct, frozen=True):
     """What a path shows at the moment it is asked for."""
 
     text: str

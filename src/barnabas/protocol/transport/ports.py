@@ -6,8 +6,9 @@ from collections.abc import Coroutine, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security.principals import ANONYMOUS, Principal
 from barnabas.protocol.wire.server_conn import Request
@@ -33,8 +34,7 @@ class Pace(Enum):
     """In turn, and cancelled when the client hangs up: it only reads (Fetch)."""
 
 
-@dataclass(slots=True)
-class Peer:
+class Peer(Struct):
     """The other end of one connection, as handlers see it."""
 
     connection_id: int

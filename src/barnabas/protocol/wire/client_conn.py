@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 from collections import deque
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.wire.apis import APIS, ApiKey, request_header_version, response_header_version
 from barnabas.protocol.wire.codec import decode, decode_prefix, encode, encode_frame
 from barnabas.protocol.wire.errors import WireError
@@ -21,7 +22,7 @@ _HEADER_BYTES_MAX = 1024
 """A response header is five bytes; Kafka has no tagged field for it yet."""
 
 
-class Sent(NamedTuple):
+class Sent(Struct, frozen=True):
     """A request whose response has not come yet."""
 
     correlation_id: int

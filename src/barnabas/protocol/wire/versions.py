@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-
-from barnabas.core.namedtuple import NamedTuple
+from typing import NamedTuple
 
 OPEN_END = 32767
 

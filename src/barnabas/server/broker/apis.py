@@ -8,11 +8,11 @@ for no response.
 
 from __future__ import annotations
 
-from dataclasses import field
 from enum import Enum
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.protocol.wire.apis import ApiKey
 
 
@@ -24,8 +24,7 @@ class Pace(Enum):
     ABANDON = "abandon"
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One API. `advertised_min` differs from `min_version` where clients would break otherwise."""
 
     key: ApiKey
@@ -40,15 +39,14 @@ class Route:
         return (self.min_version if self.advertised_min < 0 else self.advertised_min, self.max_version)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ApiTable:
+class ApiTable(Struct, frozen=True, eq=False):
     """Everything that listeners of one kind serve."""
 
     routes: tuple[Route, ...]
-    by_key: dict[int, Route] = field(init=False)
+    by_key: dict[int, Route] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by_key", {int(route.key): route for route in self.routes})
+        self.by_key.update({int(route.key): route for route in self.routes})
         assert len(self.by_key) == len(self.routes), "an API is routed twice"
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from msgspec import Struct
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import ApiTable
 from barnabas.server.broker.controller_apis import CONTROLLER_APIS
@@ -26,8 +27,7 @@ class ImageView(Protocol):
     def image(self) -> ClusterImage: ...
 
 
-@dataclass(slots=True)
-class ControllerServices:
+class ControllerServices(Struct):
     """Everything below the controller's listener, plugged together."""
 
     node_id: int

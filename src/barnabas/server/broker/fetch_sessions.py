@@ -20,11 +20,11 @@ takes a client's, and a larger session that of a smaller one that has had its tw
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Final, Protocol
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 
@@ -37,8 +37,7 @@ PartitionKey = tuple[str | UUID, int]
 """(topic name or topic id, partition): one session uses names or ids throughout."""
 
 
-@dataclass(slots=True)
-class Wanted:
+class Wanted(Struct):
     """What a client wants from one partition."""
 
     fetch_offset: int
@@ -48,16 +47,14 @@ class Wanted:
     follower_log_start_offset: int = -1
 
 
-@dataclass(slots=True)
-class Told:
+class Told(Struct):
     """What the client was last told about one partition; -1 makes the next answer mention it."""
 
     high_watermark: int = -1
     log_start_offset: int = -1
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """The part of one partition's answer that decides whether an incremental response must contain it."""
 
     error: ErrorCode
@@ -76,8 +73,7 @@ class Watch(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     session_id: int
     epoch: int
     uses_topic_ids: bool
@@ -94,8 +90,7 @@ class _Session:
             self.watch.close()
 
 
-@dataclass(slots=True)
-class FetchContext:
+class FetchContext(Struct):
     """One request's view: which partitions to read, in which order, and what to leave out of the answer."""
 
     _all: dict[PartitionKey, Wanted]

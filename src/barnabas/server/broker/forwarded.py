@@ -5,11 +5,12 @@ It came in an Envelope over the network, or from the broker in the same process;
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.controller_apis import FORWARDABLE
@@ -41,8 +42,7 @@ async def answer_forwarded(services: ControllerServices, ctx: RequestContext, re
     return answer
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(Struct):
     """Remembers that the controller refused: handlers put the error wherever their response has a place for it."""
 
     channel: ControllerChannel

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER
 from barnabas.server.metadata.image.cluster import BrokerImage, ClusterImage, PartitionImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAddress:
+class NodeAddress(Struct, frozen=True):
     """Where a client of a certain listener finds a broker."""
 
     node_id: int

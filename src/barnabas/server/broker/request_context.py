@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security.principals import Principal
 
@@ -28,8 +29,7 @@ class Client(Protocol):
     software_version: str
 
 
-@dataclass(slots=True)
-class RequestContext:
+class RequestContext(Struct):
     """One request. Satisfies the coordinators' `RequestContext` port."""
 
     api_key: int

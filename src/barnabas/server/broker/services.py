@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
 from barnabas.server.broker.fetch_sessions import FetchSessions
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from barnabas.server.coordination.transaction.service import TransactionCoordinator
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerSettings(Struct, frozen=True):
     """The broker configs that handlers obey, typed; names are Kafka's."""
 
     auto_create_topics_enable: bool = True
@@ -54,8 +53,7 @@ class BrokerSettings:
     replica_selector_class: str | None = None
 
 
-@dataclass(slots=True)
-class Services:
+class Services(Struct):
     """Everything below the broker, plugged together."""
 
     node_id: int

@@ -14,10 +14,10 @@ Limits: `group.share.max.share.sessions` for all members of all groups together;
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 
@@ -30,8 +30,7 @@ MemberKey = tuple[str, str]
 """Group id, member id."""
 
 
-@dataclass(slots=True)
-class ShareSession:
+class ShareSession(Struct):
     """One member's session."""
 
     group_id: str

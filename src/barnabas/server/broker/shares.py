@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.broker.metadata_cache import NodeAddress
 from barnabas.server.broker.request_context import RequestContext
@@ -34,8 +35,7 @@ Refusals = dict[PartitionKey, KafkaError | None]
 """What became of each partition's acknowledgements."""
 
 
-@dataclass(slots=True)
-class Shares:
+class Shares(Struct):
     """Everything about share groups, plugged together."""
 
     groups: ShareGroupService

@@ -21,10 +21,10 @@ from contextlib import asynccontextmanager
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
@@ -56,14 +56,13 @@ class Protocol890(Enum):
     LEGACY = auto()
 
 
-@dataclass(slots=True)
-class _Guard:
+class _Guard(Struct):
     epoch: int
     leader_epoch: int
     lowest_sequence: int
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """A transactional batch on its way to a partition."""
 
     partition: Partition
@@ -72,8 +71,7 @@ class Write(NamedTuple):
     sequence: int = -1
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     lock: asyncio.Lock
     users: int = 0
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from struct import Struct as Packer
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.schema import Message, schema_of
 from barnabas.server.coordination.ports import LogRecord
@@ -21,8 +22,7 @@ from barnabas.server.coordination.turn import StateRecord
 _PREFIX: Final = Packer(">h")
 
 
-@dataclass(frozen=True, slots=True)
-class RecordKind:
+class RecordKind(Struct, frozen=True):
     """One line of a topic's table of records: its number, and the schemas of its key and value."""
 
     kind: int

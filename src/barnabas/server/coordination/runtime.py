@@ -18,9 +18,10 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng
@@ -47,8 +48,7 @@ _ELSEWHERE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeConfig:
+class RuntimeConfig(Struct, frozen=True):
     """What the runtime must know: its topic, and how long a write may wait for its commit."""
 
     topic: str

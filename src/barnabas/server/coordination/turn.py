@@ -13,10 +13,10 @@ answer, timers to arm. The runtime carries them out:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any, Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 from barnabas.server.coordination.ports import Producer
@@ -48,8 +48,7 @@ PARKED: Final = _Parked()
 Parked = _Parked
 
 
-@dataclass(frozen=True, slots=True)
-class StateRecord:
+class StateRecord(Struct, frozen=True):
     """A record of a coordinator's log, decoded: messages as defined in the room's `records.py`."""
 
     key: Any
@@ -58,8 +57,7 @@ class StateRecord:
     """The version in which `value` is written; None: the one this kind of record is usually written in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(Struct, frozen=True):
     """Call `on_timer(key)` once, `delay_ms` from now; replaces a timer of the same key."""
 
     key: TimerKey
@@ -70,16 +68,14 @@ class Arm:
     """Leave a timer of the same key as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disarm:
+class Disarm(Struct, frozen=True):
     key: TimerKey
 
 
 AfterCommit = Callable[["Turn", ErrorCode], None]
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """The inputs of one turn and the effects collected so far."""
 
     now_ms: int

@@ -10,10 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.metadata.config_source import TO_TOPIC_UNIT, ConfigSource, broker_synonyms
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import ConfigResource, ConfigsImage, ResourceType
@@ -130,7 +131,7 @@ def default_of(key: ConfigKey) -> ConfigValue:
     return None if key.default is REQUIRED else key.default
 
 
-class Synonym(NamedTuple):
+class Synonym(Struct, frozen=True):
     """One place a value may come from, as DescribeConfigs lists them."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from msgspec import Struct
+
 from barnabas.core.config import ConfigDef, ConfigKey, value_to_text
-from barnabas.core.dataclass import dataclass
 from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 from barnabas.server.metadata.config_source import ConfigSource
 from barnabas.server.metadata.config_view import ConfigView, Synonym, broker_synonym_values, default_of
@@ -23,8 +24,7 @@ from barnabas.server.metadata.image.small import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeOptions:
+class DescribeOptions(Struct, frozen=True):
     """What the request asks for. `names` None means every config."""
 
     names: Collection[str] | None = None

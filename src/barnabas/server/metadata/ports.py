@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from barnabas.server.metadata.image.cluster import ClusterImage
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from barnabas.server.metadata.records.base import MetadataRecord
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedBatch:
+class CommittedBatch(Struct, frozen=True):
     """Metadata records that a majority has: those of one batch of the log. Control batches are not passed on, but their
     offsets count, so `base_offset` may leave a gap after the batch before."""
 
@@ -34,8 +33,7 @@ class CommittedBatch:
         return self.base_offset + len(self.records) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSnapshot:
+class LoadedSnapshot(Struct, frozen=True):
     """The contents of a `<offset>-<epoch>.checkpoint` file: all state up to, and without, `end_offset`."""
 
     end_offset: int

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.nodes import BrokerImage, ControllerImage
 from barnabas.server.metadata.image.small import METADATA_VERSION
@@ -156,8 +157,7 @@ def _security_records(image: ClusterImage) -> Iterator[MetadataRecord]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotPolicy:
+class SnapshotPolicy(Struct, frozen=True):
     """When a snapshot is due (`metadata.log.max.record.bytes.between.snapshots`, `...max.snapshot.interval.ms`)."""
 
     max_bytes: int = 20 * 1024 * 1024

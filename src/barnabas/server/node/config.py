@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Final
 
+from msgspec import Struct, field
+
 from barnabas.core.config import ConfigError
-from barnabas.core.dataclass import dataclass
 from barnabas.core.properties import parse_properties
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.server.metadata.config_view import development_defaults
@@ -30,8 +30,7 @@ _MANY: Final = 3
 """Brokers that a cluster is taken to have when its configuration does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeConfig:
+class NodeConfig(Struct, frozen=True):
     """`given` is text as the user wrote it (plus the stand-ins above); `values` is every broker config, typed."""
 
     given: Mapping[str, str]

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
@@ -69,8 +70,7 @@ class Directory(Protocol):
     def previous_broker_epoch(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class LifecycleSettings:
+class LifecycleSettings(Struct, frozen=True):
     """Names are Kafka's."""
 
     heartbeat_interval_ms: int = 2_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.outgoing import Outgoing
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from barnabas.server.node.zookeeper.metadata_log import ZooKeeperMetadataLog
 
 
-@dataclass(slots=True)
-class Parts:
+class Parts(Struct):
     """Who this node is, what it runs on, and its copy of the cluster's metadata."""
 
     config: NodeConfig

@@ -12,8 +12,9 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.rng import Rng, system_rng

@@ -17,8 +17,10 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
@@ -55,8 +57,7 @@ EFFECTS_WAITING_MAX: Final = 10_000
 _COMMIT_READ_BYTES: Final = 4 * 1024 * 1024
 
 
-@dataclass(slots=True)
-class Ports:
+class Ports(Struct):
     """Everything that the driver is plugged into."""
 
     log: RaftLog
@@ -66,8 +67,7 @@ class Ports:
     listener: RaftListener
 
 
-@dataclass(slots=True)
-class _Proposal:
+class _Proposal(Struct):
     last_offset: int
     epoch: int
     done: asyncio.Future[int]
@@ -321,15 +321,15 @@ class RaftDriver:
         """Put in what the machine said is to be read."""
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
             batches = tuple(self._ports.log.read(response.read_offset, response.max_bytes))
-            return response._replace(batches=batches)
+            return replace(response, batches=batches)
         if isinstance(response, FetchSnapshotResponse) and response.max_bytes and response.snapshot_id is not None:
             found = self._ports.snapshots.read(response.snapshot_id, response.position, response.max_bytes)
             if found is None:
-                return response._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND, max_bytes=0)
+                return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND, max_bytes=0)
             size, data = found
             if response.position >= size:
-                return response._replace(error=ErrorCode.POSITION_OUT_OF_RANGE, max_bytes=0)
-            return response._replace(size=size, data=data, max_bytes=0)
+                return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE, max_bytes=0)
+            return replace(response, size=size, data=data, max_bytes=0)
         return response
 
 

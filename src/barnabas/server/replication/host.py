@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
 from barnabas.server.storage.log import Log
 
@@ -22,8 +22,7 @@ def _nobody(*_: object) -> None:
     """Until `Replication` is there."""
 
 
-@dataclass(slots=True)
-class Host:
+class Host(Struct):
     """The callbacks are called on the loop and return at once."""
 
     node_id: int

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.replication.parking import LOOK_AGAIN
 from barnabas.server.replication.reading import PartitionRead, read
 from barnabas.server.replication.rules.isr import CommittedIsr, Next, on_outcome, try_expand, try_shrink
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.server.replication.partition import Partition
 
 
-class FollowerFetch(NamedTuple):
+class FollowerFetch(Struct, frozen=True):
     """One partition of a follower's Fetch."""
 
     replica_id: int
@@ -72,7 +74,7 @@ def read_by_follower(
     if len(leader.isr) < len(leader.replicas):
         _expand_isr(self, self.leader)
     self.advance()
-    return found._replace(high_watermark=self.high_watermark)
+    return replace(found, high_watermark=self.high_watermark)
 
 
 def was_caught_up(self: Partition, replica_id: int, at_ms: int) -> None:

@@ -10,11 +10,11 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.server.replication.cleaning.compaction import CleanerFacts, Compactor
 from barnabas.server.replication.partition import Partition
@@ -29,8 +29,7 @@ BEING_CLEANED: Final = "BEING_CLEANED"
 """The verdict, beside those of the rules, when a pass of the cleaner is under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactOptions:
+class CompactOptions(Struct, frozen=True):
     """`roll`: close the active segment first; `force`: also what is not due; `dry_run`: only look."""
 
     roll: bool = False
@@ -38,8 +37,7 @@ class CompactOptions:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepDone:
+class UpkeepDone(Struct, frozen=True):
     """What a pass did to a partition; `verdict` says why it did something, or why nothing was to be done (any more)."""
 
     done: bool
@@ -58,7 +56,7 @@ class UpkeepDone:
     seconds: float = 0.0
 
 
-class PartitionFacts(NamedTuple):
+class PartitionFacts(Struct, frozen=True):
     """All that this node knows of a partition it leads."""
 
     leader_epoch: int

@@ -7,14 +7,14 @@ disk at start waits, unopened roles and all, until the first image tells whose i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from msgspec import Struct
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage
@@ -88,8 +88,7 @@ class ReplicaView(NamedTuple):
     future: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryView:
+class DirectoryView(Struct, frozen=True):
     """One log directory, as DescribeLogDirs shows it; sizes are bytes, -1 where unknown."""
 
     path: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicId, TopicPartition
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.replication.rules.follower import FetchFrom
 from barnabas.server.replication.rules.isr import CommittedIsr
 from barnabas.server.replication.rules.leader import IsrProposal
@@ -28,7 +28,7 @@ class FetchCall(NamedTuple):
     forgotten: Sequence[PartitionKey]
 
 
-class Fetched(NamedTuple):
+class Fetched(Struct, frozen=True):
     """What the leader says of one partition."""
 
     key: PartitionKey
@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
     diverging: EpochEndOffset | None
 
 
-class FetchReply(NamedTuple):
+class FetchReply(Struct, frozen=True):
     """`error` is that of the request as a whole; `session_id` is 0 when there is no session."""
 
     error: ErrorCode
@@ -47,8 +47,7 @@ class FetchReply(NamedTuple):
     partitions: Sequence[Fetched]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
+class FetchLimits(Struct, frozen=True):
     """`replica.fetch.*` as they are now."""
 
     min_bytes: int = 1
@@ -69,7 +68,7 @@ class LogBounds(NamedTuple):
     log_end_offset: int = -1
 
 
-class IsrAnswer(NamedTuple):
+class IsrAnswer(Struct, frozen=True):
     """The controller's answer to one proposal."""
 
     error: ErrorCode

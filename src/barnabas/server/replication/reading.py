@@ -11,10 +11,12 @@ from concurrent.futures import Executor
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import CONSUMER_REPLICA_ID
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.replication.rules.leader import latest_is_known
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
@@ -43,7 +45,7 @@ class SpecialTimestamp(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
-class PartitionRead(NamedTuple):
+class PartitionRead(Struct, frozen=True):
     """What one partition contributes to a Fetch."""
 
     data: Buffer
@@ -116,7 +118,7 @@ async def read_from_disk(self: Partition, read: PartitionRead, executor: Executo
         if log is not None:
             log.fail(error)
         raise
-    return read._replace(data=result.data, pending=None)
+    return replace(read, data=result.data, pending=None)
 
 
 def _diverging(self: Partition, log: Log, fetch_offset: int, last_fetched_epoch: int) -> EpochEndOffset | None:

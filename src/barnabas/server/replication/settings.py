@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct, field
 
-from barnabas.core.dataclass import dataclass
 from barnabas.server.replication.ports import FetchLimits
 from barnabas.server.replication.rules.throttle import UNLIMITED
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationSettings:
+class ReplicationSettings(Struct, frozen=True):
     """As they are now: `num.replica.fetchers` and the rates are dynamic."""
 
     fetch: FetchLimits = field(default_factory=FetchLimits)

@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from msgspec import Struct
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.server.replication.flushing import Flusher
@@ -24,8 +25,7 @@ _YIELD_EVERY = 64
 """Partitions looked at before other work gets a turn on the loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepIntervals:
+class UpkeepIntervals(Struct, frozen=True):
     """In milliseconds; the comments are the settings."""
 
     initial_delay_ms: int = 30_000  # log.initial.task.delay.ms

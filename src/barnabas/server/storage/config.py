@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import TimestampType
 from barnabas.protocol.records.compression import Codec
@@ -16,8 +16,7 @@ LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(Struct, frozen=True):
     """One topic's effective settings. Immutable: a changed config is a new one (`Log.update_config`).
 
     Every field is the Kafka name with dots as underscores. `compression_type` stays the config's word ("producer",
@@ -128,4 +127,6 @@ def _parser(annotation: str) -> Any:
     return {"bool": _bool, "float": float, "str": str}.get(annotation, int)
 
 
-_PARSERS: Final[Mapping[str, Any]] = {f.name.replace("_", "."): _parser(str(f.type)) for f in fields(LogConfig)}
+_PARSERS: Final[Mapping[str, Any]] = {
+    name.replace("_", "."): _parser(str(annotation)) for name, annotation in LogConfig.__annotations__.items()
+}

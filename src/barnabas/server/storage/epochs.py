@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.storage.directory.checkpoints import decode_lines, encode_lines
 from barnabas.server.storage.errors import CorruptFileError
 from barnabas.server.storage.values import UNKNOWN_EPOCH_END, EpochEndOffset

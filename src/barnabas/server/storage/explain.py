@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
+
 from barnabas.server.storage.cleaner.candidate import Candidate, assess
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.log import Log
@@ -18,7 +19,7 @@ OPEN_SHOWN: Final = 10
 """How many open transactions are told one by one: the oldest hold the others' readers back anyway."""
 
 
-class OpenTransaction(NamedTuple):
+class OpenTransaction(Struct, frozen=True):
     """What the log knows of a transaction that nobody has ended yet."""
 
     producer_id: int
@@ -27,7 +28,7 @@ class OpenTransaction(NamedTuple):
     last_timestamp: int
 
 
-class LogFacts(NamedTuple):
+class LogFacts(Struct, frozen=True):
     """One log at one moment."""
 
     config: LogConfig

@@ -21,10 +21,9 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Final, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.storage.errors import DiskFullError, DiskIoError, FileMissingError, LogDirLockedError, StorageError
 from barnabas.server.storage.read_buffers import SMALLEST, ReadBuffers
 

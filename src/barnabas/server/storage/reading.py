@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import File
 from barnabas.server.storage.segments.segment import Found, Segment
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.server.storage.log import Log
 
 
-class Candidate(NamedTuple):
+class Candidate(Struct, frozen=True):
     """A segment that may hold the offset. `found` is known where looking it up took no disk."""
 
     segment: Segment

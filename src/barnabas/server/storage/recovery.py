@@ -13,11 +13,12 @@ compaction whose old segments had not all been removed: these are, then the `.sw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.protocol.records.batch import BatchHeader, check_crc, iter_batches
 from barnabas.protocol.records.control import EndTxn
 from barnabas.protocol.records.errors import CorruptBatchError
@@ -37,8 +38,7 @@ from barnabas.server.storage.values import AbortedTxn, RecoveryReport
 _CHUNK: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRequest:
+class LoadRequest(Struct, frozen=True):
     """Where a log lies and what is known about it from outside its directory."""
 
     fs: FileSystem
@@ -54,8 +54,7 @@ class LoadRequest:
     """Below it the cleaner may have left gaps, even if the log is not compacted any more."""
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(Struct):
     """The parts of a log as found, repaired and consistent with each other."""
 
     segments: Segments

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.server.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class RetentionVerdict(Enum):
         return self in (RetentionVerdict.BELOW_START, RetentionVerdict.TOO_OLD, RetentionVerdict.TOO_MUCH)
 
 
-class RetentionFacts(NamedTuple):
+class RetentionFacts(Struct, frozen=True):
     """The oldest segment as retention sees it. Times are -1 where there is none."""
 
     verdict: RetentionVerdict
@@ -62,14 +64,14 @@ def explain_retention(log: Log, high_watermark: int, now_ms: int) -> RetentionFa
     end, is_active = _end_of(log, segment), segment is log.segments.active
     facts = RetentionFacts(RetentionVerdict.WITHIN_LIMITS, segment.base_offset, end, segment.size, is_active)
     if is_active and segment.size == 0:
-        return facts._replace(verdict=RetentionVerdict.EMPTY)
+        return replace(facts, verdict=RetentionVerdict.EMPTY)
     youngest = _youngest_ms(segment)
-    facts = facts._replace(youngest_ms=youngest)
+    facts = replace(facts, youngest_ms=youngest)
     if config.delete and config.retention_ms >= 0:
-        facts = facts._replace(expires_ms=youngest + config.retention_ms + 1)
+        facts = replace(facts, expires_ms=youngest + config.retention_ms + 1)
     if config.delete and config.retention_bytes >= 0:
-        facts = facts._replace(excess_bytes=log.size_bytes - config.retention_bytes)
-    return facts._replace(verdict=_verdict(log, segment, end, high_watermark, now_ms))
+        facts = replace(facts, excess_bytes=log.size_bytes - config.retention_bytes)
+    return replace(facts, verdict=_verdict(log, segment, end, high_watermark, now_ms))
 
 
 def _verdict(log: Log, segment: Segment, end: int, high_watermark: int, now_ms: int) -> RetentionVerdict:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.core.ids import NO_LEADER_EPOCH
-from barnabas.core.namedtuple import NamedTuple
 
 
-class AppendInfo(NamedTuple):
+class AppendInfo(Struct, frozen=True):
     """What an append did. For a duplicate of an earlier batch, the earlier batch's offsets and `duplicate`."""
 
     first_offset: int
@@ -26,7 +28,7 @@ class AppendInfo(NamedTuple):
         return self.last_offset + 1
 
 
-class ReadResult(NamedTuple):
+class ReadResult(Struct, frozen=True):
     """Whole batches from the one that holds the asked-for offset on; the last one may be cut off (Fetch allows it)."""
 
     data: Buffer
@@ -43,7 +45,7 @@ class ReadResult(NamedTuple):
 EMPTY_READ = ReadResult(b"", -1)
 
 
-class TimestampOffset(NamedTuple):
+class TimestampOffset(Struct, frozen=True):
     """A record's timestamp and offset, with the epoch of the leader that wrote it where that is known."""
 
     timestamp: int
@@ -51,7 +53,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int = NO_LEADER_EPOCH
 
 
-class EpochEndOffset(NamedTuple):
+class EpochEndOffset(Struct, frozen=True):
     """The answer to OffsetForLeaderEpoch: the largest epoch not above the asked one, and where it ended."""
 
     leader_epoch: int
@@ -70,8 +72,7 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct, frozen=True):
     """What opening a log had to repair; all zero after a clean shutdown."""
 
     clean: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -85,7 +86,7 @@ def test_partition_changes_merge() -> None:
     feed.commit(PartitionChangeRecord(topic_id=A, partition_id=1, isr=[2], leader=2))
     before, after = (feed.image.topics.partition("a", index) for index in (0, 1))
     assert before is not None
-    assert after == before._replace(isr=(2,), leader=2, leader_epoch=1, partition_epoch=1)
+    assert after == replace(before, isr=(2,), leader=2, leader_epoch=1, partition_epoch=1)
     delta = feed.watcher.seen[-1][0]
     assert {index: p.leader for index, p in delta.topics.changed[A].partition_changes.items()} == {1: 2}
     feed.commit(PartitionChangeRecord(topic_id=A, partition_id=1, replicas=[2, 3], adding_replicas=[3]))

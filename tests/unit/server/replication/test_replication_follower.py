@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.server.replication.rules.follower import (
@@ -67,7 +68,7 @@ def test_it_cuts_where_the_epochs_part(leader_end: EpochEndOffset, offset: int) 
 def test_answers_to_another_question_are_dropped() -> None:
     answer = FetchAnswer(9, 0, has_records=True)
     assert on_answer(STATE, ASKED, answer, Log()) == (STATE, Append(5))
-    for asked in (ASKED._replace(leader_epoch=4), ASKED._replace(fetch_offset=9), ASKED._replace(last_fetched_epoch=1)):
+    for asked in (replace(ASKED, leader_epoch=4), replace(ASKED, fetch_offset=9), replace(ASKED, last_fetched_epoch=1)):
         assert on_answer(STATE, asked, answer, Log()) == (STATE, None)
 
 
@@ -88,7 +89,7 @@ def test_fencing_waits_for_an_image_other_errors_for_a_while() -> None:
         waiting = on_error(STATE, ASKED, code, 50, backoff_ms=100)
         assert next_request(waiting, Log(), 149) is None
         assert next_request(waiting, Log(), 150) == ASKED
-    assert on_error(STATE, ASKED._replace(leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=1) is STATE
+    assert on_error(STATE, replace(ASKED, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH, 0, backoff_ms=1) is STATE
 
 
 def test_out_of_range() -> None:

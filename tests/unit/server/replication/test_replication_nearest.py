@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from barnabas.protocol.wire.messages.list_offsets import (
@@ -109,7 +111,7 @@ def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows() -> None:
         cluster.cut |= {frozenset({1, 2})}  # the follower has it, and does not know that it is committed
         state = cluster.image.topics.partition("t", 0)
         assert state is not None
-        moved = state._replace(leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+        moved = replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
         follower.process.run(lambda: follower.partition().apply_image(moved))
         assert await latest(cluster, follower) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
         assert await latest(cluster, follower, version=4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)

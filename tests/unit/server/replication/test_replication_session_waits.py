@@ -9,6 +9,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -76,7 +77,7 @@ def test_who_waits_for_more_than_there_is_is_woken(
 
     async def read_later(self: Partition, read: Any, executor: object) -> Any:
         await asyncio.sleep(0.001)
-        return read._replace(data=read.pending.run().data, pending=None)
+        return replace(read, data=read.pending.run().data, pending=None)
 
     if from_disk:
         monkeypatch.setattr(Partition, "read_from_disk", read_later)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -25,7 +25,7 @@ def cold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def read_later(self: Partition, read: Any, executor: object) -> Any:
         await asyncio.sleep(0.001)
-        return read._replace(data=read.pending.run().data, pending=None)
+        return replace(read, data=read.pending.run().data, pending=None)
 
     if request.param:
         monkeypatch.setattr(Partition, "read_from_disk", read_later)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.protocol.records.batch import BatchHeader, iter_batches, iter_records, read_header
 from barnabas.protocol.records.build import SimpleRecord, build_batch

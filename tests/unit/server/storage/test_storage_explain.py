@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from barnabas.server.storage.cleaner.candidate import Verdict
 from barnabas.server.storage.config import LogConfig

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.protocol.records.columnar._jit import np, pa
 
 
-@dataclass(slots=True)
-class ByteColumn:
+class ByteColumn(Struct):
     """Row i is `data[at[i] : at[i] + length[i]]`, or null when the length is -1."""
 
     data: Any

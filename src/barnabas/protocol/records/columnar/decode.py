@@ -7,12 +7,12 @@ timestampType int32 | headers list<struct<key string, value binary>> (null when 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec import Struct, field
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.protocol.records.columnar._jit import np, pa
 from barnabas.protocol.records.columnar.kernels import count_headers, find_headers, gather, measure
 from barnabas.protocol.records.columnar.segments import RecordTable, Selection, iter_tables
@@ -36,8 +36,7 @@ _REPEATED_ROWS_MAX: Final = 1 << 16
 _NO_BITMAP: Final = np.zeros(0, np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
+class DecodeOptions(Struct, frozen=True):
     """What to decode, and into batches of which size."""
 
     topic: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import (
     CRC_START,
     HEADER_SIZE,
@@ -27,8 +27,7 @@ from barnabas.protocol.records.crc import crc32c
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class EncodeOptions:
+class EncodeOptions(Struct, frozen=True):
     """How records become batches."""
 
     batch_bytes_max: int = 1_000_000

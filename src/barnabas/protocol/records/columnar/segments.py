@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop
 from typing import Any, Final
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -36,8 +37,7 @@ _GROUP_BYTES: Final = 8 * 1024 * 1024
 _SEGMENT_WIDTH: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Which records are wanted, and how far the bytes are trusted."""
 
     start_offset: int = 0
@@ -48,8 +48,7 @@ class Selection:
     limit_bytes: int = DECOMPRESSED_BYTES_MAX
 
 
-@dataclass(slots=True)
-class RecordTable:
+class RecordTable(Struct):
     """Where each record's parts lie in `data`; one row per record. A length of -1 is null."""
 
     data: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
 
 
 class MigrationPolicy(Enum):
@@ -25,8 +25,7 @@ class MigrationPolicy(Enum):
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCoordinatorConfig:
+class GroupCoordinatorConfig(Struct, frozen=True):
     """Each field is the setting of the same name, with `_` for `.`; times in milliseconds, sizes in bytes."""
 
     # classic groups

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from barnabas.core.ids import NO_PRODUCER_ID, NO_TOPIC_ID, TopicId
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.coordination.group.records import OffsetCommitKey, OffsetCommitValue
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
 from barnabas.server.coordination.turn import StateRecord
@@ -20,7 +21,7 @@ from barnabas.server.coordination.turn import StateRecord
 NO_OFFSET = -1
 
 
-class CommittedOffset(NamedTuple):
+class CommittedOffset(Struct, frozen=True):
     """An offset with all that was said about it."""
 
     offset: int

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_TOPIC_ID, TopicId
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -55,7 +56,7 @@ TOPIC_IDS_FROM: Final = 10
 MEMBER_EPOCHS_FROM: Final = 9
 
 
-class OffsetsFacts(NamedTuple):
+class OffsetsFacts(Struct, frozen=True):
     """A group's offsets: how many are committed, wait for a transaction's end, are kept in any case; and when the first
     of the others will be forgotten (-1: none will).
     """

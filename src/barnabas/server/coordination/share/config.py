@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ShareCoordinatorConfig:
+class ShareCoordinatorConfig(Struct, frozen=True):
     """Fields are the settings `share.coordinator.*` of the same names."""
 
     snapshot_update_records_per_snapshot: int = 500

@@ -8,8 +8,9 @@ lost the partition, and the state's, against a leader that has not noticed that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.ids import TopicId, uuid_to_text
-from barnabas.core.namedtuple import NamedTuple
 
 UNINITIALIZED_START_OFFSET: Final = -1
 """Nobody has said where to begin; the leader's `share.auto.offset.reset` will."""
@@ -21,7 +21,7 @@ AVAILABLE: Final = 0
 """The state of a batch whose records are to be delivered (again)."""
 
 
-class ShareKey(NamedTuple):
+class ShareKey(Struct, frozen=True, order=True):
     """A share partition: one partition as one group sees it."""
 
     group_id: str
@@ -43,8 +43,7 @@ class Batch(NamedTuple):
     deliveries: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShareState:
+class ShareState(Struct, frozen=True):
     """A share partition, as of its last record."""
 
     snapshot_epoch: int = 0
@@ -61,8 +60,7 @@ class ShareState:
     """The offset of the snapshot's record: nothing before it is needed for this share partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateWrite:
+class StateWrite(Struct, frozen=True):
     """What a leader wants remembered; -1 as `start_offset`: as it was."""
 
     state_epoch: int

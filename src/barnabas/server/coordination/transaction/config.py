@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionConfig:
+class TransactionConfig(Struct, frozen=True):
     """Each field is the setting of the same name, with `_` for `.`; times in milliseconds."""
 
     transaction_max_timeout_ms: int = 900_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.messages.describe_transactions import TopicData
@@ -15,8 +16,7 @@ from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, TxnState
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Which transactions are wanted; an empty choice wants all."""
 
     states: frozenset[TxnState]
@@ -70,8 +70,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransac
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """The transactional id behind a producer id, and how its transaction stands."""
 
     transactional_id: str

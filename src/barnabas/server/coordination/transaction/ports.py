@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerJob:
+class MarkerJob(Struct, frozen=True):
     """A decided transaction whose partitions must be told."""
 
     home: int

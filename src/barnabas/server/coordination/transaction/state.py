@@ -17,7 +17,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from barnabas.server.coordination.transaction.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from barnabas.server.coordination.turn import StateRecord
@@ -72,8 +73,7 @@ def is_exhausted(epoch: int) -> bool:
     return epoch >= EPOCH_MAX - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     """The state of one transactional id (Kafka's TransactionMetadata)."""
 
     producer_id: int

@@ -9,10 +9,11 @@ KIP-939 (an outside coordinator decides) are marked where they come in.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from barnabas.server.coordination.transaction.state import (
@@ -34,8 +35,7 @@ class ProducerIdNeededError(BarnabasError):
     """The decision takes a fresh producer id, and none was given: get one and ask again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Initialize:
+class Initialize(Struct, frozen=True):
     """What InitProducerId asks for."""
 
     timeout_ms: int

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NotRequired, TypedDict, Unpack
 
+from msgspec import Struct
+
 from barnabas.core.config import (
     REQUIRED,
     ConfigKey,
@@ -15,7 +17,6 @@ from barnabas.core.config import (
     _Required,
     invalid_value,
 )
-from barnabas.core.dataclass import dataclass
 
 HIGH: Final = Importance.HIGH
 LOW: Final = Importance.LOW
@@ -96,8 +97,7 @@ def password(name: str, doc: str, **options: Unpack[RowOptions]) -> ConfigKey:
 _REPLICA: Final = re.compile(r"\d+:\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottledReplicas:
+class ThrottledReplicas(Struct, frozen=True):
     """`*`, or a list of partition:broker (Kafka's `ThrottledReplicaListValidator`)."""
 
     def __call__(self, name: str, value: Any) -> None:
@@ -120,8 +120,7 @@ _DURATION: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetReset:
+class OffsetReset(Struct, frozen=True):
     """`latest`, `earliest` or `by_duration:<ISO-8601 duration>` (`ShareGroupAutoOffsetResetStrategy.Validator`)."""
 
     def __call__(self, name: str, value: Any) -> None:

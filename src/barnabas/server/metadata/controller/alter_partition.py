@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.alter_partition import (
@@ -116,7 +118,7 @@ def _change(
     isr: Mapping[int, int],
     topic_rules: TopicRules,
 ) -> PartitionChangeRecord | None:
-    target = Target.of(partition)._replace(isr=tuple(isr), recovery_state=wanted.leader_recovery_state)
+    target = replace(Target.of(partition), isr=tuple(isr), recovery_state=wanted.leader_recovery_state)
     rules = topic_rules.rules(topic, partition, image.brokers.is_active)
     return change_partition(
         topic.topic_id, wanted.partition_index, partition, target, rules, topic_rules.election(topic)

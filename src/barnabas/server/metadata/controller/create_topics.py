@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from barnabas.core.config import value_to_text
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import METADATA_TOPIC, TopicId
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import random_uuid
 from barnabas.protocol.wire.messages.create_topics import (
     CreatableTopic,
@@ -45,7 +46,7 @@ from barnabas.server.metadata.records.other import ConfigRecord
 from barnabas.server.metadata.records.topics import TopicRecord
 
 
-class _Partition(NamedTuple):
+class _Partition(Struct, frozen=True):
     replicas: Sequence[int]
     in_sync: Sequence[int]
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.assign_replicas_to_dirs import (
@@ -148,7 +150,7 @@ def _without_replica(
     lost: Collection[int] = (),
 ) -> Sequence[PartitionChangeRecord]:
     """`lost`: who may not be eligible either."""
-    target = Target.of(partition)._replace(isr=tuple(replica for replica in partition.isr if replica != broker_id))
+    target = replace(Target.of(partition), isr=tuple(replica for replica in partition.isr if replica != broker_id))
     usable = _all_but(broker_id, image.brokers.is_active)
     rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)
     record = change_partition(topic.topic_id, index, partition, target, rules, topic_rules.election(topic))

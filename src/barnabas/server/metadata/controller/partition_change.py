@@ -16,8 +16,10 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.ids import NO_LEADER, TopicId
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.metadata.image.topics import UNASSIGNED_DIRECTORY, LeaderRecoveryState, PartitionImage
 from barnabas.server.metadata.image.topics_delta import NO_LEADER_CHANGE
 from barnabas.server.metadata.records.topics import PartitionChangeRecord
@@ -34,7 +36,7 @@ class Election(Enum):
     """As ONLINE, but if nobody has all committed records, somebody who may not have them."""
 
 
-class Rules(NamedTuple):
+class Rules(Struct, frozen=True):
     """What a change depends on besides the partition."""
 
     is_usable: Callable[[int], bool]
@@ -47,7 +49,7 @@ class Rules(NamedTuple):
     """The log directory of a replica that is new (KIP-858)."""
 
 
-class Target(NamedTuple):
+class Target(Struct, frozen=True):
     """The partition as it should be; whom that makes leader is found out. (A tuple: a broker that is fenced makes a
     hundred thousand of them.)"""
 
@@ -70,7 +72,7 @@ class Target(NamedTuple):
         )
 
 
-class Elected(NamedTuple):
+class Elected(Struct, frozen=True):
     leader: int
     unclean: bool = False
 
@@ -147,11 +149,11 @@ def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Ru
         return target, NO_LEADER_CHANGE
     if elected.unclean:
         # What the others have may differ: nobody but the new leader is in sync, and it has to recover (KIP-704).
-        target = target._replace(isr=(leader,), elr=(), recovery_state=LeaderRecoveryState.RECOVERING)
+        target = replace(target, isr=(leader,), elr=(), recovery_state=LeaderRecoveryState.RECOVERING)
     elif leader in target.elr:
-        target = target._replace(isr=(leader,), elr=tuple(broker for broker in target.elr if broker != leader))
+        target = replace(target, isr=(leader,), elr=tuple(broker for broker in target.elr if broker != leader))
         if not rules.elr_enabled or len(target.isr) >= rules.min_insync_replicas:
-            target = target._replace(elr=())
+            target = replace(target, elr=())
     return target, leader
 
 
@@ -163,14 +165,14 @@ def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> 
     committed record: nothing was committed since. So those stay until one of them leads."""
     waiting = not partition.isr and not target.isr
     if not (rules.elr_enabled or waiting) or len(target.isr) >= rules.min_insync_replicas:
-        return target._replace(elr=()) if target.elr else target
+        return replace(target, elr=()) if target.elr else target
     candidates = dict.fromkeys((*target.elr, *partition.isr))
     elr = tuple(
         broker
         for broker in candidates
         if broker not in target.isr and broker not in rules.unclean_shutdown and broker in target.replicas
     )
-    return target._replace(elr=elr)
+    return replace(target, elr=elr)
 
 
 def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord) -> tuple[int, ...]:
@@ -196,7 +198,7 @@ def _complete_reassignment(target: Target) -> Target:
     isr = _without(target.isr, target.removing)
     if not replicas or not set(replicas) <= set(isr):
         return target
-    return target._replace(isr=isr, replicas=replicas, removing=(), adding=())
+    return replace(target, isr=isr, replicas=replicas, removing=(), adding=())
 
 
 def _set_assignment(record: PartitionChangeRecord, partition: PartitionImage, target: Target, rules: Rules) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_LEADER
@@ -64,7 +66,7 @@ def _without_broker(
             if not concerned and not (unclean and broker_id in partition.elr):
                 continue
             isr = tuple(broker for broker in partition.isr if broker != broker_id)
-            target = Target.of(partition)._replace(isr=isr)
+            target = replace(Target.of(partition), isr=isr)
             rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)
             election = topic_rules.election(topic)
             record = change_partition(topic.topic_id, index, partition, target, rules, election)

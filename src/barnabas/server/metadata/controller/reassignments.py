@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.alter_partition_reassignments import (
@@ -167,7 +169,8 @@ def _back(partition: PartitionImage) -> Target:
 def _with_replicas(
     partition: PartitionImage, replicas: tuple[int, ...], removing: tuple[int, ...], adding: tuple[int, ...]
 ) -> Target:
-    return Target.of(partition)._replace(
+    return replace(
+        Target.of(partition),
         replicas=replicas,
         removing=removing,
         adding=adding,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.metadata.image.cluster import ClusterImage
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """One broker, in one lifetime."""
 
     broker_epoch: int

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.rng import Rng
 
 MAX_PARTITIONS_PER_BATCH = 10_000
 """The most partitions one CreateTopics or CreatePartitions request may make (ReplicationControlManager)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
+class ControllerSettings(Struct, frozen=True):
     """The static part. `static_config` is the text of what the user set in server.properties or on the command line."""
 
     node_id: int = 0
@@ -27,8 +26,7 @@ class ControllerSettings:
     unclean_leader_election_interval_ms: int = 300_000
 
 
-@dataclass(frozen=True, slots=True)
-class DecideContext:
+class DecideContext(Struct, frozen=True):
     """Time and chance for one decision, and the version of the request that asks for it."""
 
     now_ms: int

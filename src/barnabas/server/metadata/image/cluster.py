@@ -6,9 +6,8 @@ A reader takes the image once and works on it as long as it likes: nothing in it
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct, field
 
-from barnabas.core.dataclass import dataclass
 from barnabas.server.metadata.image.nodes import BrokerImage, BrokersImage, ControllerImage, Endpoint, FeatureRange
 from barnabas.server.metadata.image.small import (
     AclImage,
@@ -53,8 +52,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(Struct, frozen=True):
     """The last metadata record an image contains."""
 
     offset: int = -1
@@ -62,8 +60,7 @@ class Provenance:
     timestamp_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(Struct, frozen=True):
     """The cluster's truth. Start with the empty one; `ClusterDelta` makes the next."""
 
     cluster_id: str = ""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
 from barnabas.server.metadata.image.map_delta import MapDelta
@@ -323,8 +325,7 @@ class ClusterDelta:
         return broker
 
     def _change_broker(self, broker: BrokerImage, **changes: Any) -> None:
-        values = {name: getattr(broker, name) for name in BrokerImage.__slots__}
-        self.brokers.put(broker.broker_id, BrokerImage(**{**values, **changes}))
+        self.brokers.put(broker.broker_id, replace(broker, **changes))
 
 
 def replayed(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterImage:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from enum import IntEnum
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.ids import NO_TOPIC_ID
 from barnabas.server.metadata.image.persistent import PersistentMap
 from barnabas.server.metadata.image.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
@@ -22,8 +22,7 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """Where a node listens: a listener's name, and the address it advertises."""
 
     name: str
@@ -32,8 +31,7 @@ class Endpoint:
     security_protocol: int = SecurityProtocol.PLAINTEXT
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureRange:
+class FeatureRange(Struct, frozen=True):
     """The levels of one feature that a node supports, both inclusive."""
 
     min_level: int
@@ -43,8 +41,7 @@ class FeatureRange:
         return isinstance(level, int) and self.min_level <= level <= self.max_level
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(Struct, frozen=True):
     """One registered broker (`BrokerRegistration` of Kafka)."""
 
     broker_id: int
@@ -71,8 +68,7 @@ class BrokerImage:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerImage:
+class ControllerImage(Struct, frozen=True):
     """One registered controller (KIP-919)."""
 
     controller_id: int
@@ -82,8 +78,7 @@ class ControllerImage:
     features: tuple[tuple[str, FeatureRange], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersImage:
+class BrokersImage(Struct, frozen=True):
     """All registered brokers and controllers, by id."""
 
     brokers: PersistentMap[int, BrokerImage] = field(default_factory=PersistentMap)

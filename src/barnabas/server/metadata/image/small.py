@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct, field
+
 from barnabas.server.metadata.image.persistent import PersistentMap
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 
 
-@dataclass(frozen=True, slots=True)
-class FeaturesImage:
+class FeaturesImage(Struct, frozen=True):
     """The finalized level of every feature. A feature at level 0 is off and not listed."""
 
     levels: PersistentMap[str, int] = field(default_factory=PersistentMap)
@@ -66,8 +65,7 @@ def group_resource(group: str) -> ConfigResource:
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigsImage:
+class ConfigsImage(Struct, frozen=True):
     """Every dynamic config, as text, by its owner."""
 
     by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = field(default_factory=PersistentMap)
@@ -93,15 +91,13 @@ class ConfigsImage:
         return sorted(resource.name for resource in self.by_resource if resource.type == resource_type)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsImage:
+class ProducerIdsImage(Struct, frozen=True):
     """The first producer id that has not been handed out in a block yet."""
 
     next_producer_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AclImage:
+class AclImage(Struct, frozen=True):
     """One access control entry; the integers are Kafka's ACL enums."""
 
     acl_id: UUID
@@ -114,15 +110,13 @@ class AclImage:
     permission_type: int
 
 
-@dataclass(frozen=True, slots=True)
-class AclsImage:
+class AclsImage(Struct, frozen=True):
     """Every access control entry, by id."""
 
     by_id: PersistentMap[UUID, AclImage] = field(default_factory=PersistentMap)
 
 
-@dataclass(frozen=True, slots=True)
-class ScramCredential:
+class ScramCredential(Struct, frozen=True):
     """What SCRAM keeps of one user's password (RFC 5802)."""
 
     salt: bytes
@@ -131,8 +125,7 @@ class ScramCredential:
     iterations: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScramImage:
+class ScramImage(Struct, frozen=True):
     """SCRAM credentials by (mechanism id: 1 = SHA-256, 2 = SHA-512; user name)."""
 
     credentials: PersistentMap[tuple[int, str], ScramCredential] = field(default_factory=PersistentMap)
@@ -146,15 +139,13 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 """Sorted (entity type, entity name) pairs; the name None stands for the default entity of that type."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuotasImage:
+class QuotasImage(Struct, frozen=True):
     """Client quotas: entity -> quota key (`producer_byte_rate`, ...) -> limit."""
 
     by_entity: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationTokenImage:
+class DelegationTokenImage(Struct, frozen=True):
     """One delegation token; its HMAC is derived from the secret key, never stored."""
 
     token_id: str
@@ -166,8 +157,7 @@ class DelegationTokenImage:
     expiration_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokensImage:
+class TokensImage(Struct, frozen=True):
     """Every delegation token, by token id."""
 
     by_id: PersistentMap[str, DelegationTokenImage] = field(default_factory=PersistentMap)

@@ -8,13 +8,12 @@ replaces that tuple and the topic's two map entries.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from enum import IntEnum
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.ids import NO_LEADER, TopicId
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.metadata.image.persistent import PersistentMap
 
 UNASSIGNED_DIRECTORY = UUID(int=0)
@@ -32,7 +31,7 @@ class LeaderRecoveryState(IntEnum):
     RECOVERING = 1
 
 
-class PartitionImage(NamedTuple):
+class PartitionImage(Struct, frozen=True):
     """One partition (`PartitionRegistration` of Kafka)."""
 
     replicas: tuple[int, ...]
@@ -68,8 +67,7 @@ class PartitionImage(NamedTuple):
         return UNASSIGNED_DIRECTORY
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(Struct, frozen=True):
     """One topic; `partitions[n]` is partition n."""
 
     name: str
@@ -80,8 +78,7 @@ class TopicImage:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsImage:
+class TopicsImage(Struct, frozen=True):
     """All topics, found by name or by id."""
 
     by_name: PersistentMap[str, TopicImage] = field(default_factory=PersistentMap)

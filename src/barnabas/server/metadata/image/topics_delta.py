@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from barnabas.core.ids import TopicId
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.topics import MIGRATING_DIRECTORY, PartitionImage, TopicImage, TopicsImage
@@ -98,8 +100,8 @@ class TopicsDelta:
                 continue
             for index, partition in enumerate(image.partitions):
                 if partition.elr or partition.last_known_elr:
-                    self._topic(image.topic_id).partition_changes[index] = partition._replace(
-                        elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                    self._topic(image.topic_id).partition_changes[index] = replace(
+                        partition, elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
                     )
 
     def finish(self) -> TopicsImage:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import field, replace
 from functools import partial
 from typing import Final
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
@@ -52,8 +53,7 @@ _HAND_OVER_S: Final = 1.0
 """How long an orderly stop waits for a successor."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumOptions:
+class QuorumOptions(Struct, frozen=True):
     """What the configuration says of the quorum; see `starting` for what comes of it."""
 
     cluster_id: str = ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import BarnabasError
 
 FILE_NAME = "quorum-state"
@@ -20,8 +21,7 @@ class QuorumStateError(BarnabasError):
     """The file cannot be understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(Struct, frozen=True):
     """One election state. `voters` is only kept by version 0."""
 
     leader_id: int = -1

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.protocol.records.batch import check_crc, iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.control import (
@@ -44,8 +45,7 @@ class SnapshotDamagedError(MetadataError):
     """The bytes are not a whole snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotContents:
+class SnapshotContents(Struct, frozen=True):
     """What a snapshot says. `voters` is None in a quorum of kraft.version 0."""
 
     records: Sequence[MetadataRecord]

@@ -10,8 +10,9 @@ nothing, and it may not                  nobody: it observes, asks the bootstrap
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from barnabas.server.broker.quorum.parts import LISTENER
 from barnabas.server.metadata.errors import MetadataError

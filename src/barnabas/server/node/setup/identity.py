@@ -6,7 +6,8 @@ a fresh cluster id here; there is no format step.
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import uuid_to_text
 from barnabas.core.properties import parse_properties
@@ -21,8 +22,7 @@ class IdentityError(BarnabasError):
     """The data directories contradict each other, or the configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """Who this node is."""
 
     cluster_id: str

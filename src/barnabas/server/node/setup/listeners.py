@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.config import ConfigError
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.transport.endpoint import Endpoint, EndpointError, parse_endpoints, parse_protocol_map
 from barnabas.server.node.setup.topology import Topology
 
@@ -19,7 +20,7 @@ SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
 _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 
 
-class Listeners(NamedTuple):
+class Listeners(Struct, frozen=True):
     """Endpoints to bind and, in the same order, what others are told of them."""
 
     bound: tuple[Endpoint, ...]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
+
 from barnabas.protocol.transport.endpoint import Endpoint
 
 Listen = Callable[[Endpoint], socket.socket]
 
 
-class TakenPort(NamedTuple):
+class TakenPort(Struct, frozen=True):
     """A bound socket, the endpoint with the port that was found, and what others are told of it."""
 
     endpoint: Endpoint

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.config import ConfigError
-from barnabas.core.dataclass import dataclass
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -22,8 +23,7 @@ Address = tuple[str, int]
 """(host, port)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """What the configuration says of the cluster; `voters` is empty where they are not static."""
 
     roles: frozenset[str] = frozenset({BROKER, CONTROLLER})

@@ -19,7 +19,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.server.metadata.errors import MetadataError
 
@@ -36,8 +37,7 @@ _CONTROLLER_VERSION: Final = 2
 _TAIL_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotInfo:
+class SnapshotInfo(Struct, frozen=True):
     """A finished snapshot: all state before `end_offset`."""
 
     name: str
@@ -47,8 +47,7 @@ class SnapshotInfo:
     chunks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """What the log consists of. Entries below `start_offset` may be gone."""
 
     epoch: int = 0
@@ -57,8 +56,7 @@ class Tail:
     snapshot: SnapshotInfo | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerInfo:
+class ControllerInfo(Struct, frozen=True):
     """Who holds /controller, and where its controller listener is."""
 
     node_id: int

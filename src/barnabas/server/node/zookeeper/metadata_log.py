@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.endpoint import Endpoint
@@ -50,8 +51,7 @@ _RESIGN_S: Final = 5.0
 _ATTEMPTS_MAX: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
+class NodeInfo(Struct, frozen=True):
     """What this node says of itself in ZooKeeper."""
 
     node_id: int

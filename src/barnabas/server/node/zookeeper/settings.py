@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from barnabas.core.config import ConfigError
-from barnabas.core.dataclass import dataclass
 
 DEFAULT_PORT: Final = 2181
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/,\s]+)(?::(\d{1,5}))?\Z")
 _CHROOT: Final = re.compile(r"(/[^/\s]+)+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperSettings:
+class ZooKeeperSettings(Struct, frozen=True):
     """`connect` is as kazoo wants it: host:port,host:port/chroot."""
 
     connect: str

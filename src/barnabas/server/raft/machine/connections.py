@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.raft.machine.values import RaftConfig
 
 NO_REQUEST = -1
 
 
-@dataclass(slots=True)
-class _Connection:
+class _Connection(Struct):
     correlation_id: int = NO_REQUEST
     timeout_at_ms: int = 0
     ready_at_ms: int = 0

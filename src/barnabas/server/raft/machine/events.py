@@ -16,31 +16,29 @@ A snapshot has to be durable, and to have its name, before `SnapshotStored` is r
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TypeAlias
 
+from msgspec import Struct, field
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.values import Batch, ElectionState, Endpoints, OffsetAndEpoch, Voters
 
 # ---- events
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed: `Effects.wake_at_ms` of the step before has come."""
 
 
-class Received(NamedTuple):
+class Received(Struct, frozen=True):
     """A request from elsewhere; `token` comes back with the `Reply`, in this step or in a later one."""
 
     token: int
     request: RaftRequest
 
 
-class Answered(NamedTuple):
+class Answered(Struct, frozen=True):
     """The response to a `Send`."""
 
     source: int
@@ -48,7 +46,7 @@ class Answered(NamedTuple):
     response: RaftResponse
 
 
-class SendFailed(NamedTuple):
+class SendFailed(Struct, frozen=True):
     """A `Send` will not be answered; `refused` when the other host says that no such process runs there."""
 
     destination: int
@@ -56,28 +54,27 @@ class SendFailed(NamedTuple):
     refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(Struct, frozen=True):
     """Append records of the state machine as one batch. Raises NotRaftLeaderError where they cannot be."""
 
     payload: Buffer
     count: int
 
 
-class Synced(NamedTuple):
+class Synced(Struct, frozen=True):
     """Everything up to this ticket is on the platter."""
 
     ticket: int
 
 
-class SnapshotTaken(NamedTuple):
+class SnapshotTaken(Struct, frozen=True):
     """The state machine has stored a snapshot of its own, durably. With `clean` the log before it goes."""
 
     snapshot_id: OffsetAndEpoch
     clean: bool = True
 
 
-class SnapshotStored(NamedTuple):
+class SnapshotStored(Struct, frozen=True):
     """A fetched snapshot is complete and durable, and this is what its control records say."""
 
     snapshot_id: OffsetAndEpoch
@@ -85,15 +82,14 @@ class SnapshotStored(NamedTuple):
     voters: Voters | None
 
 
-class Resign(NamedTuple):
+class Resign(Struct, frozen=True):
     """Give up leadership, if it is still that of `epoch`; with `for_good`, the node is shutting down."""
 
     epoch: int
     for_good: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradeKRaftVersion:
+class UpgradeKRaftVersion(Struct, frozen=True):
     """Go from kraft.version 0 to 1: write the voters, with their directories, into the log."""
 
 
@@ -113,29 +109,29 @@ Event: TypeAlias = (
 # ---- effects
 
 
-class Append(NamedTuple):
+class Append(Struct, frozen=True):
     batch: Batch
 
 
-class Truncate(NamedTuple):
+class Truncate(Struct, frozen=True):
     """Drop everything from `offset` on."""
 
     offset: int
 
 
-class StartAt(NamedTuple):
+class StartAt(Struct, frozen=True):
     """Drop the whole log; it begins anew, empty, where the snapshot ends."""
 
     snapshot_id: OffsetAndEpoch
 
 
-class AdvanceStart(NamedTuple):
+class AdvanceStart(Struct, frozen=True):
     """Drop what is before the end of this snapshot, and older snapshots."""
 
     snapshot_id: OffsetAndEpoch
 
 
-class WriteSnapshot(NamedTuple):
+class WriteSnapshot(Struct, frozen=True):
     """Write a piece of a snapshot being fetched; position 0 starts it over."""
 
     snapshot_id: OffsetAndEpoch
@@ -143,7 +139,7 @@ class WriteSnapshot(NamedTuple):
     data: Buffer
 
 
-class FinishSnapshot(NamedTuple):
+class FinishSnapshot(Struct, frozen=True):
     """Sync the fetched snapshot, give it its name, read its control records, report `SnapshotStored`."""
 
     snapshot_id: OffsetAndEpoch
@@ -152,7 +148,7 @@ class FinishSnapshot(NamedTuple):
 LogOp: TypeAlias = Append | Truncate | StartAt | AdvanceStart | WriteSnapshot | FinishSnapshot
 
 
-class Send(NamedTuple):
+class Send(Struct, frozen=True):
     """A request to another node, at most one at a time to each; `endpoints` say where it was last seen."""
 
     destination: int
@@ -161,18 +157,17 @@ class Send(NamedTuple):
     endpoints: Endpoints = ()
 
 
-class Reply(NamedTuple):
+class Reply(Struct, frozen=True):
     token: int
     response: RaftResponse
 
 
-class LeaderAndEpoch(NamedTuple):
+class LeaderAndEpoch(Struct, frozen=True):
     leader_id: int
     epoch: int
 
 
-@dataclass(slots=True)
-class Effects:
+class Effects(Struct):
     """What one step wants done; see the top of this file for the order."""
 
     election: ElectionState | None = None

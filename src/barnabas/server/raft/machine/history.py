@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.raft.machine.values import NO_OFFSET, Batch, KRaftVersion, OffsetAndEpoch, RaftConfig, Voters
 
 ValueT = TypeVar("ValueT")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(Generic[ValueT]):
+class Entry(Struct, Generic[ValueT], frozen=True):
     """`offset` is -1 for what was configured and is not in the log."""
 
     offset: int

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections import deque
 from enum import Enum
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.raft.errors import IllegalRaftStateError
 from barnabas.server.raft.machine.values import Batch, LogSummary, OffsetAndEpoch
 
@@ -23,8 +24,7 @@ class Validity(Enum):
     SNAPSHOT = "snapshot"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """`at` is where the logs part, or the snapshot to load; for a valid place it is that place."""
 
     validity: Validity

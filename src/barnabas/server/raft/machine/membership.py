@@ -7,6 +7,8 @@ record is in the log, a removed one until then; a leader that removes itself lea
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.errors import NotRaftLeaderError
 from barnabas.server.raft.machine.messages import (
@@ -76,7 +78,7 @@ def on_versions_answer(q: Quorum, source: int, response: VersionsResponse) -> No
     elif not leader.progress.is_caught_up(voter.key, q.now_ms):
         _finish(q, ErrorCode.REQUEST_TIMED_OUT, f"The new voter {voter.key} has not caught up yet; try again.")
     else:
-        voter = voter._replace(min_version=response.min_version, max_version=response.max_version)
+        voter = replace(voter, min_version=response.min_version, max_version=response.max_version)
         voters = q.voters.add(voter)
         assert voters is not None
         change.offset = _append_voters(q, voters)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import ErrorCode
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.raft.machine.values import (
     HIGH_WATERMARK_NOT_SENT,
     NO_NODE,
@@ -27,7 +27,7 @@ from barnabas.server.raft.machine.values import (
 )
 
 
-class VoteRequest(NamedTuple):
+class VoteRequest(Struct, frozen=True):
     """Asks for a vote in `epoch`; as a pre-vote (KIP-996), whether it would be given in the epoch after."""
 
     epoch: int
@@ -37,7 +37,7 @@ class VoteRequest(NamedTuple):
     pre_vote: bool = False
 
 
-class VoteResponse(NamedTuple):
+class VoteResponse(Struct, frozen=True):
     error: ErrorCode
     epoch: int
     leader_id: int = NO_NODE
@@ -45,7 +45,7 @@ class VoteResponse(NamedTuple):
     endpoints: Endpoints = ()
 
 
-class BeginQuorumEpochRequest(NamedTuple):
+class BeginQuorumEpochRequest(Struct, frozen=True):
     """A leader makes itself known to a voter that has not fetched from it."""
 
     epoch: int
@@ -54,14 +54,14 @@ class BeginQuorumEpochRequest(NamedTuple):
     endpoints: Endpoints = ()
 
 
-class BeginQuorumEpochResponse(NamedTuple):
+class BeginQuorumEpochResponse(Struct, frozen=True):
     error: ErrorCode
     epoch: int
     leader_id: int = NO_NODE
     endpoints: Endpoints = ()
 
 
-class EndQuorumEpochRequest(NamedTuple):
+class EndQuorumEpochRequest(Struct, frozen=True):
     """A leader resigns; `successors` are the voters in the order in which they should try, furthest first."""
 
     epoch: int
@@ -70,14 +70,14 @@ class EndQuorumEpochRequest(NamedTuple):
     endpoints: Endpoints = ()
 
 
-class EndQuorumEpochResponse(NamedTuple):
+class EndQuorumEpochResponse(Struct, frozen=True):
     error: ErrorCode
     epoch: int
     leader_id: int = NO_NODE
     endpoints: Endpoints = ()
 
 
-class FetchRequest(NamedTuple):
+class FetchRequest(Struct, frozen=True):
     """Gives the follower's place in the log, which the leader takes as an acknowledgement, and asks for more."""
 
     replica: ReplicaKey
@@ -89,7 +89,7 @@ class FetchRequest(NamedTuple):
     high_watermark: int = HIGH_WATERMARK_NOT_SENT
 
 
-class FetchResponse(NamedTuple):
+class FetchResponse(Struct, frozen=True):
     """Either batches, or where the logs part (`diverging`), or the snapshot to load first.
 
     The machine says in `read_offset` which offset to read from; whoever sends the response puts the batches in.
@@ -108,7 +108,7 @@ class FetchResponse(NamedTuple):
     endpoints: Endpoints = ()
 
 
-class FetchSnapshotRequest(NamedTuple):
+class FetchSnapshotRequest(Struct, frozen=True):
     """Asks for a piece of a snapshot (KIP-630)."""
 
     replica: ReplicaKey
@@ -118,7 +118,7 @@ class FetchSnapshotRequest(NamedTuple):
     max_bytes: int = 8 * 1024 * 1024
 
 
-class FetchSnapshotResponse(NamedTuple):
+class FetchSnapshotResponse(Struct, frozen=True):
     """A piece of a snapshot. With `max_bytes` set, whoever sends it reads the piece, or says POSITION_OUT_OF_RANGE."""
 
     error: ErrorCode
@@ -132,43 +132,42 @@ class FetchSnapshotResponse(NamedTuple):
     endpoints: Endpoints = ()
 
 
-@dataclass(frozen=True, slots=True)
-class VersionsRequest:
+class VersionsRequest(Struct, frozen=True):
     """Asks a node which kraft.versions it understands (on the wire: ApiVersions)."""
 
 
-class VersionsResponse(NamedTuple):
+class VersionsResponse(Struct, frozen=True):
     error: ErrorCode
     min_version: int = 0
     max_version: int = 0
 
 
-class AddVoterRequest(NamedTuple):
+class AddVoterRequest(Struct, frozen=True):
     voter: ReplicaKey
     endpoints: Endpoints
     timeout_ms: int = 0
     ack_when_committed: bool = True
 
 
-class RemoveVoterRequest(NamedTuple):
+class RemoveVoterRequest(Struct, frozen=True):
     voter: ReplicaKey
 
 
-class ChangeVoterResponse(NamedTuple):
+class ChangeVoterResponse(Struct, frozen=True):
     """The answer to AddVoter and to RemoveVoter."""
 
     error: ErrorCode
     message: str = ""
 
 
-class UpdateVoterRequest(NamedTuple):
+class UpdateVoterRequest(Struct, frozen=True):
     """A voter tells the leader its own endpoints and versions."""
 
     epoch: int
     voter: Voter
 
 
-class UpdateVoterResponse(NamedTuple):
+class UpdateVoterResponse(Struct, frozen=True):
     error: ErrorCode
     epoch: int
     leader_id: int = NO_NODE

@@ -6,15 +6,15 @@ of the voters has reached, and counts only once it lies beyond the start of the 
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.raft.machine.values import NO_OFFSET, RaftConfig, ReplicaKey, Voters
 
 OBSERVER_SESSION_MS = 300_000
 CAUGHT_UP_WITHIN_MS = 3_600_000
 
 
-@dataclass(slots=True)
-class ReplicaProgress:
+class ReplicaProgress(Struct):
     key: ReplicaKey
     end_offset: int = NO_OFFSET
     last_fetch_ms: int = -1

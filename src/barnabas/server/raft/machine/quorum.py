@@ -6,7 +6,8 @@ Each transition decides what must be durable (`Effects.election`), so that no ha
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 from barnabas.server.raft.errors import IllegalRaftStateError
@@ -42,8 +43,7 @@ from barnabas.server.raft.machine.values import (
 )
 
 
-@dataclass(slots=True)
-class ParkedFetch:
+class ParkedFetch(Struct):
     """A fetch that waits for something to tell."""
 
     token: int
@@ -51,8 +51,7 @@ class ParkedFetch:
     deadline_ms: int
 
 
-@dataclass(slots=True)
-class PendingChange:
+class PendingChange(Struct):
     """The one change of voters that a leader works on. `offset` is the record's, once it is appended."""
 
     token: int

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 from barnabas.server.raft.errors import NotRaftLeaderError
@@ -63,8 +64,7 @@ _STEPS_MAX = 8
 """State changes that one step can set off; more would be two states that send each other back and forth."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaView:
+class ReplicaView(Struct, frozen=True):
     """One replica, as DescribeQuorum shows it; times in milliseconds, -1 where the leader has not heard."""
 
     key: ReplicaKey
@@ -73,8 +73,7 @@ class ReplicaView:
     last_caught_up_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumView:
+class QuorumView(Struct, frozen=True):
     """What DescribeQuorum shows."""
 
     leader_id: int

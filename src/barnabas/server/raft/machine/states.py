@@ -15,23 +15,21 @@ A replica that is not among the voters is an observer: only ever Unattached or F
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TypeAlias
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.server.raft.machine.progress import Progress
 from barnabas.server.raft.machine.values import OffsetAndEpoch, ReplicaKey, Voters
 
 
-@dataclass(slots=True)
-class Unattached:
+class Unattached(Struct):
     """Knows of no leader that it could follow. May have voted in this epoch."""
 
     election_deadline_ms: int
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The votes of one election, by voter id."""
 
     voters: Voters
@@ -56,8 +54,7 @@ class Tally:
         return tuple(key for key in self.voters.keys if key.id not in self.granted and key.id not in self.rejected)
 
 
-@dataclass(slots=True)
-class Prospective:
+class Prospective(Struct):
     """Asks whether it would be elected (KIP-996), in the epoch that it knows, so that asking disturbs nobody."""
 
     election_deadline_ms: int
@@ -65,8 +62,7 @@ class Prospective:
     retries: int = 0
 
 
-@dataclass(slots=True)
-class Candidate:
+class Candidate(Struct):
     """Has voted for itself in a new epoch. After a lost election it waits, so that candidates do not keep colliding."""
 
     election_deadline_ms: int
@@ -75,8 +71,7 @@ class Candidate:
     backoff_until_ms: int | None = None
 
 
-@dataclass(slots=True)
-class Follower:
+class Follower(Struct):
     """Fetches from a leader it knows."""
 
     fetch_deadline_ms: int
@@ -92,15 +87,13 @@ class Follower:
     snapshot_complete: bool = False
 
 
-@dataclass(slots=True)
-class Leader:
+class Leader(Struct):
     progress: Progress
     epoch_start_offset: int
     next_announcement_ms: int
 
 
-@dataclass(slots=True)
-class Resigned:
+class Resigned(Struct):
     """Was the leader of this epoch, and will not be again, which also keeps it from voting for another in it."""
 
     election_deadline_ms: int

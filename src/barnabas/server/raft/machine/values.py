@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.dataclass import dataclass
-from barnabas.core.namedtuple import NamedTuple
 
 NO_DIRECTORY: Final = UUID(int=0)
 NO_NODE: Final = -1
@@ -16,7 +16,7 @@ HIGH_WATERMARK_NOT_SENT: Final = 0x7FFFFFFFFFFFFFFF
 """What a Fetch carries for the high watermark when its sender does not say one (KIP-1166)."""
 
 
-class OffsetAndEpoch(NamedTuple):
+class OffsetAndEpoch(Struct, frozen=True, order=True):
     """A place in the log: everything before `offset`, whose last record is of `epoch`. Also names a snapshot."""
 
     epoch: int
@@ -40,7 +40,7 @@ class Endpoint(NamedTuple):
 Endpoints: TypeAlias = tuple[Endpoint, ...]
 
 
-class ReplicaKey(NamedTuple):
+class ReplicaKey(Struct, frozen=True, order=True):
     """Who a replica is (KIP-853): a node together with its disk. A new disk makes it another replica.
 
     `NO_DIRECTORY` stands for any disk, as in a quorum of kraft.version 0.
@@ -57,7 +57,7 @@ class ReplicaKey(NamedTuple):
         return str(self.id) if self.directory_id == NO_DIRECTORY else f"{self.id}/{self.directory_id.int:x}"
 
 
-class Voter(NamedTuple):
+class Voter(Struct, frozen=True):
     """One member of the quorum, and the versions of the protocol (kraft.version) that it understands."""
 
     key: ReplicaKey
@@ -66,8 +66,7 @@ class Voter(NamedTuple):
     max_version: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Voters:
+class Voters(Struct, frozen=True):
     """The quorum: voters in the order of their ids. Changes give a new set, or None where they make no sense."""
 
     members: tuple[Voter, ...] = ()
@@ -118,7 +117,7 @@ class Voters:
 # ---- the log
 
 
-class LeaderChange(NamedTuple):
+class LeaderChange(Struct, frozen=True):
     """The first record of a leader's epoch; committing it commits everything before it."""
 
     leader_id: int
@@ -126,7 +125,7 @@ class LeaderChange(NamedTuple):
     granting_voters: tuple[ReplicaKey, ...]
 
 
-class KRaftVersion(NamedTuple):
+class KRaftVersion(Struct, frozen=True):
     """The version of the Raft protocol from here on; 1 lets the voters change."""
 
     version: int
@@ -136,8 +135,7 @@ ControlRecord: TypeAlias = LeaderChange | KRaftVersion | Voters
 """`Voters` in the log means: the quorum from here on, committed or not (KIP-853)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """One batch of the log. The machine looks at everything but the payload, which it never opens.
 
     A batch holds either records of the state machine (`payload`), or control records, one offset each. A batch read
@@ -158,7 +156,7 @@ class Batch:
 # ---- what must survive
 
 
-class ElectionState(NamedTuple):
+class ElectionState(Struct, frozen=True):
     """What `quorum-state` keeps. Within an epoch it only gains: a vote, then a leader; it never changes its mind."""
 
     epoch: int = 0
@@ -166,7 +164,7 @@ class ElectionState(NamedTuple):
     voted: ReplicaKey | None = None
 
 
-class LogSummary(NamedTuple):
+class LogSummary(Struct, frozen=True):
     """What the machine is told about the log on the disk when it starts (the driver has read it through once)."""
 
     start: OffsetAndEpoch = ORIGIN
@@ -180,8 +178,7 @@ class LogSummary(NamedTuple):
     voters: tuple[tuple[int, Voters], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
+class RaftConfig(Struct, frozen=True):
     """Kafka's `controller.quorum.*`; times in milliseconds."""
 
     election_timeout_ms: int = 1000

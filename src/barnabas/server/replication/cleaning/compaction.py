@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import field
 from typing import Final
 
+from msgspec import Struct, field
+
 from barnabas.core.clock import Clock
-from barnabas.core.dataclass import dataclass
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.server.replication.cleaning.engine import CleanerEngine
@@ -39,8 +38,7 @@ _IDLE_MS: Final = 60_000
 """After so long without work the cleaner's process goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerSettings:
+class CleanerSettings(Struct, frozen=True):
     """`log.cleaner.*`; the limits are those of all tasks together."""
 
     enable: bool = True
@@ -60,8 +58,7 @@ class CleanerSettings:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why the last pass over a partition failed, and when the next one may begin."""
 
     reason: str
@@ -70,14 +67,14 @@ class Failure:
     retry_ms: int
 
 
-class LastPass(NamedTuple):
+class LastPass(Struct, frozen=True):
     """The last pass over a partition that came to its end, since this node started."""
 
     ended_ms: int
     done: PassDone
 
 
-class CleanerFacts(NamedTuple):
+class CleanerFacts(Struct, frozen=True):
     """What the cleaner has to do with one partition."""
 
     enabled: bool

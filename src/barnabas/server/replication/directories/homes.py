@@ -8,12 +8,11 @@ out of log.dirs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.core.clock import Clock
 from barnabas.core.ids import TopicId, TopicPartition
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
 from barnabas.server.metadata.image.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY

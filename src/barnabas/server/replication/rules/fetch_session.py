@@ -8,9 +8,7 @@ build: session 0, epoch 0  everything, and ask for a session ─── reply wit
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final, Generic, TypeVar
-
-from barnabas.core.namedtuple import NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

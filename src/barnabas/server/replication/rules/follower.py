@@ -13,14 +13,14 @@ this in Kafka. Here the state and the answer come in and a step comes out; the s
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER, NO_LEADER_EPOCH
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.replication.rules.watermark import follower_watermark, truncated_watermark
 
 RETRY_BACKOFF_MS: Final = 1_000
@@ -61,8 +61,7 @@ class Stage(Enum):
     FENCED = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerState:
+class FollowerState(Struct, frozen=True):
     """What a follower remembers besides its log and high watermark."""
 
     leader_id: int
@@ -72,7 +71,7 @@ class FollowerState:
     failures: int = 0
 
 
-class FetchFrom(NamedTuple):
+class FetchFrom(Struct, frozen=True):
     """The partition's part of the next Fetch. An answer counts only while this is still what would be asked."""
 
     leader_epoch: int
@@ -81,13 +80,13 @@ class FetchFrom(NamedTuple):
     log_start_offset: int
 
 
-class AskBounds(NamedTuple):
+class AskBounds(Struct, frozen=True):
     """Ask the leader by ListOffsets, as a replica, for its log start and log end."""
 
     leader_epoch: int
 
 
-class FetchAnswer(NamedTuple):
+class FetchAnswer(Struct, frozen=True):
     """What the leader answered without an error; `has_records` says that there are batches to append."""
 
     high_watermark: int
@@ -96,19 +95,19 @@ class FetchAnswer(NamedTuple):
     diverging: EpochEnd | None = None
 
 
-class Append(NamedTuple):
+class Append(Struct, frozen=True):
     """Append the batches (those of later epochs left out: `append_as_follower(leader_epoch=...)`), then `applied`."""
 
     leader_epoch: int
 
 
-class Truncate(NamedTuple):
+class Truncate(Struct, frozen=True):
     """Cut the log to `offset` (its epochs too, even where there is no record to cut), then `cut`."""
 
     offset: int
 
 
-class Restart(NamedTuple):
+class Restart(Struct, frozen=True):
     """Drop the whole log and begin at `offset`, then `cut`: the leader has nothing older any more."""
 
     offset: int
@@ -117,7 +116,7 @@ class Restart(NamedTuple):
 Step = Append | Truncate | Restart | None
 
 
-class Bounds(NamedTuple):
+class Bounds(Struct, frozen=True):
     """What a follower's partition is to have after a step."""
 
     high_watermark: int

@@ -13,12 +13,13 @@ moment it is proposed (`PendingShrinkIsr`, `PendingExpandIsr`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.replication.rules.leader import UNKNOWN_BROKER_EPOCH, IsrProposal, LeaderState
 
 ActiveBrokers = Mapping[int, int]
@@ -48,7 +49,7 @@ class Next(Enum):
     """The controller knows something newer; the image that says so is on its way."""
 
 
-class CommittedIsr(NamedTuple):
+class CommittedIsr(Struct, frozen=True):
     """The controller's answer: the partition as it is now."""
 
     leader_epoch: int

@@ -11,19 +11,19 @@ Kafka's counterparts are `Partition`, `Replica` and `PartitionState`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode
-from barnabas.core.namedtuple import NamedTuple
 
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
 NEVER_MS: Final = -(1 << 62)
 
 
-class FollowerProgress(NamedTuple):
+class FollowerProgress(Struct, frozen=True):
     """How far one follower has come, from its own Fetch requests (`ReplicaState`)."""
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -41,7 +41,7 @@ class FollowerProgress(NamedTuple):
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
 
 
-class IsrProposal(NamedTuple):
+class IsrProposal(Struct, frozen=True):
     """One AlterPartition: who is to be in sync. What it is compared with when its answer comes."""
 
     leader_epoch: int
@@ -54,8 +54,7 @@ class IsrProposal(NamedTuple):
         return frozenset(broker for broker, _ in self.isr)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderState:
+class LeaderState(Struct, frozen=True):
     """One leadership, from the moment the image named this broker leader of the partition in this epoch."""
 
     local_id: int

@@ -21,13 +21,13 @@ Kafka's counterpart is SharePartition; this has no locks and no timers, the driv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.replication.rules.share_runs import Runs
 from barnabas.server.replication.rules.share_values import (
     TERMINAL,
@@ -43,7 +43,7 @@ from barnabas.server.replication.rules.share_values import (
 )
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True):
     """A step that is not written yet; it belongs to the turn that asked for it."""
 
     turn: int
@@ -51,8 +51,7 @@ class Change(NamedTuple):
     deliveries: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """What is known of an offset."""
 
     state: RecordState

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from barnabas.core.dataclass import dataclass
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
 
 
 class RecordState(IntEnum):
@@ -34,8 +33,7 @@ class AckType(IntEnum):
     """Not done yet: hold it for me for another while (KIP-1222)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareLimits:
+class ShareLimits(Struct, frozen=True):
     """A group's settings, as they are now."""
 
     delivery_count_limit: int = 5
@@ -53,7 +51,7 @@ class StateBatch(NamedTuple):
     deliveries: int
 
 
-class LogRange(NamedTuple):
+class LogRange(Struct, frozen=True):
     """A batch of the partition's log; what is between two of them does not exist."""
 
     first: int
@@ -78,8 +76,7 @@ class Ack(NamedTuple):
     types: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What a member wants when it acquires."""
 
     member: str
@@ -89,7 +86,7 @@ class Wish:
     """Not one more than `max_records` (record-limit mode); otherwise the batch that reaches it is given whole."""
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """What is to be remembered, for the turns up to `turn`."""
 
     turn: int

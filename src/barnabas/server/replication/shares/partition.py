@@ -12,10 +12,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.server.replication.parking import LOOK_AGAIN, ReadWatch
@@ -34,7 +35,7 @@ _FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STAT
 _UNSET: Final = -1
 
 
-class ShareRead(NamedTuple):
+class ShareRead(Struct, frozen=True):
     """What one share partition contributes to a ShareFetch."""
 
     data: Buffer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from typing import Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.ids import TopicId
 from barnabas.server.replication.partition import Isolation, SpecialTimestamp
 from barnabas.server.replication.rules.share_values import ShareLimits
@@ -35,8 +35,7 @@ class SharePersister(Protocol):
     ) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ShareSettings:
+class ShareSettings(Struct, frozen=True):
     """One group's settings (`share.*`), as they are now."""
 
     limits: ShareLimits = field(default_factory=ShareLimits)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.server.storage.config import LONG_MAX
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.segments.segment import Segment
@@ -35,7 +37,7 @@ class Verdict(Enum):
         return self not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.MOVING, Verdict.EMPTY)
 
 
-class Candidate(NamedTuple):
+class Candidate(Struct, frozen=True):
     """A log as the cleaner sees it."""
 
     verdict: Verdict
@@ -84,13 +86,13 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> Candidate:
     if not cleanable:
         if dirty_from >= log.log_end_offset:
             return found
-        return found._replace(verdict=limit, detail=_detail(log, limit, dirty_from))
+        return replace(found, verdict=limit, detail=_detail(log, limit, dirty_from))
     overdue = _overdue_ms(log, dirty_from, now_ms)
     if overdue > 0:
-        return found._replace(verdict=Verdict.LAG_EXCEEDED, detail=f"by {overdue} ms")
+        return replace(found, verdict=Verdict.LAG_EXCEEDED, detail=f"by {overdue} ms")
     enough = found.dirty_ratio > config.min_cleanable_dirty_ratio
     detail = f"{found.dirty_ratio:.3f} of {config.min_cleanable_dirty_ratio}"
-    return found._replace(verdict=Verdict.DIRTY_ENOUGH if enough else Verdict.NOT_DIRTY_ENOUGH, detail=detail)
+    return replace(found, verdict=Verdict.DIRTY_ENOUGH if enough else Verdict.NOT_DIRTY_ENOUGH, detail=detail)
 
 
 def first_dirty_offset(log: Log) -> int:

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import KafkaError
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_FLAG,
@@ -52,7 +53,7 @@ _SLOTS_MIN: Final = 4096
 EngineFactory = Callable[[OffsetMap, tuple[int, int]], KeyEngine]
 
 
-class _Fate(NamedTuple):
+class _Fate(Struct, frozen=True):
     """What becomes of a batch before its records are looked at."""
 
     drop: bool

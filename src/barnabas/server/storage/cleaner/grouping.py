@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct
 
 _INT32_MAX: Final = (1 << 31) - 1
 
 
-class Sizes(NamedTuple):
+class Sizes(Struct, frozen=True):
     """What a segment's files take, in bytes, and where the next one begins."""
 
     base_offset: int

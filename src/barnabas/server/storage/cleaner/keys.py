@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from barnabas.core.buffers import Buffer
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import BatchHeader, Record, check_crc, iter_records
 from barnabas.protocol.records.build import rebuild_batch
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
@@ -20,7 +21,7 @@ Placed = tuple[int, BatchHeader]
 """A batch: its position in the buffer, its header."""
 
 
-class Verdict(NamedTuple):
+class Verdict(Struct, frozen=True):
     """Which records of one batch stay."""
 
     keep: Any

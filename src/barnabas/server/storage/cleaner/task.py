@@ -10,33 +10,31 @@ it got to (`end_offset`: the map may fill up before `upper_offset`) anew without
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
-from barnabas.core.namedtuple import NamedTuple
+from msgspec import Struct, field
+
 from barnabas.server.storage.values import AbortedTxn
 
 MAP_ENTRY_BYTES: Final = 24
 """16 bytes of hash, 8 of offset."""
 
 
-class SourceSegment(NamedTuple):
+class SourceSegment(Struct, frozen=True):
     """A sealed segment as it was when the pass was planned."""
 
     base_offset: int
     size: int
 
 
-class LastRecord(NamedTuple):
+class LastRecord(Struct, frozen=True):
     """Where a live producer's last sequence number stands; None if only a marker remembers the producer."""
 
     last_data_offset: int | None
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerLimits:
+class CleanerLimits(Struct, frozen=True):
     """What one pass may use: `log.cleaner.*`, divided among the cleaner's threads."""
 
     dedupe_buffer_bytes: int = 134_217_728
@@ -45,8 +43,7 @@ class CleanerLimits:
     io_bytes_per_second: float = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningTask:
+class CleaningTask(Struct, frozen=True):
     """One pass over one partition."""
 
     path: str
@@ -68,8 +65,7 @@ class CleaningTask:
     """Aborted transactions whose markers lie at or above `upper_offset`."""
 
 
-@dataclass(slots=True)
-class CleaningStats:
+class CleaningStats(Struct):
     """What a pass did."""
 
     map_records_read: int = 0
@@ -89,7 +85,7 @@ class CleaningStats:
         return self.map_entries / self.map_slots if self.map_slots else 0.0
 
 
-class GroupCleaned(NamedTuple):
+class GroupCleaned(Struct, frozen=True):
     """Some neighbouring segments have become one, whose files lie, synced, under `.cleaned`."""
 
     sources: tuple[int, ...]
@@ -99,7 +95,7 @@ class GroupCleaned(NamedTuple):
     """False: nothing was removed, there are no new files, and the segment stays as it is."""
 
 
-class PassDone(NamedTuple):
+class PassDone(Struct, frozen=True):
     """Everything below `end_offset` is clean now."""
 
     end_offset: int

@@ -12,7 +12,8 @@ import re
 from typing import Final
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.ids import uuid_from_text, uuid_to_text
 from barnabas.core.properties import parse_properties, render_properties
 from barnabas.server.storage import names
@@ -22,8 +23,7 @@ from barnabas.server.storage.fs import FileSystem, read_file, replace_file
 _TOPIC_ID: Final = re.compile(r"version: 0\s+topic_id: (\S{22})\s*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(Struct, frozen=True):
     """To which cluster and node a data directory belongs; `directory_id` tells a node's directories apart."""
 
     cluster_id: str

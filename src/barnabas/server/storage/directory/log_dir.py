@@ -17,7 +17,8 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.server.storage import names
@@ -49,8 +50,7 @@ log = get_logger("barnabas.server.storage")
 Offsets = dict[TopicPartition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLog:
+class FoundLog(Struct, frozen=True):
     """A partition's directory met by `LogDir.scan`."""
 
     topic_partition: TopicPartition

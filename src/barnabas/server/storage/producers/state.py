@@ -11,11 +11,12 @@ append leaves no trace.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import BatchHeader
 from barnabas.protocol.records.control import EndTxn
 from barnabas.protocol.records.validate import Origin
@@ -42,7 +43,7 @@ class KnownBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-class CompletedTxn(NamedTuple):
+class CompletedTxn(Struct, frozen=True):
     """A transaction that a marker has just ended; `last_offset` is the marker's."""
 
     producer_id: int
@@ -107,7 +108,7 @@ class ProducerEntry:
         self.last_timestamp = batch.timestamp
 
 
-class ProducerAppend(NamedTuple):
+class ProducerAppend(Struct, frozen=True):
     """What an append will do to the state once it is written."""
 
     entries: dict[int, ProducerEntry]

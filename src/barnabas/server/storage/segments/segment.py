@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.protocol.records.batch import BatchHeader, check_crc
 from barnabas.protocol.records.errors import CorruptBatchError
 from barnabas.server.storage import names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.errors import MetadataError
@@ -55,7 +56,7 @@ def test_configured_voters_are_static() -> None:
 
 
 def test_what_the_log_says_of_the_voters_counts() -> None:
-    assert start(USED._replace(voters=((2, Voters((Voter(ME),))),))) == (Voters(), 0)
+    assert start(replace(USED, voters=((2, Voters((Voter(ME),))),))) == (Voters(), 0)
 
 
 def test_a_new_node_founds_a_quorum_that_may_grow_if_it_may() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.config import ConfigError
 from barnabas.protocol.transport.endpoint import Endpoint

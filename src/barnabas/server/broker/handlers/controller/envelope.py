@@ -9,7 +9,8 @@ Known gap: nobody proves to be a broker yet; where listeners authenticate, envel
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security.principals import ANONYMOUS, Principal
 from barnabas.protocol.wire.apis import APIS, ApiKey, response_header_version
@@ -23,8 +24,7 @@ from barnabas.server.broker.forwarded import answer_forwarded
 from barnabas.server.broker.request_context import RequestContext
 
 
-@dataclass(slots=True)
-class ForwardedClient:
+class ForwardedClient(Struct):
     """The client behind the broker, as far as the envelope tells of it."""
 
     connection_id: int

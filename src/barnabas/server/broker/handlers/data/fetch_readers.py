@@ -11,6 +11,8 @@ import functools
 from collections.abc import Hashable
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from barnabas.core.ids import CONSUMER_REPLICA_ID
 from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.server.broker.fetch_sessions import Wanted
@@ -115,9 +117,9 @@ class ConsumerReader:
             leader_only=self._leader_only,
         )
         if self._isolation == Isolation.READ_COMMITTED and found.aborted is None:
-            found = found._replace(aborted=[])
+            found = replace(found, aborted=[])
         if preferred is not None and found.diverging is None:
-            return found._replace(data=_NO_DATA, preferred_read_replica=preferred)
+            return replace(found, data=_NO_DATA, preferred_read_replica=preferred)
         return found
 
     def took(self, size: int) -> None:

@@ -13,9 +13,9 @@ Gaps: none known. Remote storage does not exist here.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import field
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages.share_fetch import (
     AcquiredRecords,
@@ -47,8 +47,7 @@ _TOLD = {
 }
 
 
-@dataclass(slots=True)
-class _Pass:
+class _Pass(Struct):
     """One look at all wanted partitions."""
 
     reads: dict[PartitionKey, ShareRead | KafkaError] = field(default_factory=dict)

@@ -8,8 +8,9 @@ client that waits for less long than a pass takes hears nothing, but the pass go
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from enum import IntEnum
+
+from msgspec.structs import asdict
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition

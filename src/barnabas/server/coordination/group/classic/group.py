@@ -15,11 +15,11 @@ restart finds the last stable generation and goes on from there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field
 from enum import Enum
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.server.coordination.group.classic import consumer_protocol
@@ -52,8 +52,7 @@ _FROM: Final = {
 }
 
 
-@dataclass(slots=True)
-class ClassicMember:
+class ClassicMember(Struct):
     """One consumer (or Connect worker, or whatever else uses the protocol)."""
 
     member_id: str
@@ -89,8 +88,7 @@ class ClassicMember:
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
-@dataclass(slots=True)
-class ClassicGroup:
+class ClassicGroup(Struct):
     """One group. Methods change members and generation; when to do what is decided in `rebalance`."""
 
     group_id: str

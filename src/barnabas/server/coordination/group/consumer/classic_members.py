@@ -6,7 +6,7 @@ tells it to rejoin when there is a next step. Its generation is its member epoch
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import uuid_to_text

@@ -15,14 +15,14 @@ All of it lies in timeline maps: reads see what is committed, and what cannot be
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
-from barnabas.core.namedtuple import NamedTuple
 from barnabas.server.coordination.group.consumer.member import (
     LEAVING_EPOCH,
     NO_PARTITIONS,
@@ -61,8 +61,7 @@ class ConsumerState(Enum):
     STABLE = "Stable"
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedRegex:
+class ResolvedRegex(Struct, frozen=True):
     """The topics that a subscribed expression matched, in which metadata version, and when it was looked up."""
 
     topics: tuple[str, ...] = ()
@@ -70,7 +69,7 @@ class ResolvedRegex:
     timestamp_ms: int = 0
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True):
     """Why a group's epoch was raised."""
 
     reason: str

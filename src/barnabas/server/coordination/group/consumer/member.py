@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from enum import IntEnum
 from typing import Final, TypeVar
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.ids import TopicId
 from barnabas.server.coordination.group.records import (
     ClassicMemberMetadata,
@@ -43,16 +43,14 @@ class MemberState(IntEnum):
     """Written by a later version; the member must start anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicPart:
+class ClassicPart(Struct, frozen=True):
     """What a member that speaks the classic protocol said when it joined."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(Struct, frozen=True):
     """Two records of the log in one: what the member said of itself, and its current assignment."""
 
     member_id: str

@@ -14,7 +14,8 @@ owners. (CurrentAssignmentBuilder.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId

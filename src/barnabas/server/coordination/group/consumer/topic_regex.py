@@ -15,10 +15,10 @@ As in Kafka the whole name must match. Back references and look-around are refus
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.core.errors import ErrorCode, KafkaError
 
 PATTERN_LENGTH_MAX: Final = 1_000
@@ -74,28 +74,23 @@ class TopicRegex:
 # -- the tree --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Char:
+class _Char(Struct, frozen=True):
     test: Test
 
 
-@dataclass(frozen=True, slots=True)
-class _Anchor:
+class _Anchor(Struct, frozen=True):
     at_end: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequence:
+class _Sequence(Struct, frozen=True):
     parts: list[_Node] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(Struct, frozen=True):
     options: list[_Node]
 
 
-@dataclass(frozen=True, slots=True)
-class _Repeat:
+class _Repeat(Struct, frozen=True):
     node: _Node
     least: int
     most: int | None

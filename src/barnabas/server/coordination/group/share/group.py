@@ -11,11 +11,12 @@ Beside its members a share group remembers which share partitions have their sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 from barnabas.server.coordination.group.consumer.member import NO_PARTITIONS, Partitions, partitions_of, target_entries
@@ -34,8 +35,7 @@ class ShareGroupState(Enum):
     STABLE = "Stable"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareMember:
+class ShareMember(Struct, frozen=True):
     """Two records of the log in one: what the member said of itself, and its assignment."""
 
     member_id: str
@@ -49,8 +49,7 @@ class ShareMember:
     assigned: Partitions = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class StateTable:
+class StateTable(Struct, frozen=True):
     """The record of kind 15."""
 
     initializing: StateTopics = field(default_factory=dict)

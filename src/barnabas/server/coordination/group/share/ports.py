@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.server.coordination.share.state import ShareState
 
 
-@dataclass(frozen=True, slots=True)
-class StateTopic:
+class StateTopic(Struct, frozen=True):
     """Partitions of a topic whose state is in the making, made, or being deleted."""
 
     name: str

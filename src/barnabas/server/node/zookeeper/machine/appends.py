@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.metadata.ports import CommittedBatch
 from barnabas.server.node.zookeeper.machine.effects import Effect, Outcome, Settled
 
@@ -20,8 +21,7 @@ PROPOSALS_MAX: Final = 10_000
 """Beyond this many proposals that are not settled new ones are refused: ZooKeeper is not keeping up."""
 
 
-@dataclass(slots=True)
-class Proposal:
+class Proposal(Struct):
     token: int
     batch: CommittedBatch
     data: bytes

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Tell the listeners of `reader` of a batch. Reader 0 is the node's own."""
 
     reader: int
     batch: CommittedBatch
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSnapshot:
+class LoadSnapshot(Struct, frozen=True):
     reader: int
     snapshot: LoadedSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """The listeners of `reader` know all that those of reader 0 know; from now on they hear together."""
 
     reader: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChanged:
+class LeaderChanged(Struct, frozen=True):
     leader_id: int
     epoch: int
 
@@ -43,8 +40,7 @@ class Outcome(Enum):
     """The log was cut off before it could be read whether it was there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """What became of a proposal, whose last record has or would have had `last_offset`."""
 
     token: int
@@ -52,8 +48,7 @@ class Settled:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Fatal:
+class Fatal(Struct, frozen=True):
     """The node must not go on."""
 
     reason: str

@@ -20,10 +20,11 @@ is not guessed: the log is read again, and it tells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import LoadedSnapshot
@@ -68,8 +69,7 @@ from barnabas.server.node.zookeeper.machine.writer import Writer
 _NOBODY: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A node: its id, where its controller listener is, and whether it may lead."""
 
     node_id: int

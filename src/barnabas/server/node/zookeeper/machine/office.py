@@ -10,13 +10,13 @@ it whom it has heard when it answers the leader's pings, twice in a tick. A sess
 
 from __future__ import annotations
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+
 from barnabas.server.node.zookeeper.layout import CONTROLLER_EPOCH
 from barnabas.server.node.zookeeper.machine.requests import Answer, Check, Done, Failed, Failure, Multi, Request
 
 
-@dataclass(slots=True)
-class Office:
+class Office(Struct):
     """That this node is the active controller."""
 
     epoch: int

@@ -7,10 +7,10 @@ once; one that stands before the start of the log, or at nothing, loads the snap
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct, field
+
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.node.zookeeper.entries import decode_entry, decode_snapshot
 from barnabas.server.node.zookeeper.layout import (
@@ -38,8 +38,7 @@ ENTRIES_AT_ONCE: Final = 64
 PIECES_AT_ONCE: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A request, and who takes the answer."""
 
     request: Request
@@ -50,8 +49,7 @@ class MissingError(MetadataError):
     """Something that the tail counts is not there. It may have gone since the tail was read: read it anew."""
 
 
-@dataclass(slots=True)
-class _Load:
+class _Load(Struct):
     """Pieces of one thing, which are read one after the other."""
 
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
 
 
 class Failure(Enum):
@@ -26,55 +26,47 @@ class Failure(Enum):
 # ---- requests
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Struct, frozen=True):
     """Whatever was committed before is seen by the reads after. Answered by Done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(Struct, frozen=True):
     """One node. With `watch`, its next change (or creation) is told once. Answered by Znode."""
 
     path: str
     watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GetMany:
+class GetMany(Struct, frozen=True):
     """Several nodes in one go. Answered by Znodes."""
 
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Children:
+class Children(Struct, frozen=True):
     """The names below a node. Answered by Names."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     path: str
     data: bytes = b""
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(Struct, frozen=True):
     path: str
     data: bytes
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     path: str
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """The node has this version, or nothing of the Multi happens."""
 
     path: str
@@ -84,8 +76,7 @@ class Check:
 Op = Create | SetData | Delete | Check
 
 
-@dataclass(frozen=True, slots=True)
-class Multi:
+class Multi(Struct, frozen=True):
     """A transaction. Answered by Done."""
 
     ops: tuple[Op, ...]
@@ -97,32 +88,27 @@ Request = Sync | Get | GetMany | Children | Multi
 # ---- answers
 
 
-@dataclass(frozen=True, slots=True)
-class Znode:
+class Znode(Struct, frozen=True):
     data: bytes
     version: int
     owner: int = 0
     """The session of an ephemeral node; 0 for one that stays."""
 
 
-@dataclass(frozen=True, slots=True)
-class Znodes:
+class Znodes(Struct, frozen=True):
     data: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     versions: tuple[int, ...] = ()
     """Of a Multi: the version that each SetData gave its node, 0 for the other operations."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     failure: Failure
     op: int = -1
     """Which operation of a Multi was refused."""

@@ -7,10 +7,11 @@ one entry, which then stays as well. Every step checks the controller's epoch.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from barnabas.core.dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from barnabas.server.node.zookeeper.layout import (
     LOG,
     SNAPSHOTS,
@@ -37,8 +38,7 @@ from barnabas.server.node.zookeeper.machine.requests import (
 DELETES_AT_ONCE: Final = 100
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct):
     info: SnapshotInfo
     chunks: list[bytes]
     written: int = 0

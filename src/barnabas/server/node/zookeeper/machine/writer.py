@@ -7,8 +7,9 @@ not fit is written in parts first, which count for nothing until its entry is th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.errors import MetadataError
