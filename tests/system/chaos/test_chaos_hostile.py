@@ -215,7 +215,7 @@ def test_fetches_of_clients_that_are_gone_are_given_up() -> None:
             each.send(fetch("quiet", wait_ms=60_000), 11)
         assert broker.node is not None
         assert broker.node.broker is not None
-        readers = broker.node.broker.partitions.require("quiet", 0).readers
+        readers = broker.node.broker.partitions.require("quiet", 0).consumer_fetches
         _until(lambda: len(readers) == 50)
         for each in gone:
             each.socket.close()

@@ -95,7 +95,7 @@ def _cut(self: Partition, target: Log, step: rules.Truncate | rules.Restart, now
         return  # as in `_append`
     self.follow_watermark(rules.cut(target, self.high_watermark).high_watermark)
     self.host.flush(target)  # until then its watermark is not remembered beyond the cut
-    self.touch()
+    self.mark_changed()
 
 
 def on_leader_bounds(

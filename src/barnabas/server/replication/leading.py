@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.replication.parking import LOOK_AGAIN
+from barnabas.server.replication.purgatory import COMPLETE_NOW
 from barnabas.server.replication.reading import PartitionRead, read
 from barnabas.server.replication.rules.isr import CommittedIsr, Next, on_outcome, try_expand, try_shrink
 from barnabas.server.replication.rules.leader import (
@@ -70,7 +70,7 @@ def read_by_follower(
         log_start_offset=fetch.log_start_offset,
     )
     if fetch.log_start_offset > leader.progress(fetch.replica_id).log_start_offset:
-        self.deleters.notify(LOOK_AGAIN)
+        self.delayed_deletes.notify(COMPLETE_NOW)
     if len(leader.isr) < len(leader.replicas):
         _expand_isr(self, self.leader)
     self.advance()
@@ -134,7 +134,7 @@ def on_isr_outcome(self: Partition, proposal: IsrProposal, error: ErrorCode, ans
     if self.leader is None:
         return Next.DONE
     self.leader, todo = on_outcome(self.leader, proposal, error, answer)
-    self.copiers.touch()
+    self.follower_fetches.mark_changed()
     if todo is Next.DONE:
         self.advance()
     return todo
@@ -147,7 +147,7 @@ def preferred_read_replica(self: Partition, fetch_offset: int, near: frozenset[i
     """
     if self.leader is None or self.leader.local_id in near:
         return None
-    self.copiers.renew()
+    self.follower_fetches.record_caught_up()
     leader = self.leader
     having = [
         (progress.log_end_offset, progress.caught_up_ms, -replica)

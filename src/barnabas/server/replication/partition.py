@@ -17,7 +17,7 @@ from barnabas.protocol.records.validate import Origin
 from barnabas.server.metadata.image.cluster import PartitionImage
 from barnabas.server.replication import following, leading, reading
 from barnabas.server.replication.host import Host
-from barnabas.server.replication.parking import LOOK_AGAIN, CommitQueue, ReadWatch
+from barnabas.server.replication.purgatory import COMPLETE_NOW, CommitPurgatory, Purgatory
 from barnabas.server.replication.reading import Isolation, PartitionRead, SpecialTimestamp
 from barnabas.server.replication.rules.follower import FollowerState, follow
 from barnabas.server.replication.rules.isr import joining_soon
@@ -58,26 +58,26 @@ class Partition:
         self.leader_id = -1
         self.leader_epoch = -1
         self.high_watermark = 0 if log is None else min(max(watermark, log.log_start_offset), log.log_end_offset)
-        self.readers = ReadWatch()
+        self.consumer_fetches = Purgatory()
         """Fetches of consumers: woken by the watermark."""
-        self.copiers = ReadWatch()
+        self.follower_fetches = Purgatory()
         """Fetches of followers: woken by appends."""
-        self.deleters = ReadWatch()
+        self.delayed_deletes = Purgatory()
         """Those who wait until every replica has deleted what they wanted deleted."""
-        self._committed: CommitQueue[ErrorCode] = CommitQueue()
+        self._committed: CommitPurgatory[ErrorCode] = CommitPurgatory()
         self._untold_bytes = 0
-        """Appended since `readers` were last told that all of it may be read."""
+        """Bytes appended since `consumer_fetches` was last notified that the whole log can be read."""
         if log is not None:
             self._listen(log)
 
     def _listen(self, log: Log) -> None:
         log.on_durable = self._on_durable
-        log.on_start = self.touch
+        log.on_start = self.mark_changed
 
-    def touch(self) -> None:
+    def mark_changed(self) -> None:
         """Something is different that nobody need wake for: an in-sync replica, where the log starts."""
-        self.readers.touch()
-        self.copiers.touch()
+        self.consumer_fetches.mark_changed()
+        self.follower_fetches.mark_changed()
 
     @property
     def watermark_to_remember(self) -> int:
@@ -104,9 +104,9 @@ class Partition:
         if self.leader is None or moved:
             return self._lead(image, log)
         self.leader = self.leader.on_image(image.partition_epoch, image.replicas, image.isr)
-        self.touch()
+        self.mark_changed()
         self.advance()
-        self.deleters.notify(LOOK_AGAIN)
+        self.delayed_deletes.notify(COMPLETE_NOW)
         return False
 
     def _lead(self, image: PartitionImage, log: Log) -> bool:
@@ -127,8 +127,8 @@ class Partition:
         )
         self.flush_if_due()
         self.advance()
-        self.copiers.notify(LOOK_AGAIN)  # they fetch in an epoch that is over
-        self.readers.touch()
+        self.follower_fetches.notify(COMPLETE_NOW)  # they fetch in an epoch that is over
+        self.consumer_fetches.mark_changed()
         self.host.on_role(self)
         return True
 
@@ -159,10 +159,10 @@ class Partition:
 
     def _resign(self, reason: ErrorCode) -> None:
         self.leader = None
-        self._committed.release_all(reason)
-        self.readers.notify(LOOK_AGAIN)
-        self.copiers.notify(LOOK_AGAIN)
-        self.deleters.notify(LOOK_AGAIN)
+        self._committed.complete_all(reason)
+        self.consumer_fetches.notify(COMPLETE_NOW)
+        self.follower_fetches.notify(COMPLETE_NOW)
+        self.delayed_deletes.notify(COMPLETE_NOW)
         self.host.on_role(self)
 
     def require_log(self, current_leader_epoch: int = -1, *, leader_only: bool = True) -> Log:
@@ -203,8 +203,8 @@ class Partition:
             self._untold_bytes += info.size
             self.flush_if_due()
             self.advance()
-            if len(self.copiers):
-                self.copiers.notify(info.size)
+            if len(self.follower_fetches):
+                self.follower_fetches.notify(info.size)
         return info
 
     @property
@@ -285,13 +285,13 @@ class Partition:
     def _raise_watermark(self, watermark: int, end: int) -> None:
         self.high_watermark = watermark
         if len(self._committed):
-            self._committed.release(watermark, lambda offset: self.try_committed(offset) or ErrorCode.NONE)
-        if len(self.readers):
-            self.readers.notify(self._untold_bytes or LOOK_AGAIN)
+            self._committed.complete(watermark, lambda offset: self.try_committed(offset) or ErrorCode.NONE)
+        if len(self.consumer_fetches):
+            self.consumer_fetches.notify(self._untold_bytes or COMPLETE_NOW)
         if watermark >= end:
             self._untold_bytes = 0
-        if len(self.copiers):
-            self.copiers.hurry(NEWS_S)
+        if len(self.follower_fetches):
+            self.follower_fetches.complete_within(NEWS_S)
 
     def add_untold(self, size: int) -> None:
         """So many bytes were copied; readers hear of them when they are known to be committed."""
@@ -321,7 +321,7 @@ class Partition:
                 f"Offset {target} of {self.name} is not within 0 and the high watermark {self.high_watermark}.",
             )
         log.delete_records(target, self.high_watermark, now_ms=now_ms)
-        self.copiers.hurry(NEWS_S)
+        self.follower_fetches.complete_within(NEWS_S)
         return self.low_watermark()
 
     def low_watermark(self) -> int:

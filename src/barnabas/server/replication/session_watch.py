@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from barnabas.server.replication.parking import LOOK_AGAIN, ReadWaiter, ReadWatch
+from barnabas.server.replication.purgatory import COMPLETE_NOW, DelayedOperation, Purgatory
 from barnabas.server.replication.rules.leader import NEVER_MS
 
 K = TypeVar("K")
@@ -24,34 +24,34 @@ WhenAtRest = Callable[[int], None]
 
 
 class _Mark(Generic[K]):
-    """One partition of one session (`parking.Watcher`)."""
+    """One partition of one session (`purgatory.PurgatoryWatcher`)."""
 
     __slots__ = ("at_rest", "key", "session", "watch")
 
-    def __init__(self, session: SessionWatch[K], key: K, watch: ReadWatch, at_rest: WhenAtRest | None) -> None:
+    def __init__(self, session: SessionWatch[K], key: K, watch: Purgatory, at_rest: WhenAtRest | None) -> None:
         self.session = session
         self.key = key
         self.watch = watch
         self.at_rest = at_rest
         watch.add(self)
 
-    def renew(self) -> None:
+    def record_caught_up(self) -> None:
         if self.at_rest is not None and self.key not in self.session.changed:
             self.at_rest(self.session.heard_ms)
 
-    def touch(self) -> None:
-        self.renew()
+    def mark_changed(self) -> None:
+        self.record_caught_up()
         self.session.changed.setdefault(self.key)
         if not self.session.asking:
             self.session.forget(self.key)
 
     def on_bytes(self, count: int) -> None:
-        self.touch()
+        self.mark_changed()
         self.session.waiter.on_bytes(count)
 
-    def hurry(self, deadline: float) -> None:
-        self.touch()
-        self.session.waiter.hurry(deadline)
+    def complete_by(self, deadline: float) -> None:
+        self.mark_changed()
+        self.session.waiter.complete_by(deadline)
 
 
 class SessionWatch(Generic[K]):
@@ -65,21 +65,21 @@ class SessionWatch(Generic[K]):
         """Requests of the session that are being answered."""
         self.asked_as: Hashable = None
         """How the session last asked: what is at rest for one kind of reader need not be so for another."""
-        self.waiter = ReadWaiter()
+        self.waiter = DelayedOperation()
         self.closed = False
         """The session is gone; a request that outlives it hears of nothing more."""
         self._marks: dict[K, _Mark[K]] = {}
 
     def begin(self) -> None:
         """A pass over the list begins: what happens from now on counts for the next wait."""
-        self.waiter = ReadWaiter()
+        self.waiter = DelayedOperation()
 
     async def wait(self, missing: int, deadline: float) -> None:
         """Until about `missing` more bytes may be read than at the last pass, or until the deadline."""
         if not self.closed:
             await self.waiter.wait(missing, deadline)
 
-    def watch(self, key: K, watch: ReadWatch, at_rest: WhenAtRest | None = None) -> None:
+    def watch(self, key: K, watch: Purgatory, at_rest: WhenAtRest | None = None) -> None:
         """`key` has just been read: hear of what happens there."""
         mark = self._marks.get(key)
         if not self.closed and (mark is None or mark.watch is not watch):
@@ -95,7 +95,7 @@ class SessionWatch(Generic[K]):
         """The session no longer has `key`, or need not hear of it."""
         mark = self._marks.pop(key, None)
         if mark is not None:
-            mark.renew()
+            mark.record_caught_up()
             mark.watch.discard(mark)
 
     def close(self) -> None:
@@ -103,4 +103,4 @@ class SessionWatch(Generic[K]):
         for key in list(self._marks):
             self.forget(key)
         self.closed = True
-        self.waiter.on_bytes(LOOK_AGAIN)
+        self.waiter.on_bytes(COMPLETE_NOW)

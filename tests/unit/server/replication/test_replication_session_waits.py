@@ -184,7 +184,7 @@ def test_consumers_that_have_left_cost_an_append_nothing() -> None:
         for _ in range(50):
             first = await serve(leader, request((0, 0), 1, max_wait_ms=0))
             await serve(leader, request((first.session_id, 1), max_wait_ms=0))
-        readers = leader.partition().readers
+        readers = leader.partition().consumer_fetches
         before = len(readers)
         await leader.produce(b"x")
         return before, len(readers)

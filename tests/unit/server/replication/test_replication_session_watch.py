@@ -6,8 +6,8 @@ import asyncio
 import math
 
 from barnabas.core.errors import ErrorCode
-from barnabas.server.replication.parking import LOOK_AGAIN, ReadWatch
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.purgatory import COMPLETE_NOW, Purgatory
 from barnabas.server.replication.session_watch import SessionWatch
 from tests.unit.server.replication.brokers import Cluster, in_virtual_time
 
@@ -16,7 +16,7 @@ SOON = 0.02
 
 def test_what_is_settled_comes_back_with_its_next_change() -> None:
     changed: dict[str, None] = dict.fromkeys("abc")
-    session, of_a, of_b = SessionWatch(changed), ReadWatch(), ReadWatch()
+    session, of_a, of_b = SessionWatch(changed), Purgatory(), Purgatory()
     heard: list[int] = []
     session.asking, session.heard_ms = 1, 7
     session.watch("a", of_a, heard.append)
@@ -24,15 +24,15 @@ def test_what_is_settled_comes_back_with_its_next_change() -> None:
     session.watch("b", of_b)
     session.settle("b")
     assert list(changed) == ["c"]
-    of_b.touch()
+    of_b.mark_changed()
     of_a.notify(10)
-    of_a.touch()
+    of_a.mark_changed()
     assert (list(changed), heard) == (["c", "b", "a"], [7])  # in the order of events; told of the first change only
 
 
 def test_a_mark_of_who_does_not_ask_goes_with_its_first_change() -> None:
     changed: dict[str, None] = {"a": None}
-    session, of_a = SessionWatch(changed), ReadWatch()
+    session, of_a = SessionWatch(changed), Purgatory()
     session.watch("a", of_a)
     session.settle("a")
     of_a.notify(10)
@@ -41,7 +41,7 @@ def test_a_mark_of_who_does_not_ask_goes_with_its_first_change() -> None:
 
 def test_what_is_forgotten_or_closed_is_heard_of_no_more() -> None:
     changed: dict[str, None] = dict.fromkeys("ab")
-    session, of_a, of_b = SessionWatch(changed), ReadWatch(), ReadWatch()
+    session, of_a, of_b = SessionWatch(changed), Purgatory(), Purgatory()
     session.watch("a", of_a)
     session.settle("a")
     session.watch("b", of_b)
@@ -51,17 +51,17 @@ def test_what_is_forgotten_or_closed_is_heard_of_no_more() -> None:
     session.close()
     session.watch("a", of_a)  # read by a request that outlived its session
     session.settle("a")
-    of_a.touch()
-    of_b.touch()
+    of_a.mark_changed()
+    of_b.mark_changed()
     assert (changed, len(of_a), len(of_b)) == ({}, 0, 0)
 
 
 def test_another_replica_of_the_same_name_is_watched_anew() -> None:
     changed: dict[str, None] = {"a": None}
-    session, first, second = SessionWatch(changed), ReadWatch(), ReadWatch()
+    session, first, second = SessionWatch(changed), Purgatory(), Purgatory()
     session.watch("a", first)
     session.settle("a")
-    first.notify(LOOK_AGAIN)
+    first.notify(COMPLETE_NOW)
     session.watch("a", second)
     session.settle("a")
     assert (len(first), len(second), changed) == (0, 1, {})
@@ -69,7 +69,7 @@ def test_another_replica_of_the_same_name_is_watched_anew() -> None:
 
 def test_bytes_count_from_the_beginning_of_the_pass() -> None:
     async def scenario() -> list[bool]:
-        session, watch = SessionWatch(dict.fromkeys("a")), ReadWatch()
+        session, watch = SessionWatch(dict.fromkeys("a")), Purgatory()
         session.asking = 1
         session.watch("a", watch)
         session.settle("a")
@@ -84,7 +84,7 @@ def test_bytes_count_from_the_beginning_of_the_pass() -> None:
             await asyncio.sleep(0)
             seen.append(waiting.done())
         session.begin()
-        watch.notify(LOOK_AGAIN)
+        watch.notify(COMPLETE_NOW)
         await session.wait(1 << 40, math.inf)
         return seen
 
@@ -93,17 +93,17 @@ def test_bytes_count_from_the_beginning_of_the_pass() -> None:
 
 def test_news_without_bytes_shorten_the_wait() -> None:
     async def scenario() -> None:
-        session, watch = SessionWatch(dict.fromkeys("a")), ReadWatch()
+        session, watch = SessionWatch(dict.fromkeys("a")), Purgatory()
         session.asking = 1
         session.watch("a", watch)
         session.settle("a")
         session.begin()
-        watch.hurry(SOON)
+        watch.complete_within(SOON)
         await session.wait(1, math.inf)
         session.begin()
         waiting = asyncio.ensure_future(session.wait(1, math.inf))
         await asyncio.sleep(0)
-        watch.hurry(SOON)
+        watch.complete_within(SOON)
         await waiting
 
     asyncio.run(scenario())

@@ -13,8 +13,8 @@ import pytest
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.server.replication.parking import ReadWatch
 from barnabas.server.replication.partition import Partition, PartitionRead, SpecialTimestamp
+from barnabas.server.replication.purgatory import Purgatory
 from barnabas.server.replication.rules.share_values import Ack, ShareLimits, Wish
 from barnabas.server.replication.shares.partition import SharePartition
 from barnabas.server.replication.shares.partitions import SharePartitions
@@ -36,7 +36,7 @@ class Leader:
     log = None
 
     def __init__(self) -> None:
-        self.readers = ReadWatch()
+        self.consumer_fetches = Purgatory()
 
     def list_offset(self, timestamp: int, **_: Any) -> TimestampOffset:
         return TimestampOffset(-1, 0 if timestamp == SpecialTimestamp.EARLIEST else 10, 3)

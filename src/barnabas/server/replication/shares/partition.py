@@ -19,8 +19,8 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import iter_batches
-from barnabas.server.replication.parking import LOOK_AGAIN, ReadWatch
 from barnabas.server.replication.partition import Isolation, Partition, PartitionRead, SpecialTimestamp
+from barnabas.server.replication.purgatory import COMPLETE_NOW, Purgatory
 from barnabas.server.replication.rules.share_partition import SharePartitionState
 from barnabas.server.replication.rules.share_values import Ack, Acquired, LogRange, ShareLimits, StateBatch, Wish
 from barnabas.server.replication.shares.ports import SharePersister, ShareSettings
@@ -61,7 +61,7 @@ class SharePartition:
         self.group_id = group_id
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.readers = ReadWatch()
+        self.delayed_fetches = Purgatory()
         """Woken when records come free, or locks."""
         self.closed: KafkaError | None = None
         self._persister = persister
@@ -228,7 +228,7 @@ class SharePartition:
                 self._answer(write.turn, failure)
                 if failure is not None and failure.code in _FENCED:
                     self._fence()
-                self.readers.notify(LOOK_AGAIN)
+                self.delayed_fetches.notify(COMPLETE_NOW)
         finally:
             self._writing = False
             self._watch_locks()
@@ -288,7 +288,7 @@ class SharePartition:
             self._timer.cancel()
         if self._waiting:
             self._answer(self._waiting[-1][0], reason)
-        self.readers.notify(LOOK_AGAIN)
+        self.delayed_fetches.notify(COMPLETE_NOW)
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition.name}"

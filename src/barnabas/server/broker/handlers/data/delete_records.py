@@ -21,8 +21,8 @@ from barnabas.protocol.wire.messages.delete_records import (
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.replication.parking import LOOK_AGAIN, wait_readable
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.purgatory import COMPLETE_NOW, wait_for_bytes
 
 NO_LOW_WATERMARK = -1
 HIGH_WATERMARK = -1
@@ -73,7 +73,7 @@ async def _wait(answer: DeleteRecordsPartitionResult, partition: Partition, offs
     loop = asyncio.get_running_loop()
     try:
         while (low := partition.low_watermark()) < offset and loop.time() < deadline:
-            await wait_readable([partition.deleters], LOOK_AGAIN, deadline)
+            await wait_for_bytes([partition.delayed_deletes], COMPLETE_NOW, deadline)
     except KafkaError as error:
         answer.error_code, answer.low_watermark = error.code, NO_LOW_WATERMARK
         return

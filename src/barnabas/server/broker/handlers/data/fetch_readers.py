@@ -20,8 +20,8 @@ from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.replication.host import Host
 from barnabas.server.replication.leading import FollowerFetch
-from barnabas.server.replication.parking import ReadWatch
 from barnabas.server.replication.partition import Isolation, Partition, PartitionRead
+from barnabas.server.replication.purgatory import Purgatory
 from barnabas.server.replication.rules.leader import is_stale_fetch
 from barnabas.server.replication.session_watch import WhenAtRest
 
@@ -52,7 +52,7 @@ class Reader(Protocol):
         """So many bytes of what was read last are in the answer, be they from memory or from the disk."""
         ...
 
-    def watch(self, partition: Partition) -> ReadWatch:
+    def watch(self, partition: Partition) -> Purgatory:
         """What wakes this reader when there is more."""
         ...
 
@@ -125,8 +125,8 @@ class ConsumerReader:
     def took(self, size: int) -> None:
         """Nothing is counted."""
 
-    def watch(self, partition: Partition) -> ReadWatch:
-        return partition.readers
+    def watch(self, partition: Partition) -> Purgatory:
+        return partition.consumer_fetches
 
     def is_settled(self, partition: Partition, want: Wanted, found: PartitionRead) -> bool:
         committed = self._isolation == Isolation.READ_COMMITTED
@@ -189,8 +189,8 @@ class FollowerReader:
         if self._throttled:
             self._throttled_bytes += size
 
-    def watch(self, partition: Partition) -> ReadWatch:
-        return partition.copiers
+    def watch(self, partition: Partition) -> Purgatory:
+        return partition.follower_fetches
 
     def is_settled(self, partition: Partition, want: Wanted, found: PartitionRead) -> bool:
         """Not while it might join the in-sync replicas: each of its fetches may be the one that makes it."""

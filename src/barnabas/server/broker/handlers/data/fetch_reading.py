@@ -14,8 +14,8 @@ from barnabas.protocol.wire.messages.fetch import AbortedTransaction, EpochEndOf
 from barnabas.server.broker.fetch_sessions import FetchContext, PartitionKey, Wanted
 from barnabas.server.broker.handlers.data.fetch_readers import Reader
 from barnabas.server.broker.services import Services
-from barnabas.server.replication.parking import ReadWatch, wait_readable
 from barnabas.server.replication.partition import Partition, PartitionRead
+from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
 from barnabas.server.replication.session_watch import SessionWatch
 
 _BREATH = 2048
@@ -39,7 +39,7 @@ class Reading:
         self._reader = reader
         self.limit = limit
         self._session = _watch_of(services, context, reader)
-        self._watches: list[ReadWatch] = []
+        self._watches: list[Purgatory] = []
 
     async def run(self) -> None:
         """One pass, in order, until the limit is used up; what comes after it gets no bytes, but a watermark."""
@@ -77,7 +77,7 @@ class Reading:
         if self._session is not None:
             await self._session.wait(missing, deadline)
         else:
-            await wait_readable(self._watches, missing, deadline)
+            await wait_for_bytes(self._watches, missing, deadline)
 
     async def _read(self, partition: Partition, key: PartitionKey, want: Wanted) -> PartitionData:
         reader, room = self._reader, self.limit - self.size

@@ -31,7 +31,7 @@ from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.share_sessions import FINAL_EPOCH, MemberKey, PartitionKey
 from barnabas.server.broker.shares import Refusals, check_member, new_leader
-from barnabas.server.replication.parking import ReadWaiter, ReadWatch
+from barnabas.server.replication.purgatory import DelayedOperation, Purgatory
 from barnabas.server.replication.rules.share_values import Wish
 from barnabas.server.replication.shares.partition import ShareRead
 
@@ -51,12 +51,12 @@ class _Pass(Struct):
     """One look at all wanted partitions."""
 
     reads: dict[PartitionKey, ShareRead | KafkaError] = field(default_factory=dict)
-    watches: list[ReadWatch] = field(default_factory=list)
+    watches: list[Purgatory] = field(default_factory=list)
     acquired: int = 0
-    waiter: ReadWaiter = field(default_factory=ReadWaiter)
+    waiter: DelayedOperation = field(default_factory=DelayedOperation)
     """Watches each partition from before it is looked at: what comes meanwhile is not missed."""
 
-    def watch(self, *watches: ReadWatch) -> None:
+    def watch(self, *watches: Purgatory) -> None:
         self.watches += watches
         for each in watches:
             each.add(self.waiter)
@@ -140,7 +140,7 @@ async def _acquire_all(
                 max(request.batch_size, 1),
                 strict=request.share_acquire_mode == RECORD_LIMIT_MODE,
             )
-            done.watch(found.readers, partition.readers)
+            done.watch(found.delayed_fetches, partition.consumer_fetches)
             read = await found.fetch(wish, room, services.disk)
         except KafkaError as error:
             if error.code in _MOVING:

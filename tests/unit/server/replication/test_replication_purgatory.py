@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.server.replication.parking import LOOK_AGAIN, CommitQueue, ReadWatch, wait_readable
+from barnabas.server.replication.purgatory import COMPLETE_NOW, CommitPurgatory, Purgatory, wait_for_bytes
 
 SOON = 0.02
 NEVER = 1e9
@@ -12,13 +12,13 @@ NEVER = 1e9
 
 def test_commits_are_released_in_order_up_to_the_watermark() -> None:
     async def scenario() -> tuple[list[int | None], int]:
-        queue: CommitQueue[int] = CommitQueue()
+        queue: CommitPurgatory[int] = CommitPurgatory()
         waits = [asyncio.ensure_future(queue.wait(offset, NEVER)) for offset in (3, 5, 9)]
         await asyncio.sleep(0)
-        queue.release(5, lambda offset: offset * 10)
+        queue.complete(5, lambda offset: offset * 10)
         first = [await waits[0], await waits[1]]
         left = len(queue)
-        queue.release_all(-1)
+        queue.complete_all(-1)
         return [*first, await waits[2]], left
 
     assert asyncio.run(scenario()) == ([30, 50, -1], 1)
@@ -26,9 +26,9 @@ def test_commits_are_released_in_order_up_to_the_watermark() -> None:
 
 def test_a_deadline_ends_the_wait_for_a_commit() -> None:
     async def scenario() -> tuple[int | None, int]:
-        queue: CommitQueue[int] = CommitQueue()
+        queue: CommitPurgatory[int] = CommitPurgatory()
         outcome = await queue.wait(3, asyncio.get_running_loop().time() + SOON)
-        queue.release(2, lambda offset: offset)
+        queue.complete(2, lambda offset: offset)
         return outcome, len(queue)
 
     assert asyncio.run(scenario()) == (None, 0)
@@ -36,8 +36,8 @@ def test_a_deadline_ends_the_wait_for_a_commit() -> None:
 
 def test_readers_wake_when_enough_bytes_have_come_anywhere() -> None:
     async def scenario() -> list[bool]:
-        first, second = ReadWatch(), ReadWatch()
-        waiting = asyncio.ensure_future(wait_readable([first, second], 100, NEVER))
+        first, second = Purgatory(), Purgatory()
+        waiting = asyncio.ensure_future(wait_for_bytes([first, second], 100, NEVER))
         await asyncio.sleep(0)
         seen = []
         for watch, count in ((first, 60), (second, 39), (first, 1)):
@@ -52,12 +52,12 @@ def test_readers_wake_when_enough_bytes_have_come_anywhere() -> None:
 
 def test_look_again_wakes_at_once_and_deadlines_too() -> None:
     async def scenario() -> None:
-        watch = ReadWatch()
-        waiting = asyncio.ensure_future(wait_readable([watch], 1 << 40, NEVER))
+        watch = Purgatory()
+        waiting = asyncio.ensure_future(wait_for_bytes([watch], 1 << 40, NEVER))
         await asyncio.sleep(0)
-        watch.notify(LOOK_AGAIN)
+        watch.notify(COMPLETE_NOW)
         await waiting
-        await wait_readable([watch], 1, asyncio.get_running_loop().time() + SOON)
+        await wait_for_bytes([watch], 1, asyncio.get_running_loop().time() + SOON)
         assert len(watch) == 0
 
     asyncio.run(scenario())
@@ -65,8 +65,8 @@ def test_look_again_wakes_at_once_and_deadlines_too() -> None:
 
 def test_a_cancelled_reader_leaves_no_trace() -> None:
     async def scenario() -> int:
-        watch = ReadWatch()
-        waiting = asyncio.ensure_future(wait_readable([watch], 1, NEVER))
+        watch = Purgatory()
+        waiting = asyncio.ensure_future(wait_for_bytes([watch], 1, NEVER))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
