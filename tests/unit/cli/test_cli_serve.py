@@ -82,7 +82,7 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
         "barnabas.server.storage.cleaner.cleaning",
         "barnabas.server.replication.cleaning.worker",
     } & imported == set()
-    assert {"cramjam", "ctypes", "hashlib", "ipaddress", "pathlib", "pickle", "shutil"} & imported == set()
+    assert {"re2", "cramjam", "ctypes", "hashlib", "ipaddress", "pathlib", "pickle", "shutil"} & imported == set()
     assert {
         f"barnabas.server.coordination.group.{machine}" for machine in ("shard", "groups", "share_group")
     } & imported == set()

@@ -32,6 +32,7 @@ from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdReque
 from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.server.coordination.errors import error_for_client
 from barnabas.server.coordination.ports import PartitionWriter, Producer
+from barnabas.server.coordination.regex import Re2Pattern
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.transaction import describe
 from barnabas.server.coordination.transaction.config import TransactionConfig
@@ -263,11 +264,9 @@ class TransactionCoordinator:
     async def list_transactions(self, ctx: Asker, request: ListTransactionsRequest) -> ListTransactionsResponse:
         if self._runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        from barnabas.server.coordination.group.consumer.topic_regex import TopicRegex  # no start of a broker needs it
-
         pattern = request.transactional_id_pattern
         try:
-            matches = TopicRegex(pattern).matches if pattern else _any
+            matches = Re2Pattern(pattern).matches if pattern else _any
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
         wanted, unknown = describe.filter_of(request, matches)

@@ -49,10 +49,10 @@ from barnabas.server.coordination.group.consumer.requests import (
     owned_of,
 )
 from barnabas.server.coordination.group.consumer.target import compute_target, metadata_hash
-from barnabas.server.coordination.group.consumer.topic_regex import TopicRegex
 from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.share.group import ShareGroup
 from barnabas.server.coordination.ports import RequestContext, TopicCatalog
+from barnabas.server.coordination.regex import Re2Pattern
 from barnabas.server.coordination.turn import StateRecord, Turn
 
 LEFT: Final = "left the group"
@@ -86,7 +86,6 @@ class ConsumerGroups:
         self._assignors: dict[str, ServerAssignor] = {
             name: SERVER_ASSIGNORS[name] for name in config.group_consumer_assignors
         }
-        self._expressions: dict[str, TopicRegex] = {}
 
     def put(self, turn: Turn, *records: StateRecord) -> None:
         """Write, and see it at once."""
@@ -147,7 +146,7 @@ class ConsumerGroups:
         """Whether the request is one to leave. Raises KafkaError when it makes no sense."""
         check_request(request, ctx.api_version, list(self._assignors))
         if request.subscribed_topic_regex:
-            self._expression(request.subscribed_topic_regex)
+            Re2Pattern(request.subscribed_topic_regex)
         return is_leaving(request)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
@@ -250,18 +249,10 @@ class ConsumerGroups:
             known = group.regexes.get(pattern)
             if known is not None and not everything:
                 continue
-            topics = self._expression(pattern).select(self.catalog.names())
+            topics = Re2Pattern(pattern).select(self.catalog.names())
             if known is None or known.topics != topics:
                 resolved = ResolvedRegex(topics, self.topics_version, turn.now_ms)
                 self.put(turn, group.regex_record(pattern, resolved))
-
-    def _expression(self, pattern: str) -> TopicRegex:
-        compiled = self._expressions.get(pattern)
-        if compiled is None:
-            if len(self._expressions) >= 1_000:
-                self._expressions.clear()  # a cache, of a bounded size
-            compiled = self._expressions[pattern] = TopicRegex(pattern)
-        return compiled
 
     def _refresh_target(self, turn: Turn, group: ConsumerGroup) -> None:
         """Compute the target if it is behind; if the last one is too young, when it is old enough."""

@@ -1,0 +1,62 @@
+"""Codec: regular expressions of clients (KIP-848 SubscribedTopicRegex, ListTransactions), compiled by RE2.
+
+A client sends its pattern to the broker, so no pattern may hold the event loop: Python's `re` backtracks, and `(a+)+b`
+against a long name takes exponential time. Kafka uses RE2/J; `google-re2` is the library that RE2/J was translated
+from, so syntax and semantics are the same: matching takes time linear in the length of the name, and back references
+and look-around are invalid. As in Kafka (`TopicRegexResolver`), a pattern must match the whole name.
+
+`re2` is imported with the first pattern: a broker without one neither loads it nor needs its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+
+PATTERN_LENGTH_MAX: Final = 1_000
+"""The longest accepted pattern, in characters."""
+
+PATTERN_MEMORY_MAX: Final = 256 * 1024
+"""The memory of one compiled pattern, in bytes (RE2's `max_mem`): its program, about 10,000 instructions at most, and
+the states cached while matching. `re2` caches 128 compiled patterns per process, which is 32 MiB at most."""
+
+
+class Re2Pattern:
+    """A compiled pattern. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._compiled = _compile(pattern)
+
+    def matches(self, name: str) -> bool:
+        """Whether the pattern matches all of `name`."""
+        return self._compiled.fullmatch(name.encode()) is not None
+
+    def select(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The names that the pattern matches, in the order of `names`."""
+        fullmatch = self._compiled.fullmatch
+        return tuple(name for name in names if fullmatch(name.encode()))
+
+
+def _compile(pattern: str) -> Any:
+    if len(pattern) > PATTERN_LENGTH_MAX:
+        raise _invalid(pattern[:50] + "...", f"it is longer than {PATTERN_LENGTH_MAX} characters")
+    import re2
+
+    options = re2.Options()
+    options.max_mem = PATTERN_MEMORY_MAX
+    options.never_capture = True
+    options.log_errors = False  # RE2 would write to stderr; the client gets the error in its response
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else b"unknown error"
+        raise _invalid(pattern, reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason) from None
+
+
+def _invalid(pattern: str, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION, f"`{pattern}` is not a valid regular expression (RE2 syntax): {reason}."
+    )
