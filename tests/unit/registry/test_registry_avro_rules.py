@@ -127,7 +127,7 @@ def test_what_references_bring_is_named_and_not_repeated() -> None:
         ("7", "is not a schema"),
     ],
 )
-def test_what_is_not_a_schema_is_told_so(text: str, complaint: str) -> None:
+def test_invalid_avro_text_is_rejected_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(InvalidSchemaError, match=complaint):
         parse_avro(text)
 

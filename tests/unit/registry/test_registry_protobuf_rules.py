@@ -69,6 +69,14 @@ def test_protobufs_own_files_survive_and_protobuf_accepts_them() -> None:
     assert pool.FindMessageTypeByName("google.protobuf.Struct").fields_by_name["fields"].number == 1
 
 
+def test_integer_options_are_read_as_decimal_hexadecimal_and_octal() -> None:
+    file = parse_protobuf("option (a) = 15; option (b) = 0x1F; option (c) = 017; option (d) = -017;").file
+    kept = file.options.uninterpreted_option
+    assert [one.positive_int_value or one.negative_int_value for one in kept] == [15, 31, 15, -15]
+    with pytest.raises(InvalidSchemaError, match="'08' is not a number"):
+        parse_protobuf("option (a) = 08;")
+
+
 def test_proto3_optionals_are_not_alternatives() -> None:
     text = 'syntax = "proto3"; message M { optional int32 a = 1; optional int32 b = 2; oneof o { int32 c = 3; } }'
     file = parse_protobuf(text).file
@@ -94,7 +102,7 @@ def test_proto3_optionals_are_not_alternatives() -> None:
         ("message M {" * 200 + "}" * 200, "nested more than 100"),
     ],
 )
-def test_what_is_not_a_schema_is_told_so(text: str, complaint: str) -> None:
+def test_invalid_proto_text_is_rejected_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(InvalidSchemaError, match=complaint):
         parse_protobuf(text)
 

@@ -56,6 +56,17 @@ def tokens_of(source: str) -> list[Token]:
     return tokens
 
 
+def integer_value(text: str) -> int:
+    """The value of an `int` token, with or without a minus sign: decimal, hexadecimal (`0x1F`) or octal (`017`).
+
+    Raises ValueError for a digit that octal does not have (`08`).
+    """
+    negative, digits = text.startswith("-"), text.removeprefix("-")
+    is_octal = len(digits) > 1 and digits[0] == "0" and digits[1] not in "xX"
+    value = int(digits, 8 if is_octal else 0)
+    return -value if negative else value
+
+
 def _unescape(match: re.Match[str]) -> str:
     code = match[1]
     if code[0] in "01234567":

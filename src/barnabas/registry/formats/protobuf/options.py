@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 
 from barnabas.registry.errors import InvalidSchemaError
-from barnabas.registry.formats.protobuf.lexer import Token
+from barnabas.registry.formats.protobuf.lexer import Token, integer_value
 
 _INTEGERS = (
     FieldDescriptor.CPPTYPE_INT32,
@@ -51,7 +51,7 @@ def _set(target: Any, field: FieldDescriptor, constant: Token) -> None:
             case FieldDescriptor.CPPTYPE_DOUBLE | FieldDescriptor.CPPTYPE_FLOAT:
                 value = float(text) if kind in ("int", "float", "name") else None
             case number if number in _INTEGERS:
-                value = int(text, 0) if kind == "int" else None
+                value = integer_value(text) if kind == "int" else None
             case _ if kind == "aggregate":
                 inner = getattr(target, field.name)
                 text_format.Parse(text, inner.add() if field.is_repeated else inner)
@@ -81,6 +81,13 @@ def _keep(options: Any, name: list[tuple[str, bool]], constant: Token) -> None:
         case "float":
             kept.double_value = float(text.rstrip("fF"))
         case _ if text.startswith("-"):
-            kept.negative_int_value = int(text, 0)
+            kept.negative_int_value = _kept_integer(constant)
         case _:
-            kept.positive_int_value = int(text, 0)
+            kept.positive_int_value = _kept_integer(constant)
+
+
+def _kept_integer(constant: Token) -> int:
+    try:
+        return integer_value(constant.text)
+    except ValueError:
+        raise InvalidSchemaError(f"Line {constant.line} of the .proto: {constant.text!r} is not a number.") from None

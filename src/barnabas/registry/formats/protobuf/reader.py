@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.registry.errors import InvalidSchemaError
-from barnabas.registry.formats.protobuf.lexer import Token
+from barnabas.registry.formats.protobuf.lexer import Token, integer_value
 
 
 class TokenReader:
@@ -58,9 +58,8 @@ class TokenReader:
         if token.kind != "int":
             self._at -= 1
             self._fail(f"expected a whole number, found {token.text!r}")
-        octal = len(token.text) > 1 and token.text[0] == "0" and token.text[1] not in "xX"
         try:
-            value = int(token.text, 8 if octal else 0)
+            value = integer_value(token.text)
         except ValueError:
             self._fail(f"{token.text!r} is not a number")
         return -value if negative else value
