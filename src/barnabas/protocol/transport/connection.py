@@ -17,7 +17,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import Counter, get_logger
 from barnabas.protocol.transport.eager import Finished, start
 from barnabas.protocol.transport.limits import NetLimits, RequestBudget
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Pace, Peer, RequestHandler
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestHandler, RequestScheduling
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.server_conn import Request, ServerConnection
 
@@ -202,15 +202,15 @@ class Connection(asyncio.Protocol):
             self._in_flight -= 1
             self._answer(request, outcome.value)
             return
-        pace = handler.pace(request)
-        if pace is not Pace.OVERLAP:
+        scheduling = handler.scheduling(request)
+        if scheduling is not RequestScheduling.PIPELINED:
             self._blocked = True
-        task = self._owner.spawn(self._finish(request, outcome, pace))
-        if pace is Pace.ABANDON:
+        task = self._owner.spawn(self._finish(request, outcome, scheduling))
+        if scheduling is RequestScheduling.CANCELLABLE:
             self._abandon.add(task)
             task.add_done_callback(self._abandon.discard)
 
-    async def _finish(self, request: Request, rest: Coroutine[Any, Any, Answer], pace: Pace) -> None:
+    async def _finish(self, request: Request, rest: Coroutine[Any, Any, Answer], scheduling: RequestScheduling) -> None:
         reason = ""
         answer: Answer = None
         try:
@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
             log.exception("request failed", peer=str(self._peer), api_key=request.header.api_key)
             reason = "an unexpected error in a handler"
         self._in_flight -= 1
-        if pace is not Pace.OVERLAP:
+        if scheduling is not RequestScheduling.PIPELINED:
             self._blocked = False
         if reason:
             self.close(reason)

@@ -21,17 +21,17 @@ class CloseConnectionError(BarnabasError):
     """Raised by a handler when the only answer is to hang up; the message goes to the log."""
 
 
-class Pace(Enum):
-    """When the connection may start the request behind this one."""
+class RequestScheduling(Enum):
+    """When a connection may start the request that follows this one."""
 
-    IN_TURN = auto()
-    """After this one's answer: what Kafka does for every request of a connection."""
+    SEQUENTIAL = auto()
+    """After this request's response: what Kafka does for every request of a connection."""
 
-    OVERLAP = auto()
-    """As soon as this one is parked: its order is fixed before its first await (Produce)."""
+    PIPELINED = auto()
+    """As soon as this request waits: its handler fixes the order before its first await (Produce)."""
 
-    ABANDON = auto()
-    """In turn, and cancelled when the client hangs up: it only reads (Fetch)."""
+    CANCELLABLE = auto()
+    """As SEQUENTIAL, and the request is cancelled when the client disconnects: the request only reads (Fetch)."""
 
 
 class Peer(Struct):
@@ -54,7 +54,7 @@ class Peer(Struct):
 class RequestHandler(Protocol):
     """Answers requests. `handle` runs synchronously up to its first await, before the next request is looked at."""
 
-    def pace(self, request: Request) -> Pace: ...
+    def scheduling(self, request: Request) -> RequestScheduling: ...
 
     def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]: ...
 

@@ -1,4 +1,4 @@
-"""Table: THE list of APIs that brokers serve: key -> handler, versions, pace. ApiVersions is derived from it.
+"""Table: THE list of APIs that brokers serve: key -> handler, versions, scheduling. ApiVersions is derived from it.
 
 Controllers have one of their own (`controller_apis.py`). An API that is in this table is advertised; one that is not in
 it is neither advertised nor answered. The handler is the name of a module under `broker.handlers`, imported when the
@@ -8,20 +8,12 @@ for no response.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
 from msgspec import Struct, field
 
+from barnabas.protocol.transport.ports import RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
-
-
-class Pace(Enum):
-    """When the same connection's next request may start; `net` has the same three words and says more."""
-
-    IN_TURN = "in turn"
-    OVERLAP = "overlap"
-    ABANDON = "abandon"
 
 
 class Route(Struct, frozen=True):
@@ -31,7 +23,7 @@ class Route(Struct, frozen=True):
     handler: str
     min_version: int
     max_version: int
-    pace: Pace = Pace.IN_TURN
+    scheduling: RequestScheduling = RequestScheduling.SEQUENTIAL
     advertised_min: int = -1
 
     @property
@@ -56,8 +48,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     # data
     # librdkafka stops compressing when it sees a Produce minimum above 0 (KAFKA-18659); 0 to 2 are refused all the
     # same.
-    Route(_K.PRODUCE, "data.produce", 3, 13, Pace.OVERLAP, advertised_min=0),
-    Route(_K.FETCH, "data.fetch", 4, 18, Pace.ABANDON),
+    Route(_K.PRODUCE, "data.produce", 3, 13, RequestScheduling.PIPELINED, advertised_min=0),
+    Route(_K.FETCH, "data.fetch", 4, 18, RequestScheduling.CANCELLABLE),
     Route(_K.LIST_OFFSETS, "data.list_offsets", 1, 11),
     Route(_K.DELETE_RECORDS, "data.delete_records", 0, 2),
     Route(_K.INIT_PRODUCER_ID, "data.init_producer_id", 0, 6),
@@ -113,7 +105,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.ALTER_SHARE_GROUP_OFFSETS, "groups.alter_share_group_offsets", 0, 0),
     Route(_K.DELETE_SHARE_GROUP_OFFSETS, "groups.delete_share_group_offsets", 0, 0),
     # queues
-    Route(_K.SHARE_FETCH, "shares.share_fetch", 1, 2, Pace.ABANDON),
+    Route(_K.SHARE_FETCH, "shares.share_fetch", 1, 2, RequestScheduling.CANCELLABLE),
     Route(_K.SHARE_ACKNOWLEDGE, "shares.share_acknowledge", 1, 2),
     Route(_K.INITIALIZE_SHARE_GROUP_STATE, "shares.initialize_share_group_state", 0, 0),
     Route(_K.READ_SHARE_GROUP_STATE, "shares.read_share_group_state", 0, 0),
@@ -123,7 +115,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     # our own: questions and upkeep (docs/COMPATIBILITY.md)
     Route(_K.EXPLAIN_PARTITION, "upkeep.explain_partition", 0, 0),
     Route(_K.EXPLAIN_GROUP, "upkeep.explain_group", 0, 0),
-    Route(_K.RUN_UPKEEP, "upkeep.run_upkeep", 0, 0, Pace.OVERLAP),
+    Route(_K.RUN_UPKEEP, "upkeep.run_upkeep", 0, 0, RequestScheduling.PIPELINED),
 )
 
 BROKER_APIS: Final = ApiTable(ROUTES)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.protocol.transport.ports import RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
-from barnabas.server.broker.apis import ApiTable, Pace, Route
+from barnabas.server.broker.apis import ApiTable, Route
 
 _K = ApiKey
 
@@ -19,35 +20,35 @@ CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.API_VERSIONS, "cluster.api_versions", 0, 4),
     Route(_K.DESCRIBE_CLUSTER, "controller.describe_cluster", 0, 2),
     # the log of the metadata
-    Route(_K.FETCH, "quorum.fetch", 12, 18, Pace.ABANDON),
+    Route(_K.FETCH, "quorum.fetch", 12, 18, RequestScheduling.CANCELLABLE),
     Route(_K.FETCH_SNAPSHOT, "quorum.fetch_snapshot", 0, 1),
     Route(_K.VOTE, "quorum.vote", 0, 2),
     Route(_K.BEGIN_QUORUM_EPOCH, "quorum.begin_quorum_epoch", 0, 1),
     Route(_K.END_QUORUM_EPOCH, "quorum.end_quorum_epoch", 0, 1),
     Route(_K.DESCRIBE_QUORUM, "quorum.describe_quorum", 0, 2),
-    Route(_K.ADD_RAFT_VOTER, "quorum.add_raft_voter", 0, 1, Pace.OVERLAP),
-    Route(_K.REMOVE_RAFT_VOTER, "quorum.remove_raft_voter", 0, 0, Pace.OVERLAP),
-    Route(_K.UPDATE_RAFT_VOTER, "quorum.update_raft_voter", 0, 0, Pace.OVERLAP),
+    Route(_K.ADD_RAFT_VOTER, "quorum.add_raft_voter", 0, 1, RequestScheduling.PIPELINED),
+    Route(_K.REMOVE_RAFT_VOTER, "quorum.remove_raft_voter", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.UPDATE_RAFT_VOTER, "quorum.update_raft_voter", 0, 0, RequestScheduling.PIPELINED),
     # brokers and other controllers
-    Route(_K.BROKER_REGISTRATION, "controller.broker_registration", 0, 4, Pace.OVERLAP),
-    Route(_K.BROKER_HEARTBEAT, "controller.broker_heartbeat", 0, 2, Pace.OVERLAP),
-    Route(_K.CONTROLLER_REGISTRATION, "controller.controller_registration", 0, 0, Pace.OVERLAP),
-    Route(_K.ALTER_PARTITION, "controller.alter_partition", 2, 3, Pace.OVERLAP),
-    Route(_K.ALLOCATE_PRODUCER_IDS, "controller.allocate_producer_ids", 0, 0, Pace.OVERLAP),
-    Route(_K.ASSIGN_REPLICAS_TO_DIRS, "controller.assign_replicas_to_dirs", 0, 0, Pace.OVERLAP),
-    Route(_K.ENVELOPE, "controller.envelope", 0, 0, Pace.OVERLAP),
+    Route(_K.BROKER_REGISTRATION, "controller.broker_registration", 0, 4, RequestScheduling.PIPELINED),
+    Route(_K.BROKER_HEARTBEAT, "controller.broker_heartbeat", 0, 2, RequestScheduling.PIPELINED),
+    Route(_K.CONTROLLER_REGISTRATION, "controller.controller_registration", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.ALTER_PARTITION, "controller.alter_partition", 2, 3, RequestScheduling.PIPELINED),
+    Route(_K.ALLOCATE_PRODUCER_IDS, "controller.allocate_producer_ids", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.ASSIGN_REPLICAS_TO_DIRS, "controller.assign_replicas_to_dirs", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.ENVELOPE, "controller.envelope", 0, 0, RequestScheduling.PIPELINED),
     # what administrators ask
-    Route(_K.CREATE_TOPICS, "cluster.create_topics", 2, 7, Pace.OVERLAP),
-    Route(_K.DELETE_TOPICS, "cluster.delete_topics", 1, 6, Pace.OVERLAP),
-    Route(_K.CREATE_PARTITIONS, "cluster.create_partitions", 0, 3, Pace.OVERLAP),
+    Route(_K.CREATE_TOPICS, "cluster.create_topics", 2, 7, RequestScheduling.PIPELINED),
+    Route(_K.DELETE_TOPICS, "cluster.delete_topics", 1, 6, RequestScheduling.PIPELINED),
+    Route(_K.CREATE_PARTITIONS, "cluster.create_partitions", 0, 3, RequestScheduling.PIPELINED),
     Route(_K.DESCRIBE_CONFIGS, "cluster.describe_configs", 1, 4),
-    Route(_K.ALTER_CONFIGS, "cluster.alter_configs", 0, 2, Pace.OVERLAP),
-    Route(_K.INCREMENTAL_ALTER_CONFIGS, "cluster.incremental_alter_configs", 0, 1, Pace.OVERLAP),
-    Route(_K.ELECT_LEADERS, "cluster.elect_leaders", 0, 2, Pace.OVERLAP),
-    Route(_K.ALTER_PARTITION_REASSIGNMENTS, "cluster.alter_partition_reassignments", 0, 1, Pace.OVERLAP),
-    Route(_K.LIST_PARTITION_REASSIGNMENTS, "cluster.list_partition_reassignments", 0, 0, Pace.OVERLAP),
-    Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2, Pace.OVERLAP),
-    Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0, Pace.OVERLAP),
+    Route(_K.ALTER_CONFIGS, "cluster.alter_configs", 0, 2, RequestScheduling.PIPELINED),
+    Route(_K.INCREMENTAL_ALTER_CONFIGS, "cluster.incremental_alter_configs", 0, 1, RequestScheduling.PIPELINED),
+    Route(_K.ELECT_LEADERS, "cluster.elect_leaders", 0, 2, RequestScheduling.PIPELINED),
+    Route(_K.ALTER_PARTITION_REASSIGNMENTS, "cluster.alter_partition_reassignments", 0, 1, RequestScheduling.PIPELINED),
+    Route(_K.LIST_PARTITION_REASSIGNMENTS, "cluster.list_partition_reassignments", 0, 0, RequestScheduling.PIPELINED),
+    Route(_K.UPDATE_FEATURES, "cluster.update_features", 0, 2, RequestScheduling.PIPELINED),
+    Route(_K.UNREGISTER_BROKER, "cluster.unregister_broker", 0, 0, RequestScheduling.PIPELINED),
 )
 
 CONTROLLER_APIS: Final = ApiTable(CONTROLLER_ROUTES)

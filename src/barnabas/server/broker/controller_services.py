@@ -40,3 +40,6 @@ class ControllerServices(Struct):
     quorum: QuorumHandle
     static_config: Mapping[str, str]
     apis: ApiTable = CONTROLLER_APIS
+
+    def on_disconnect(self, connection_id: int) -> None:
+        """A controller keeps no state of a connection."""

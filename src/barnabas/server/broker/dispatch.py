@@ -1,6 +1,6 @@
-"""Shell: from a request to its answer: find the route, decode, call the handler, encode, count.
+"""Shell: serves a request: finds the route, decodes the request, calls the handler, encodes the response, counts.
 
-Every request passes here; authentication, authorization and quotas have their place between decoding and the handler.
+Authentication, authorization and quotas belong between decoding and the handler.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from barnabas.core.buffers import Buffer
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Counter, Histogram, Metrics, get_logger
+from barnabas.protocol.transport.ports import CloseConnectionError, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message
 from barnabas.protocol.wire.server_conn import Request
-from barnabas.server.broker.apis import ApiTable, Pace, Route
-from barnabas.server.broker.request_context import Client, HangUpError, RequestContext
+from barnabas.server.broker.apis import ApiTable, Route
+from barnabas.server.broker.request_context import RequestContext
 
 log = get_logger("barnabas.server.broker")
 
-PLAIN_BYTES_MAX = 2 * 1024 * 1024
-"""Largest request that carries nothing but names and numbers: 2 MiB are some 30,000 partitions. A list becomes objects
-of many times its size, all in one go; requests that carry what users wrote may have socket.request.max.bytes.
+PLAIN_REQUEST_BYTES_MAX = 2 * 1024 * 1024
+"""The largest request of an API that carries only names and numbers; 2 MiB hold some 30,000 partitions. Decoding turns
+such a request into objects of many times its size without yielding to the event loop. The APIs in `_CARRIERS`, whose
+requests carry data of the user, are bounded by socket.request.max.bytes only.
 """
 _CARRIERS = frozenset(
     {
@@ -40,18 +42,22 @@ _CARRIERS = frozenset(
 
 
 class HasApis(Protocol):
-    """What the dispatcher itself needs of the services of a broker or of a controller."""
+    """The part of the services of a broker or of a controller that the dispatcher uses itself."""
 
     clock: Clock
     apis: ApiTable
+
+    def on_disconnect(self, connection_id: int) -> None:
+        """A connection has ended; the services forget its state."""
+        ...
 
 
 ServicesT = TypeVar("ServicesT", bound=HasApis)
 Handle = Callable[[Any, RequestContext, Any], Awaitable[Message | None]]
 
 
-class _Loaded:
-    """A route with its handler imported and its metrics at hand."""
+class _LoadedRoute:
+    """A route, its imported handler and its metrics."""
 
     __slots__ = ("handle", "latency", "max_version", "min_version", "requests")
 
@@ -68,85 +74,97 @@ class _Loaded:
 
 
 class Dispatcher(Generic[ServicesT]):
-    """Answers requests of any connection, by the table of `services`. `answer` is synchronous up to the handler's own
-    first await."""
+    """Serves the requests of all connections of a listener, by the API table of `services` (`RequestHandler`).
+
+    `handle` runs synchronously up to the first await of the API's handler.
+    """
 
     def __init__(self, services: ServicesT, metrics: Metrics, monotonic: Callable[[], float]) -> None:
         self._services = services
         self._metrics = metrics
         self._monotonic = monotonic
-        self._loaded: dict[int, _Loaded] = {}
+        self._loaded: dict[int, _LoadedRoute] = {}
 
-    def pace(self, api_key: int) -> Pace:
-        route = self._services.apis.by_key.get(api_key)
-        return Pace.IN_TURN if route is None else route.pace
+    def scheduling(self, request: Request) -> RequestScheduling:
+        route = self._services.apis.by_key.get(request.header.api_key)
+        return RequestScheduling.SEQUENTIAL if route is None else route.scheduling
+
+    def on_closed(self, peer: Peer) -> None:
+        self._services.on_disconnect(peer.connection_id)
 
     def warm_up(self, *keys: ApiKey) -> None:
-        """Import handlers and compile nothing: the first request of these kinds is spared the import."""
+        """Import the handlers of these APIs now, so that their first request does not wait for the import."""
         for key in keys:
             self._load(key)
 
-    async def answer(self, request: Request, client: Client) -> list[Buffer] | None:
-        """The response frame in pieces; None for no response. Raises HangUpError."""
+    async def handle(self, request: Request, peer: Peer) -> list[Buffer] | None:
+        """The response frame in pieces; None if the API sends no response. Raises CloseConnectionError."""
         header = request.header
         key, version = header.api_key, header.api_version
         loaded = self._loaded.get(key) or self._load(key)
         if not loaded.min_version <= version <= loaded.max_version:
-            return self._refuse_version(request, loaded)
-        if len(request.frame) > PLAIN_BYTES_MAX and key not in _CARRIERS:
-            raise HangUpError(f"{_name(key)} of {len(request.frame)} bytes: at most {PLAIN_BYTES_MAX} are read")
+            return self._reject_version(request, loaded)
+        if len(request.frame) > PLAIN_REQUEST_BYTES_MAX and key not in _CARRIERS:
+            raise CloseConnectionError(
+                f"The {_name(key)} request has {len(request.frame)} bytes; at most {PLAIN_REQUEST_BYTES_MAX} are "
+                "accepted. Send fewer topics or partitions in one request."
+            )
         try:
             message = request.decode()
         except WireError as error:
-            raise HangUpError(f"unreadable {APIS[ApiKey(key)].name} v{version}: {error}") from error
+            raise CloseConnectionError(f"{APIS[ApiKey(key)].name} v{version} cannot be decoded: {error}") from error
         services = self._services
         received = self._monotonic()
         ctx = RequestContext(
-            key, version, header.correlation_id, header.client_id, client, services.clock.now_ms(), received
+            key, version, header.correlation_id, header.client_id, peer, services.clock.now_ms(), received
         )
         try:
             response = await loaded.handle(services, ctx, message)
-        except HangUpError:
+        except CloseConnectionError:
             raise
-        except Exception as error:  # noqa: BLE001 - the dispatcher is where a handler's bug must end
-            response = _unexpected(ctx, error)
+        except Exception as error:  # noqa: BLE001 - a bug in one handler must not end the connection of other requests
+            response = _error_response(ctx, error)
         loaded.requests.value += 1
         loaded.latency.observe((self._monotonic() - received) * 1000)
         return None if response is None else request.answer(response)
 
-    def _load(self, key: int) -> _Loaded:
+    def _load(self, key: int) -> _LoadedRoute:
         route = self._services.apis.by_key.get(key)
         if route is None:
-            # Kafka closes the connection too (InvalidRequestException out of RequestHeader.parse).
-            raise HangUpError(f"API {_name(key)} is not served on this listener")
-        loaded = self._loaded[key] = _Loaded(route, self._metrics)
+            # Kafka closes the connection too (InvalidRequestException in RequestHeader.parse).
+            raise CloseConnectionError(f"API {_name(key)} is not served on this listener.")
+        loaded = self._loaded[key] = _LoadedRoute(route, self._metrics)
         return loaded
 
-    def _refuse_version(self, request: Request, loaded: _Loaded) -> list[Buffer]:
+    def _reject_version(self, request: Request, loaded: _LoadedRoute) -> list[Buffer]:
+        """KIP-511: ApiVersions is answered in version 0; for any other API the connection is closed."""
         if request.header.api_key != ApiKey.API_VERSIONS:
-            raise HangUpError(
-                f"{_name(request.header.api_key)} v{request.header.api_version} is not served "
-                f"(versions {loaded.min_version} to {loaded.max_version} are)"
+            raise CloseConnectionError(
+                f"{_name(request.header.api_key)} v{request.header.api_version} is not served; versions "
+                f"{loaded.min_version} to {loaded.max_version} are."
             )
         from barnabas.server.broker.handlers.cluster.api_versions import unsupported_version
 
         return request.answer(unsupported_version(self._services.apis), version=0)
 
 
-def _unexpected(ctx: RequestContext, error: Exception) -> Message:
-    """An error that no handler foresaw: one that stands at the top of the response where there is such a place."""
+def _error_response(ctx: RequestContext, error: Exception) -> Message:
+    """The response to an error that the handler did not catch, in the top-level `error_code` of the response.
+
+    Raises CloseConnectionError if the response has no such field.
+    """
     api = APIS[ApiKey(ctx.api_key)]
     code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     if not isinstance(error, KafkaError):
-        log.exception("a handler failed", api=api.name, version=ctx.api_version, client=ctx.client_id)
-    response: Any = api.response()  # which fields it has depends on the API
+        log.exception("a request handler failed", api=api.name, version=ctx.api_version, client=ctx.client_id)
+    response: Any = api.response()  # the fields of the response depend on the API
     if not hasattr(response, "error_code"):
-        raise HangUpError(f"{api.name} v{ctx.api_version} failed: {error}") from error
+        raise CloseConnectionError(f"{api.name} v{ctx.api_version} failed: {error}") from error
     response.error_code = code
     if hasattr(response, "error_message"):
         response.error_message = str(error) if isinstance(error, KafkaError) else code.message
-    answer: Message = response
-    return answer
+    message: Message = response
+    return message
 
 
 def _name(key: int) -> str:

@@ -1,45 +1,24 @@
-"""Value: what a handler may know of a request besides its message."""
+"""Value: the context in which a handler serves a request: its header, its client and the time of its arrival."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from msgspec import Struct
 
-from barnabas.core.errors import BarnabasError
-from barnabas.protocol.security.principals import Principal
-
-
-class HangUpError(BarnabasError):
-    """The only answer is to close the connection, as Kafka does; the message goes to the log."""
-
-
-class Client(Protocol):
-    """The connection a request came over; the same object for all its requests, so handlers may remember things in
-    it.
-    """
-
-    connection_id: int
-    listener: str
-    security_protocol: str
-    host: str
-    local_port: int
-    principal: Principal
-    software_name: str
-    software_version: str
+from barnabas.protocol.transport.ports import Peer
 
 
 class RequestContext(Struct):
-    """One request. Satisfies the coordinators' `RequestContext` port."""
+    """The header of one request, its connection and the time of its arrival."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
-    client: Client
+    client: Peer
+    """The client and its connection: the same object for all requests of a connection."""
     now_ms: int
     received: float
-    """Clock of the running loop; deadlines are computed from here."""
+    """When the request arrived, by the running loop's clock; deadlines are computed from this time."""
 
     @property
     def client_host(self) -> str:
@@ -47,9 +26,9 @@ class RequestContext(Struct):
 
     @property
     def connection_id(self) -> int:
-        """Connections are numbered as they are opened."""
+        """The number of the connection, unique on this node."""
         return self.client.connection_id
 
     def deadline(self, timeout_ms: int) -> float:
-        """A time of the loop's clock, `timeout_ms` after the request came in."""
+        """The time of the loop's clock that is `timeout_ms` after the request arrived."""
         return self.received + max(timeout_ms, 0) / 1000

@@ -80,3 +80,7 @@ class Services(Struct):
     unsent_bytes: Callable[[], int] = int
     """How much of earlier answers waits in memory for clients who are slow to take it."""
     apis: ApiTable = BROKER_APIS
+
+    def on_disconnect(self, connection_id: int) -> None:
+        """A connection has ended: share sessions end with their connection (KIP-932)."""
+        self.shares.on_disconnect(connection_id)

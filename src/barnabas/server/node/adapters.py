@@ -4,9 +4,8 @@ declared it and on the other by the room that can do it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
 
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -16,12 +15,8 @@ from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Pace, Peer
 from barnabas.protocol.wire.schema import Message
-from barnabas.protocol.wire.server_conn import Request
-from barnabas.server.broker.apis import Pace as BrokerPace
-from barnabas.server.broker.dispatch import Dispatcher
-from barnabas.server.broker.request_context import HangUpError, RequestContext
+from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.ports import LogRecord, Marker, Producer, TopicView
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
@@ -32,37 +27,9 @@ from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
 
-_PACES = {
-    BrokerPace.IN_TURN: Pace.IN_TURN,
-    BrokerPace.OVERLAP: Pace.OVERLAP,
-    BrokerPace.ABANDON: Pace.ABANDON,
-}
 _LOAD_BYTES = 4 * 1024 * 1024
 _NEVER = 1e12
 """A deadline that does not come: waits of a coordinator end with the leadership."""
-
-
-class BrokerHandler:
-    """net.RequestHandler over broker.Dispatcher."""
-
-    def __init__(self, dispatcher: Dispatcher[Any], on_disconnect: Callable[[int], None]) -> None:
-        self._dispatcher = dispatcher
-        self._on_disconnect = on_disconnect
-
-    def pace(self, request: Request) -> Pace:
-        return _PACES[self._dispatcher.pace(request.header.api_key)]
-
-    def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
-        return self._handle(request, peer)
-
-    def on_closed(self, peer: Peer) -> None:
-        self._on_disconnect(peer.connection_id)
-
-    async def _handle(self, request: Request, peer: Peer) -> Answer:
-        try:
-            return await self._dispatcher.answer(request, peer)
-        except HangUpError as order:
-            raise CloseConnectionError(str(order)) from order
 
 
 class LocalController:

@@ -27,7 +27,6 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.node.adapters import (
-    BrokerHandler,
     GroupFeed,
     ImageCatalog,
     ImageGroupConfigs,
@@ -252,9 +251,8 @@ class BrokerRole:
         limits = net_limits(parts.config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
         services.unsent_bytes = lambda: budget.unsent
-        handler = BrokerHandler(dispatcher, services.shares.on_disconnect)
         return [
-            Listener(port.endpoint, handler, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock)
+            Listener(port.endpoint, dispatcher, limits, parts.metrics, quota=quota, budget=budget, sock=port.sock)
             for port in self._ports
         ]
 

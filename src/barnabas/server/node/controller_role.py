@@ -19,7 +19,6 @@ from barnabas.server.metadata import features
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller_service import ControllerService
 from barnabas.server.metadata.records.codec import MetadataRecord
-from barnabas.server.node.adapters import BrokerHandler
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
@@ -87,9 +86,8 @@ class ControllerDoor:
     def admit(self, parts: Parts, services: ControllerServices) -> None:
         """From now on serve what controllers serve."""
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
-        handler = BrokerHandler(dispatcher, lambda connection_id: None)
         for listener in self._listeners:
-            listener.hand_over(handler)
+            listener.hand_over(dispatcher)
 
 
 def _build_service(parts: Parts, log_dir: str) -> ControllerService:

@@ -14,7 +14,7 @@ from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.transport.limits import NetLimits
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.outgoing import Outgoing
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Pace, Peer
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -30,8 +30,8 @@ class Scripted:
         self.connections = 0
         self.let_go = asyncio.Event()
 
-    def pace(self, request: Request) -> Pace:
-        return Pace.IN_TURN
+    def scheduling(self, request: Request) -> RequestScheduling:
+        return RequestScheduling.SEQUENTIAL
 
     def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
         return self._handle(request)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.protocol.transport.outgoing import Outgoing
-from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Pace, Peer
+from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -132,8 +132,8 @@ class NewcomerHandler:
 
     _SERVED: Final[Mapping[int, tuple[int, int]]] = {ApiKey.API_VERSIONS: (0, 3), ApiKey.DESCRIBE_CLUSTER: (1, 2)}
 
-    def pace(self, request: Request) -> Pace:
-        return Pace.IN_TURN
+    def scheduling(self, request: Request) -> RequestScheduling:
+        return RequestScheduling.SEQUENTIAL
 
     def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
         return self._handle(request)

@@ -9,10 +9,11 @@ Known gap: nobody proves to be a broker yet; where listeners authenticate, envel
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security.principals import ANONYMOUS, Principal
+from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.apis import APIS, ApiKey, response_header_version
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.errors import WireError
@@ -22,19 +23,6 @@ from barnabas.protocol.wire.messages.principal import DefaultPrincipalData
 from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.forwarded import answer_forwarded
 from barnabas.server.broker.request_context import RequestContext
-
-
-class ForwardedClient(Struct):
-    """The client behind the broker, as far as the envelope tells of it."""
-
-    connection_id: int
-    listener: str
-    security_protocol: str
-    host: str
-    local_port: int
-    principal: Principal
-    software_name: str = ""
-    software_version: str = ""
 
 
 async def handle(services: ControllerServices, ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
@@ -65,7 +53,8 @@ async def handle(services: ControllerServices, ctx: RequestContext, request: Env
     return EnvelopeResponse(response_data=head + encode(response, header.api_version))
 
 
-def _client(ctx: RequestContext, request: EnvelopeRequest) -> ForwardedClient:
+def _client(ctx: RequestContext, request: EnvelopeRequest) -> Peer:
+    """The client behind the forwarding broker. Its port is unknown; the connection is the broker's."""
     import ipaddress  # here: only a controller that others forward to needs it
 
     broker = ctx.client
@@ -74,9 +63,7 @@ def _client(ctx: RequestContext, request: EnvelopeRequest) -> ForwardedClient:
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The envelope carries no address of a client.") from None
     principal = ANONYMOUS if request.request_principal is None else read_principal(bytes(request.request_principal))
-    return ForwardedClient(
-        broker.connection_id, broker.listener, broker.security_protocol, host, broker.local_port, principal
-    )
+    return replace(broker, host=host, port=0, principal=principal, software_name="", software_version="")
 
 
 def read_principal(data: bytes) -> Principal:

@@ -22,6 +22,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.protocol.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, read_header
 from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.errors import RecordRefusedError
+from barnabas.protocol.transport.ports import CloseConnectionError
 from barnabas.protocol.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -33,7 +34,7 @@ from barnabas.protocol.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from barnabas.server.broker.request_context import HangUpError, RequestContext
+from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.verification import Protocol890, Write
 from barnabas.server.replication.partition import Partition
@@ -268,7 +269,7 @@ def _hang_up_on_error(response: ProduceResponse) -> None:
         for answer in topic.partition_responses:
             if answer.error_code:
                 code = ErrorCode(answer.error_code)
-                raise HangUpError(
+                raise CloseConnectionError(
                     f"produce with acks=0 to {topic.name or topic.topic_id}-{answer.index} failed: {code.name}"
                 )
 
