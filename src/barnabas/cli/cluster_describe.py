@@ -21,7 +21,7 @@ def describe(
 ) -> None:
     """Show the cluster id, the brokers, how much they hold, and partitions that are not in order.
 
-    Brokers that have just died are told by their silence: the controller takes some seconds to miss them.
+    A broker that has died stays in the list, without an answer, until it is unregistered.
 
     Example: `barnabas cluster describe`
     """
@@ -42,7 +42,7 @@ def describe(
     rows = [
         (b["id"], f"{b['host']}:{b['port']}", b["rack"], b["replicas"], size_text(b["bytes"]), _dirs(b))
         if b["answers"]
-        else (b["id"], f"{b['host']}:{b['port']}", b["rack"], "-", "-", "it does not answer")
+        else (b["id"], f"{b['host']}:{b['port']}", b["rack"], "-", "-", _why_silent(b))
         for b in found["brokers"]
     ]
     print_table(["BROKER>", "ADDRESS", "RACK", "REPLICAS>", "SIZE>", "LOG DIRS"], rows)
@@ -53,6 +53,10 @@ def describe(
             note(f"and {len(trouble) - _SHOWN_MAX} more; --json shows all")
 
 
+def _why_silent(broker: dict[str, Any]) -> str:
+    return "fenced: it has no session with the controller" if broker["fenced"] else "it does not answer"
+
+
 def _dirs(broker: dict[str, Any]) -> list[str]:
     return [f"{path} (offline)" if path in broker["offline_dirs"] else path for path in broker["dirs"]]
 
@@ -61,12 +65,13 @@ async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
     """Brokers with their replicas and bytes, and counts of what needs looking at."""
     from barnabas.core.errors import KafkaError
 
-    cluster = await admin.describe_cluster()
+    cluster = await admin.describe_cluster(include_fenced_brokers=True)
     names = [t.name for t in await admin.list_topics(include_internal=True)]
     views = [v for v in (await admin.describe_topics(names)).values() if not isinstance(v, KafkaError)]
     partitions = [p for view in views for p in view.partitions]
     controller, *brokers = await asyncio.gather(
-        _active_controller(admin), *(_describe_broker(admin, broker) for broker in cluster.brokers)
+        _active_controller(admin),
+        *(_describe_broker(admin, b, fenced=b.broker_id in cluster.fenced) for b in cluster.brokers),
     )
     return {
         "cluster_id": cluster.cluster_id,
@@ -80,7 +85,7 @@ async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
     }
 
 
-async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress) -> dict[str, Any]:
+async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress, *, fenced: bool) -> dict[str, Any]:
     from barnabas.core.errors import KafkaError
 
     answer = await answer_of(admin.describe_log_dirs([broker.broker_id], timeout_ms=ANSWER_MS))
@@ -92,6 +97,7 @@ async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress) -> dict[str
         "port": broker.port,
         "rack": broker.rack,
         "answers": answer is not None,
+        "fenced": fenced,
         "replicas": sum(len(d.replicas) for d in usable.values()),
         "bytes": sum(r.size_bytes for d in usable.values() for r in d.replicas.values()),
         "dirs": sorted(found),

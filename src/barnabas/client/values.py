@@ -282,6 +282,8 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: int
     brokers: tuple[BrokerAddress, ...]
+    fenced: frozenset[int] = frozenset()
+    """The ids of those among `brokers` that are fenced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,9 +213,14 @@ class AsyncAdmin:
             self.cluster, configs, validate_only=validate_only, deadline=self._deadline(timeout_ms)
         )
 
-    async def describe_cluster(self, *, timeout_ms: float | None = None) -> ClusterDescription:
-        """The cluster id, the brokers and the controller."""
-        return await _configs.describe_cluster(self.cluster, deadline=self._deadline(timeout_ms))
+    async def describe_cluster(
+        self, *, include_fenced_brokers: bool = False, timeout_ms: float | None = None
+    ) -> ClusterDescription:
+        """The cluster id, the brokers and the controller. Fenced brokers (registered, but without a session at the
+        controller) are included on request by brokers of Kafka 4.0 and later (KIP-1073); older brokers omit them."""
+        return await _configs.describe_cluster(
+            self.cluster, include_fenced_brokers=include_fenced_brokers, deadline=self._deadline(timeout_ms)
+        )
 
     async def elect_leaders(
         self,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from barnabas.client.admin.requests import item_error
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.metadata import BrokerAddress
+from barnabas.client.cluster.versions import Versioned
 from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.values import (
     ClusterDescription,
@@ -23,6 +24,7 @@ from barnabas.client.values import (
 )
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
+from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages import alter_configs as legacy
 from barnabas.protocol.wire.messages import incremental_alter_configs as incremental
 from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -129,9 +131,13 @@ async def alter_configs(
     return await _by_broker(cluster, configs, ask)
 
 
-async def describe_cluster(cluster: Cluster, *, deadline: float) -> ClusterDescription:
+async def describe_cluster(cluster: Cluster, *, include_fenced_brokers: bool, deadline: float) -> ClusterDescription:
+    def build(version: int) -> DescribeClusterRequest:
+        return DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers and version >= 2)
+
     async def attempt() -> DescribeClusterResponse:
-        response: DescribeClusterResponse = await cluster.send_any(DescribeClusterRequest(), deadline=deadline)
+        request = Versioned(ApiKey.DESCRIBE_CLUSTER, build)
+        response: DescribeClusterResponse = await cluster.send_any(request, deadline=deadline)
         if response.error_code:
             raise item_error(response.error_code, response.error_message, "Describing the cluster")
         return response
@@ -140,7 +146,8 @@ async def describe_cluster(cluster: Cluster, *, deadline: float) -> ClusterDescr
     brokers = tuple(
         BrokerAddress(b.broker_id, b.host, b.port, b.rack) for b in sorted(found.brokers, key=lambda b: b.broker_id)
     )
-    return ClusterDescription(found.cluster_id, found.controller_id, brokers)
+    fenced = frozenset(b.broker_id for b in found.brokers if b.is_fenced)
+    return ClusterDescription(found.cluster_id, found.controller_id, brokers, fenced)
 
 
 async def describe_log_dirs(
