@@ -58,7 +58,7 @@ def test_a_copy_by_the_java_client_survives_kills(
         classes = f"{clients_classpath()}:{tmp_path / 'classes'}"
         return ["java", "-cp", classes, "TransactionalCopier", bootstrap, source, target, group, str(per_transaction)]
 
-    told = prove(tmp_path, command, records=records, seed=7, kills=kills, limit_s=400)
+    told = prove(tmp_path, command, records=records, seed=7, kills=kills)
     assert told["broker"] > 0
     assert told["application"] > 0
 
@@ -87,7 +87,7 @@ def test_a_copy_by_kafkas_own_copier_survives_kills(
         main = "org.apache.kafka.tools.TransactionalMessageCopier"
         return ["java", *flags, "-cp", kafka_classpath(), main, *given, "--group-mode", "--use-group-metadata"]
 
-    told = prove(tmp_path, command, records=records, seed=17, kills=kills, limit_s=600)
+    told = prove(tmp_path, command, records=records, seed=17, kills=kills)
     assert told["broker"] > 0
     assert told["application"] > 0
 
@@ -101,6 +101,6 @@ def test_a_copy_by_franz_go_survives_kills(tmp_path: Path, records: int, per_tra
     def command(bootstrap: str, source: str, target: str, group: str) -> list[str]:
         return [str(program), "copy", bootstrap, source, target, group, str(per_transaction)]
 
-    told = prove(tmp_path, command, records=records, seed=27, kills=kills, limit_s=400)
+    told = prove(tmp_path, command, records=records, seed=27, kills=kills)
     assert told["broker"] > 0
     assert told["application"] > 0

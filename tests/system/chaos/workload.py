@@ -14,6 +14,8 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from tests.progress import STANDSTILL_S, flush
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 2
 _SMALL_SEGMENTS = {"internal.segment.bytes": "200000", "index.interval.bytes": "1024"}
@@ -32,10 +34,13 @@ class Acknowledged:
             self._count += count
             self._changed.notify_all()
 
-    def wait_for_more(self, count: int, timeout_s: float) -> None:
+    def wait_for_more(self, count: int, patience_s: float = STANDSTILL_S) -> None:
+        """Returns after `count` more acknowledgements. Raises AssertionError when none comes for `patience_s`."""
         with self._changed:
             goal = self._count + count
-            assert self._changed.wait_for(lambda: self._count >= goal, timeout_s), "nothing is acknowledged any more"
+            while (before := self._count) < goal:
+                if not self._changed.wait_for(lambda: self._count > before, patience_s):
+                    raise AssertionError(f"no record was acknowledged for {patience_s:g} s")
 
 
 class Writer:
@@ -76,8 +81,8 @@ class Writer:
                     self.sent[partition] += 1
             self._producer.poll(0.001)
 
-    def finish(self, timeout_s: float) -> None:
-        assert self._producer.flush(timeout_s) == 0, f"{self.topic}: records were never answered"
+    def finish(self, patience_s: float = STANDSTILL_S) -> None:
+        flush(self._producer, patience_s)
 
     def _on_delivery(self, number: int) -> Callable[[KafkaError | None, Message], None]:
         def delivered(error: KafkaError | None, message: Message) -> None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import random
 import sys
 import threading
-import time
 from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.system.transactions.exactly_once import PARTITIONS, Application, Command, Progress, read_committed
+from tests.progress import flush
+from tests.system.transactions.exactly_once import (
+    PARTITIONS,
+    Application,
+    Command,
+    Progress,
+    read_committed,
+    wait_copied,
+)
 
 PER_TRANSACTION = 100
-PATIENCE_S = 120.0
 
 
 def librdkafka(bootstrap: str, source: str, target: str, group: str) -> list[str]:
@@ -55,16 +61,10 @@ class Copies:
 
     def check(self) -> int:
         """Every number is in the output once, in order; the last copies may take long, but go on. Gives how many."""
-        assert self._producer.flush(PATIENCE_S) == 0
+        flush(self._producer)
         progress = Progress(self._address, self._input, self._group)
-        pause, copied_before = threading.Event(), -1
-        deadline = time.monotonic() + PATIENCE_S
         try:
-            while copied_before < self._sent and time.monotonic() < deadline:
-                self._app.keep_running()
-                if (copied := progress.committed()) > copied_before:
-                    copied_before, deadline = copied, time.monotonic() + PATIENCE_S
-                pause.wait(0.2)
+            wait_copied(progress, self._sent, self._app, f"copier {self.name}")
         finally:
             self._app.kill()
             progress.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.progress import Standstill
 from tests.system.chaos.workload import PARTITIONS
 
 
@@ -35,17 +36,16 @@ class Readers:
         """One member, until `stop`."""
         self._read(stop.is_set)
 
-    def check(self, sent: list[int], timeout_s: float) -> int:
-        """The rest is read by a last member. Gives how many records came once."""
-        ended = threading.Event()
-        timer = threading.Timer(timeout_s, ended.set)
-        timer.start()
-        try:
-            self._read(lambda: ended.is_set() or self._all(sent))
-        finally:
-            timer.cancel()
+    def check(self, sent: list[int]) -> int:
+        """A last member of the group reads the remaining records. Returns the number of different records read."""
+        standstill = Standstill(f"the group has read {sent} records of {self._topic}")
+
+        def is_complete() -> bool:
+            standstill.check(dict(self._seen))
+            return self._all(sent)
+
+        self._read(is_complete)
         assert not self.failures, f"{self._topic}: {self.failures[:5]}"
-        assert self._all(sent), f"{self._topic}: {sent} were written, the group read up to {dict(self._seen)}"
         return sum(sent)
 
     def _all(self, sent: list[int]) -> bool:

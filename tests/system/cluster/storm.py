@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.testing.process_cluster import ClusterProcess
+from tests.progress import STANDSTILL_S
 from tests.system.chaos.workload import CODECS, Acknowledged, Administrator, Committer, Writer, create_logs
 from tests.system.cluster import hosts as network
 from tests.system.cluster.copies import Copies
@@ -32,7 +33,6 @@ SETTINGS: Final = (
     "default.replication.factor=3",
 )
 GROUP: Final = "committers"
-PATIENCE_S: Final = 90.0
 
 
 def storm(
@@ -71,23 +71,23 @@ def _weather(nemesis: Nemesis, copies: list[Copies], seconds: float, strikes_min
         worker.start()
     waits: list[float] = []
     try:
-        acknowledged.wait_for_more(100, PATIENCE_S)
+        acknowledged.wait_for_more(100)
         end = time.monotonic() + seconds
         while nemesis.done.total() < strikes_min or time.monotonic() < end:
             nemesis.strike()
             began = time.monotonic()
-            acknowledged.wait_for_more(nemesis.chance.randrange(1, 2000), PATIENCE_S)
+            acknowledged.wait_for_more(nemesis.chance.randrange(1, 2000))
             waits.append(time.monotonic() - began)
         nemesis.cluster.wait_ready()
-        acknowledged.wait_for_more(1000, PATIENCE_S)
+        acknowledged.wait_for_more(1000)
     finally:
         stop.set()
         for worker in workers:
-            worker.join(PATIENCE_S)
+            worker.join(STANDSTILL_S)
     for writer in writers:
-        writer.finish(PATIENCE_S)
+        writer.finish()
     records = sum(writer.check(address) for writer in writers)
-    read = readers.check(writers[0].sent, PATIENCE_S)
+    read = readers.check(writers[0].sent)
     committer.check(address, GROUP)
     administrator.check(address)
     copied = ", ".join(f"{copy.check()} copied by {copy.name}" for copy in copies)

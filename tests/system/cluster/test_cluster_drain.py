@@ -12,10 +12,10 @@ import pytest
 from barnabas import Admin, Producer
 from barnabas.client.values import ConfigResource, ConfigSource, NewTopic
 from barnabas.testing.process_cluster import ClusterProcess
+from tests.progress import STANDSTILL_S
 
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-PATIENCE_S = 120.0
 
 
 def cluster_command(address: str, *arguments: str) -> subprocess.Popen[str]:
@@ -25,7 +25,7 @@ def cluster_command(address: str, *arguments: str) -> subprocess.Popen[str]:
 
 def run(address: str, *arguments: str) -> str:
     """What it says to people."""
-    _, said = (running := cluster_command(address, *arguments)).communicate(timeout=PATIENCE_S)
+    _, said = (running := cluster_command(address, *arguments)).communicate(timeout=STANDSTILL_S)
     assert running.returncode == 0, said
     return said
 
@@ -64,7 +64,7 @@ def test_a_drain_is_taken_up_again_when_its_broker_is_gone(tmp_path: Path) -> No
             assert waiting.stderr is not None
             assert waiting.stderr.readline() == "0 of 2 moved\n"
             waiting.send_signal(signal.SIGINT)
-            _, said = waiting.communicate(timeout=PATIENCE_S)
+            _, said = waiting.communicate(timeout=STANDSTILL_S)
             assert (waiting.returncode, said) == (
                 130,
                 "no longer waiting: what is under way goes on, and the throttle stays; `barnabas cluster moves`, when "

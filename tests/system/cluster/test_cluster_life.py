@@ -11,8 +11,8 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from barnabas.testing.process_cluster import ClusterProcess
+from tests.progress import STANDSTILL_S, wait_until
 from tests.system.chaos.workload import CODECS, Acknowledged, Committer, Writer, create_logs
-from tests.system.cluster.waiting import PATIENCE_S, until
 
 SETTINGS = (
     "offsets.topic.num.partitions=4",
@@ -38,18 +38,18 @@ def test_restarted_one_after_the_other_every_client_goes_on(tmp_path: Path) -> N
             worker.start()
         try:
             for node in cluster.nodes.values():
-                acknowledged.wait_for_more(500, PATIENCE_S)
+                acknowledged.wait_for_more(500, STANDSTILL_S)
                 assert node.stop(60) == 0
                 node.start(60)
-                until(lambda: _under_replicated(address) == 0, "every replica is in sync again")
-            acknowledged.wait_for_more(500, PATIENCE_S)
-            until(lambda: len(seen) > 1000, "the group consumes")
+                _wait_in_sync(address)
+            acknowledged.wait_for_more(500, STANDSTILL_S)
+            wait_until(lambda: len(seen) > 1000, "the group has consumed 1000 records", progress=lambda: len(seen))
         finally:
             stop.set()
             for worker in workers:
-                worker.join(PATIENCE_S)
+                worker.join(STANDSTILL_S)
         for writer in writers:
-            writer.finish(PATIENCE_S)
+            writer.finish(STANDSTILL_S)
         assert sum(writer.check(address) for writer in writers) > 2000
         committer.check(address, "committers")
 
@@ -65,19 +65,22 @@ def test_a_node_with_an_empty_disk_is_filled_again(tmp_path: Path) -> None:
         worker = threading.Thread(target=writer.run, args=(stop,))
         worker.start()
         try:
-            acknowledged.wait_for_more(2000, PATIENCE_S)
+            acknowledged.wait_for_more(2000, STANDSTILL_S)
             lost = cluster.node(3)
             lost.kill()
             shutil.rmtree(lost.data_dir)
             lost.start(60)
-            until(lambda: _under_replicated(address) == 0, "the new disk has everything")
+            _wait_in_sync(address)
         finally:
             stop.set()
-            worker.join(PATIENCE_S)
-        writer.finish(PATIENCE_S)
+            worker.join(STANDSTILL_S)
+        writer.finish(STANDSTILL_S)
         cluster.node(1).kill()  # whatever it led is now read from the others, the new disk among them
-        until(lambda: not {-1, 1} & _leaders(cluster.node(3).bootstrap_servers), "every partition has a leader")
-        assert writer.check(cluster.node(3).bootstrap_servers) > 2000
+        address = cluster.node(3).bootstrap_servers
+        wait_until(
+            lambda: not {-1, 1} & _leaders(address), "every partition has a leader", progress=lambda: _leaders(address)
+        )
+        assert writer.check(address) > 2000
 
 
 def _consume(address: str, seen: set[bytes], stop: threading.Event) -> None:
@@ -94,6 +97,13 @@ def _partitions(address: str) -> list[tuple[int, int, int]]:
     """(leader, replicas, in sync) of every partition."""
     topics = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=20).topics
     return [(p.leader, len(p.replicas), len(p.isrs)) for topic in topics.values() for p in topic.partitions.values()]
+
+
+def _wait_in_sync(address: str) -> None:
+    """Returns when every replica is in sync."""
+    wait_until(
+        lambda: _under_replicated(address) == 0, "every replica is in sync", progress=lambda: _under_replicated(address)
+    )
 
 
 def _under_replicated(address: str) -> int:

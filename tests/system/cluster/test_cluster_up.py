@@ -19,7 +19,7 @@ import pytest
 
 from barnabas import Admin, Consumer, Producer
 from barnabas.client.values import NewTopic
-from tests.system.cluster.waiting import PATIENCE_S, until
+from tests.progress import STANDSTILL_S, wait_until
 
 UP = [sys.executable, "-m", "barnabas", "cluster", "up", "--port", "0", "-c", "broker.session.timeout.ms=6000"]
 
@@ -55,7 +55,7 @@ class Up:
 
     def end(self) -> int:
         self.process.terminate()
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(STANDSTILL_S)
 
 
 @contextmanager
@@ -118,21 +118,25 @@ def test_kill_one_and_see(tmp_path: Path) -> None:
         told = describe(up.address)
         assert {b["id"]: b["answers"] for b in told["brokers"]} == {1: True, 2: False, 3: True}
         assert told["controller"] in (-1, 1, 3)
-        until(lambda: "node 2 has ended" in up.said, "it is told")
+        wait_until(lambda: "node 2 has ended" in up.said, "`cluster up` says that node 2 has ended")
         write(up.address, "t", 100)
         read(up.address, "t", 200)
         assert copies(up.address, "t") == {(3, 2)}
 
         again = subprocess.Popen(shlex.split(up.said.splitlines()[-1]), stdout=subprocess.DEVNULL)
         try:
-            until(lambda: copies(up.address, "t") == {(3, 3)}, "the broker is back, and has everything")
+            wait_until(
+                lambda: copies(up.address, "t") == {(3, 3)},
+                "the restarted broker is in sync",
+                progress=lambda: copies(up.address, "t"),
+            )
             told = describe(up.address)
             assert all(b["answers"] for b in told["brokers"])
             with Admin(bootstrap_servers=up.address) as admin:
                 assert told["controller"] == admin.describe_quorum().leader_id
         finally:
             again.terminate()
-            assert again.wait(PATIENCE_S) == 0
+            assert again.wait(STANDSTILL_S) == 0
     with cluster_up(tmp_path) as up:
         read(up.address, "t", 200)
 

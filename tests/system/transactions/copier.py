@@ -2,23 +2,34 @@
 
     python -m tests.system.transactions.copier BOOTSTRAP INPUT OUTPUT GROUP RECORDS_PER_TRANSACTION
 
-Offsets travel in the transaction with the member's generation (KIP-447). It runs until it is killed, or until an error
-that a producer does not survive; whoever started it starts it again. What it was about to commit then is aborted by its
-next incarnation, and read again.
+Offsets travel in the transaction with the member's generation (KIP-447). The program runs until it is killed, or until
+an error that a producer does not survive; the test then starts it again. The next process aborts the open transaction
+of the previous one, and reads its records again.
+
+librdkafka 2.10 and later can hang in `send_offsets_to_transaction` for ever (its issues 5511 and 5456): a broker that
+is fenced is missing from the next Metadata response, librdkafka then destroys its handle of that broker, but the cache
+of group coordinators keeps the handle; TxnOffsetCommit waits for a connection that is never opened, and the call's own
+time-out is not checked. Later Metadata and FindCoordinator responses do not help. So a watchdog ends the process when
+that call takes longer than the transaction can last. `COPIER_DEBUG` is librdkafka's `debug` setting.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 CALL_S = 20.0
+TRANSACTION_S = 10.0
+"""transaction.timeout.ms: after this time the coordinator aborts the transaction, and offsets cannot be added."""
+WATCHDOG_S = TRANSACTION_S + 5.0
 SETTINGS = {
     # When its only broker is away, librdkafka 2.11 and later bootstrap anew, and may then wait for ever for a
     # coordinator that they looked up before.
     "metadata.recovery.strategy": "none",
+    **({"debug": os.environ["COPIER_DEBUG"]} if "COPIER_DEBUG" in os.environ else {}),
 }
 
 
@@ -41,7 +52,7 @@ def main(bootstrap: str, source: str, target: str, group: str, per_transaction: 
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": f"copier-{group}",
-            "transaction.timeout.ms": 10_000,
+            "transaction.timeout.ms": round(TRANSACTION_S * 1000),
             "linger.ms": 2,
             "reconnect.backoff.max.ms": 500,
             **SETTINGS,
@@ -68,7 +79,7 @@ def copy(producer: Producer, consumer: Consumer, batch: list[Message], target: s
             producer.produce(target, message.value(), message.key(), partition=message.partition())
             positions[message.topic(), message.partition()] = message.offset() + 1
         offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
-        _persist(lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), CALL_S))
+        _send_offsets(producer, consumer, offsets)
         _persist(lambda: producer.commit_transaction(CALL_S))
     except KafkaException as failed:
         error: KafkaError = failed.args[0]
@@ -79,8 +90,21 @@ def copy(producer: Producer, consumer: Consumer, batch: list[Message], target: s
         _rewind(consumer)
 
 
+def _send_offsets(producer: Producer, consumer: Consumer, offsets: list[TopicPartition]) -> None:
+    """Ends the process if the call hangs (see the top of this file)."""
+
+    def send() -> None:
+        faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
+        try:
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TRANSACTION_S)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    _persist(send)
+
+
 def _persist(call: object) -> None:
-    """Until it is known how it ended; a time-out says nothing."""
+    """Repeats a call until its outcome is known. A time-out does not say whether the call took effect."""
     while True:
         try:
             call()  # type: ignore[operator]

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.process import BrokerProcess
+from tests.progress import Standstill, flush
 
 PARTITIONS = 2
 BROKER_SETTINGS = (
@@ -50,7 +51,7 @@ class Application:
             self.process.wait()
 
 
-def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int, limit_s: float) -> dict[str, float]:
+def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int) -> dict[str, float]:
     """Copy `records` while the application or the broker is killed, at least `kills` times; gives counts and times.
 
     Whoever was killed is started again; the next kill comes a moment (a random one) after work has gone on, so that
@@ -70,7 +71,7 @@ def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int
                 upto = records * (round_number + 1) // (kills + 1)
                 _fill(bootstrap, "input", fed, upto)
                 app.keep_running()
-                _wait(progress, fed + 1, app, began + limit_s, seed, folder)
+                wait_copied(progress, fed + 1, app, f"seed {seed}; see {folder}")
                 fed = upto
                 if round_number < kills:
                     _sleep(rng.uniform(0.0, 0.05))  # somewhere in the middle of a transaction
@@ -81,7 +82,7 @@ def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int
                         broker.start()
                     else:
                         app.kill()
-            _wait(progress, records, app, began + limit_s, seed, folder)
+            wait_copied(progress, records, app, f"seed {seed}; see {folder}")
         finally:
             app.kill()
             progress.close()
@@ -93,9 +94,13 @@ def prove(folder: Path, command: Command, *, records: int, seed: int, kills: int
     return {**done, "starts": app.starts, "seconds": round(took, 1)}
 
 
-def _wait(progress: Progress, offset: int, app: Application, deadline: float, seed: int, folder: Path) -> None:
-    while progress.committed() < offset:
-        assert time.monotonic() < deadline, f"no end in sight (seed {seed}); see {folder}"
+def wait_copied(progress: Progress, offset: int, app: Application, which: str) -> None:
+    """Returns when the group has copied `offset` records. The application is restarted whenever it ends."""
+    standstill = Standstill(f"{offset} records are copied ({which})")
+    highest = 0
+    while (copied := progress.committed()) < offset:
+        highest = max(highest, copied)
+        standstill.check(highest)
         app.keep_running()
 
 
@@ -147,7 +152,7 @@ def _fill(bootstrap: str, topic: str, start: int, end: int) -> None:
         producer.produce(topic, str(i), partition=i % PARTITIONS)
         if i % 10_000 == 0:
             producer.poll(0)
-    assert producer.flush(60) == 0
+    flush(producer)
 
 
 def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, list[str]]:
@@ -164,9 +169,9 @@ def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, lis
     consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
     found: dict[int, list[str]] = {p: [] for p in range(partitions)}
     ended: set[int] = set()
-    deadline = time.monotonic() + 60
+    standstill = Standstill(f"the end of every partition of {topic} is read")
     while len(ended) < partitions:
-        assert time.monotonic() < deadline, f"the end of {topic} was not reached"
+        standstill.check((len(ended), sum(map(len, found.values()))))
         for message in consumer.consume(1000, timeout=1.0):
             if message.error() is None:
                 found[message.partition()].append((message.value() or b"").decode())

@@ -1,0 +1,64 @@
+"""Deadlines by progress: a wait fails when nothing has changed for a long time, not when a total time has passed.
+
+A test that waits for another process cannot know how fast the machine is. On a busy machine every step takes longer,
+but steps still happen. So these waits watch a value that changes with each step (a count of acknowledged records, a
+committed offset, the size of a log) and fail only when that value stands still for `STANDSTILL_S`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import Producer
+
+STANDSTILL_S: Final = 120.0
+"""A process that is alive does something observable within this time, however busy the machine is."""
+_POLL_S: Final = 0.1
+
+
+class Standstill:
+    """Detects that an observed value has stopped changing.
+
+    `check(value)` is called in each round of a waiting loop. It raises AssertionError when `value` has been equal to
+    the previous values for `patience_s`.
+    """
+
+    def __init__(self, what: str, patience_s: float = STANDSTILL_S) -> None:
+        self._what = what
+        self._patience_s = patience_s
+        self._value: object = None
+        self._changed_at = time.monotonic()
+
+    def check(self, value: object) -> None:
+        now = time.monotonic()
+        if value != self._value:
+            self._value, self._changed_at = value, now
+        assert now < self._changed_at + self._patience_s, (
+            f"no progress for {self._patience_s:g} s while waiting until {self._what}; last seen: {self._value!r}"
+        )
+
+
+def wait_until(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    progress: Callable[[], object] = lambda: None,
+    patience_s: float = STANDSTILL_S,
+) -> None:
+    """Returns when `condition()` is true. Raises AssertionError when `progress()` has not changed for `patience_s`.
+
+    `what` completes the sentence "waiting until ...". Without `progress` the condition itself is the only progress.
+    """
+    standstill = Standstill(what, patience_s)
+    while not condition():
+        standstill.check(progress())
+        time.sleep(_POLL_S)
+
+
+def flush(producer: Producer, patience_s: float = STANDSTILL_S) -> None:
+    """Returns when librdkafka has an answer for every record. Raises AssertionError when answers stop coming."""
+    standstill = Standstill("every record is answered", patience_s)
+    while left := producer.flush(1.0):
+        standstill.check(left)
