@@ -9,7 +9,7 @@ RUN := env PYTHONWARNINGS=ignore $(BIN)/python
 PYTEST := $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test sim soak check lint format types layers interop interop-setup bench fuzz clean
+.PHONY: help setup demo serve test system sim soak check lint format types layers interop interop-setup bench fuzz clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}'
@@ -37,8 +37,11 @@ demo: $(VENV)/.ready-demo ## real data through a real broker and a real Spark st
 serve: $(VENV)/.ready-demo ## a broker on 127.0.0.1:9092 with its data in ./data
 	$(BIN)/barnabas serve --data-dir data --listener PLAINTEXT://127.0.0.1:9092
 
-test: $(VENV)/.ready-dev ## every test that needs only Python, Java and pip
-	$(PYTEST) -n 2 --dist loadfile -m 'not slow'
+test: $(VENV)/.ready-dev ## the tests of every package, real processes among them (under 6 minutes on two cores)
+	$(PYTEST) -n 2 --dist loadfile -m 'not slow and not system'
+
+system: $(VENV)/.ready-dev ## longer tests: clusters of processes under faults, more of Spark, more simulator seeds
+	$(PYTEST) -n 2 --dist loadfile -m 'system and not slow'
 
 sim: $(VENV)/.ready-dev ## clusters and clients in a simulated world: SEEDS=200 runs, SEED=7 replays one; SCENARIO=node
 	$(BIN)/python -m barnabas.testing.sim --scenario $(or $(SCENARIO),cluster) \

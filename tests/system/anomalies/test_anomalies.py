@@ -36,6 +36,7 @@ def hurt(folder: Path, seconds: float, seed: int) -> Result:
     return result
 
 
+@pytest.mark.system
 def test_no_anomaly_shows_on_a_broker_that_suffers(tmp_path: Path) -> None:
     result = hurt(tmp_path, seconds=12.0, seed=1)
     assert set(result.faults) == {"kill", "stop"}

@@ -8,6 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from barnabas.client import Admin, Consumer, Producer
 from barnabas.client.values import TopicPartitionReplica
 from barnabas.testing.process import BrokerProcess
@@ -29,6 +31,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.system
 def test_a_replica_moves_under_load_and_survives_a_kill(tmp_path: Path) -> None:
     first, second = str(tmp_path / "data"), str(tmp_path / "second")
     broker = TwoDirectories(tmp_path / "data", settings=("node.id=1",))

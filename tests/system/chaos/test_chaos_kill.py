@@ -22,6 +22,7 @@ SOAK_S = float(os.environ.get("BARNABAS_SOAK_SECONDS", "300"))
 GROUP = "committers"
 
 
+@pytest.mark.system
 @pytest.mark.timeout(300 + SOAK_S)
 @pytest.mark.parametrize("seconds", [0.0, pytest.param(SOAK_S, marks=pytest.mark.slow)], ids=["short", "soak"])
 def test_kill_9_loses_nothing(tmp_path: Path, seconds: float) -> None:

@@ -73,6 +73,7 @@ async def torture(folder: Path, *, seed: int, acts: int, pause_s: float = 1.0, d
         assert sum(task.result() for task in copiers) < 20 * acts
 
 
+@pytest.mark.system
 async def test_three_blows(tmp_path: Path) -> None:
     await torture(tmp_path, seed=1, acts=3)
 

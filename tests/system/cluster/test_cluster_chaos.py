@@ -19,6 +19,7 @@ SOAK_S = float(os.environ.get("BARNABAS_SOAK_SECONDS", "300"))
 SEED = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
 
 
+@pytest.mark.system
 @pytest.mark.timeout(600)
 def test_a_cluster_keeps_its_promises(tmp_path: Path) -> None:
     print(storm(tmp_path, {"librdkafka": librdkafka}, seed=SEED, seconds=0, strikes_min=3, cuts=False))

@@ -48,6 +48,7 @@ def throttled(bytes_per_second: int, *brokers: int) -> dict[str, str | None]:
     return lists | {f"{broker} {name}": str(bytes_per_second) for broker in brokers for name in sorted(RATES)}
 
 
+@pytest.mark.system
 @pytest.mark.timeout(300)
 def test_a_drain_is_taken_up_again_when_its_broker_is_gone(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, brokers=4, settings=("broker.session.timeout.ms=6000",)) as cluster:

@@ -22,6 +22,7 @@ SETTINGS = (
 )
 
 
+@pytest.mark.system
 @pytest.mark.timeout(400)
 def test_restarted_one_after_the_other_every_client_goes_on(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, settings=SETTINGS) as cluster:
@@ -54,6 +55,7 @@ def test_restarted_one_after_the_other_every_client_goes_on(tmp_path: Path) -> N
         committer.check(address, "committers")
 
 
+@pytest.mark.system
 @pytest.mark.timeout(400)
 def test_a_node_with_an_empty_disk_is_filled_again(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path, settings=SETTINGS) as cluster:

@@ -106,6 +106,7 @@ def copies(address: str, topic: str) -> set[tuple[int, int]]:
         return {(len(p.replicas), len(p.isr)) for p in view.partitions}  # type: ignore[union-attr]
 
 
+@pytest.mark.system
 @pytest.mark.timeout(300)
 def test_kill_one_and_see(tmp_path: Path) -> None:
     with cluster_up(tmp_path) as up:

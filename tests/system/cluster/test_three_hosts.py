@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.core.properties import parse_properties
@@ -13,6 +14,7 @@ from barnabas.testing.process_cluster import free_ports
 EXAMPLE = Path(__file__).parents[3] / "examples" / "three_hosts"
 
 
+@pytest.mark.system
 def test_the_example_runs(tmp_path: Path) -> None:
     ports = free_ports(6)
     nodes = []

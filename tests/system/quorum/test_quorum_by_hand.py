@@ -28,6 +28,7 @@ async def voters(made: Nodes, wanted: tuple[int, ...]) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.system
 @pytest.mark.timeout(120)
 def test_from_a_static_quorum_to_one_whose_voters_come_and_go(tmp_path: Path) -> None:
     async def main() -> None:

@@ -24,6 +24,7 @@ def read(spark: SparkSession, options: Options, *columns: str) -> list[tuple[obj
     return [tuple(row) for row in frame.orderBy("partition", "offset").select(*columns).collect()]
 
 
+@pytest.mark.system
 def test_every_column(spark: SparkSession, topics: Topics, servers: str, options: Options, topic: str) -> None:
     topics.create(topic, 3)
     ddl = "key binary, value string, topic string, partition int, headers array<struct<key:string,value:binary>>"
@@ -93,6 +94,7 @@ def test_overwriting_is_refused(spark: SparkSession, servers: str) -> None:
         writer.option("kafka.bootstrap.servers", servers).mode("overwrite").save()
 
 
+@pytest.mark.system
 def test_a_stream_from_topic_to_topic(
     spark: SparkSession, topics: Topics, servers: str, options: Options, topic: str, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def sizes(progress: list[dict[str, Any]]) -> list[int]:
     return [report["numInputRows"] for report in progress if report["numInputRows"]]
 
 
+@pytest.mark.system
 def test_limits_lag_and_the_consumer_group(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_markers_and_aborted_records_are_no_loss(
     assert rows(spark, tmp_path) == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.system
 def test_lost_records_stop_the_query_or_are_skipped_or_are_counted(
     spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path
 ) -> None:
@@ -135,6 +137,7 @@ def test_lost_records_stop_the_query_or_are_skipped_or_are_counted(
     assert topics.group_offsets(topic) == {TopicPartition(topic, 0): (20, "lost=4")}
 
 
+@pytest.mark.system
 def test_a_topic_made_anew(spark: SparkSession, topics: Topics, topic: str, run_now: RunNow, tmp_path: Path) -> None:
     topics.create(topic)
     topics.produce(topic, values(10))

@@ -113,6 +113,7 @@ def _prove(folder: Path, *, records: int, seed: int, strikes: list[str]) -> None
             assert copied[partition] == expected, _difference(expected, copied[partition], seed)
 
 
+@pytest.mark.system
 @pytest.mark.timeout(900)
 def test_a_copy_survives_brokers_that_come_and_go(tmp_path: Path) -> None:
     _prove(tmp_path, records=3_000, seed=1, strikes=["kill", "pause", "stop"])
