@@ -66,8 +66,9 @@ class Flusher:
             self._start(target, everything=False)
 
     def request_all(self, target: Log) -> None:
-        """Flush soon everything that is there now; `Log.on_durable` tells. What comes while a flush is under way is
-        flushed together by the next one.
+        """Flush soon everything that is in the log now; `LogListener.on_durable` reports the result.
+
+        Records that are appended while a flush is under way are flushed together by the next one.
         """
         if target.failure is not None:
             return

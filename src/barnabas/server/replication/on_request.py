@@ -23,7 +23,7 @@ from barnabas.server.replication.upkeep import Upkeep, retain_one
 from barnabas.server.storage.cleaner.candidate import Candidate, assess
 from barnabas.server.storage.explain import LogFacts, explain_log
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.retention import RetentionFacts, explain_retention
+from barnabas.server.storage.retention import RetentionStatus
 
 BEING_CLEANED: Final = "BEING_CLEANED"
 """The verdict, beside those of the rules, when a pass of the cleaner is under way."""
@@ -132,7 +132,7 @@ class OnRequest:
         partition, log = self._led(name)
         before, segments, now_ms = log.size_bytes, len(log.segments), self._clock.now_ms()
         deleted = 0 if dry_run else retain_one(partition, now_ms)
-        left: RetentionFacts = explain_retention(log, partition.high_watermark, now_ms)
+        left: RetentionStatus = log.explain_retention(partition.high_watermark, now_ms)
         return UpkeepDone(
             deleted > 0,
             left.verdict.name if log.cleaning is None else BEING_CLEANED,

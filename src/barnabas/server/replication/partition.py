@@ -29,6 +29,7 @@ from barnabas.server.replication.rules.leader import (
     refuse_append,
 )
 from barnabas.server.replication.rules.watermark import high_watermark
+from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerEntry
 from barnabas.server.storage.values import AppendInfo
@@ -41,7 +42,7 @@ NEWS_S = 0.05
 """A follower that waits for records hears of a new watermark or log start after so long: others wait for it."""
 
 
-class Partition:
+class Partition(LogListener):
     """One replica that this node hosts. `log` is None once its disk has failed."""
 
     def __init__(
@@ -68,11 +69,10 @@ class Partition:
         self._untold_bytes = 0
         """Bytes appended since `consumer_fetches` was last notified that the whole log can be read."""
         if log is not None:
-            self._listen(log)
+            log.add_listener(self)
 
-    def _listen(self, log: Log) -> None:
-        log.on_durable = self._on_durable
-        log.on_start = self.mark_changed
+    def on_log_start_advanced(self) -> None:
+        self.mark_changed()
 
     def mark_changed(self) -> None:
         """Something is different that nobody need wake for: an in-sync replica, where the log starts."""
@@ -82,7 +82,7 @@ class Partition:
     @property
     def watermark_to_remember(self) -> int:
         """For the next process: what a power failure could bring back from before a cut was never committed."""
-        cut = None if self.log is None else self.log.unsynced_cut
+        cut = None if self.log is None else self.log.unsynced_truncation
         return self.high_watermark if cut is None else min(self.high_watermark, cut)
 
     # ---- role
@@ -142,14 +142,16 @@ class Partition:
         present = self.log
         assert present is not None
         assert log.log_end_offset == present.log_end_offset, "a copy takes over when it is whole"
-        present.on_durable = present.on_start = None
+        present.remove_listener(self)
         self.log = log
-        self._listen(log)
+        log.add_listener(self)
         self.flush_if_due()
-        self._on_durable()  # nobody goes on waiting for the log that is left behind
+        self.on_durable()  # nobody goes on waiting for the log that is left behind
 
     def close(self) -> None:
         """The partition leaves this node."""
+        if self.log is not None:
+            self.log.remove_listener(self)
         self.follower = None
         self._resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -241,7 +243,7 @@ class Partition:
         if self.leader is not None and self.log is not None:
             self.advance()
 
-    def _on_durable(self) -> None:
+    def on_durable(self) -> None:
         if self.leader is not None and self.log is not None:
             self.advance()
         elif self.follower is not None:

@@ -20,7 +20,7 @@ from barnabas.core.ids import CONSUMER_REPLICA_ID
 from barnabas.server.replication.rules.leader import latest_is_known
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.reading import ReadPlan
+from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.values import AbortedTxn, EpochEndOffset, TimestampOffset
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class PartitionRead(Struct, frozen=True):
     log_start_offset: int
     aborted: list[AbortedTxn] | None = None
     diverging: EpochEndOffset | None = None
-    pending: ReadPlan | None = None
+    pending: LogReadPlan | None = None
     """Set when the bytes are not in memory: then `Partition.read_from_disk` gets them."""
     preferred_read_replica: int = -1
     """The replica that the consumer should rather read from (KIP-392); then there are no bytes."""

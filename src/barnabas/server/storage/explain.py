@@ -13,7 +13,7 @@ from msgspec import Struct
 from barnabas.server.storage.cleaner.candidate import Candidate, assess
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.retention import RetentionFacts, explain_retention
+from barnabas.server.storage.retention import RetentionStatus
 
 OPEN_SHOWN: Final = 10
 """How many open transactions are told one by one: the oldest hold the others' readers back anyway."""
@@ -45,7 +45,7 @@ class LogFacts(Struct, frozen=True):
     open_transactions: tuple[OpenTransaction, ...]
     """The oldest ones, oldest first."""
     compaction: Candidate
-    retention: RetentionFacts
+    retention: RetentionStatus
 
 
 def explain_log(log: Log, high_watermark: int, now_ms: int) -> LogFacts:
@@ -67,5 +67,5 @@ def explain_log(log: Log, high_watermark: int, now_ms: int) -> LogFacts:
             for entry in open_ones[:OPEN_SHOWN]
         ),
         assess(log, high_watermark, now_ms),
-        explain_retention(log, high_watermark, now_ms),
+        log.explain_retention(high_watermark, now_ms),
     )

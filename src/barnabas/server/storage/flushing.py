@@ -11,138 +11,209 @@ proves nothing: the log is failed and its directory goes offline.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 from barnabas.server.storage import names
 from barnabas.server.storage.errors import FileMissingError, StorageError
-from barnabas.server.storage.fs import Access, File, FileSystem
-
-if TYPE_CHECKING:
-    from barnabas.server.storage.log import Log
+from barnabas.server.storage.fs import Access, File
+from barnabas.server.storage.state import LogState
 
 
 class FlushJob:
-    """`run()` belongs in an executor; then, back on the loop, `finish()`, or `failed(error)` if it raised.
+    """One flush of a log. Call `run()` in an executor, then `finish()` on the loop, or `failed(error)` if `run` raised.
 
-    At most one per log is under way.
+    A log has at most one flush job at a time.
     """
 
-    __slots__ = ("_directory", "_files", "_fs", "_log", "covers_cut", "durable_to", "paths", "up_to")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_flusher",
+        "_fs",
+        "_sync_parent",
+        "covers_truncation",
+        "durable_to",
+        "paths",
+        "up_to",
+    )
 
-    def __init__(self, log: Log, fs: FileSystem, up_to: int, files: list[File], paths: list[str]) -> None:
-        self._log = log
-        self._fs = fs
-        self._directory = log.path
+    def __init__(
+        self, flusher: LogFlusher, up_to: int, files: list[File], paths: list[str], *, covers_truncation: bool = False
+    ) -> None:
+        self._flusher = flusher
+        self._fs = flusher.state.fs
+        self._directory = flusher.state.path
+        self._sync_parent = not flusher.directory_entry_durable
         self._files = files
         self.paths = paths
         self.up_to = up_to
-        """The recovery point to be. A truncation or a roll meanwhile lowers it."""
+        """The recovery point after the flush. A truncation or a roll during the flush lowers it."""
         self.durable_to = up_to
-        """Every record below this offset will be durable. A truncation meanwhile lowers it."""
-        self.covers_cut = False
-        """What was cut off before will be gone for good."""
+        """Every record below this offset will be durable. A truncation during the flush lowers it."""
+        self.covers_truncation = covers_truncation
+        """Whether the flush also makes the last truncation durable."""
 
     def run(self) -> None:
-        """Raises StorageError."""
+        """Sync the files and the directory. Raises StorageError."""
         for file in self._files:
             file.sync()
         for path in self.paths:
-            with contextlib.suppress(FileMissingError):  # deleted by retention in the meantime
+            with contextlib.suppress(FileMissingError):  # retention has deleted the file since the job was built
                 file = self._fs.open(path, Access.READ)
                 try:
                     file.sync()
                 finally:
                     file.close()
         self._fs.sync_dir(self._directory)
-        if not self._log.named:  # the directory's own entry in its parent: once is enough
+        if self._sync_parent:  # the entry of the log's directory in its parent: one sync suffices
             self._fs.sync_dir(self._directory.rpartition("/")[0] or "/")
 
     def finish(self) -> None:
-        self._log.named = True
-        self._log.on_flushed(self)
+        """Raise the log's recovery point and durable offset."""
+        self._flusher.on_flushed(self)
 
     def failed(self, error: StorageError) -> None:
-        """Marks the log failed and reports it. Never retried: see the module's docstring."""
-        self._log.fail(error)
+        """Take the log offline. A flush is never retried: see the module's docstring."""
+        self._flusher.state.fail(error)
 
 
-def flush_job(self: Log, *, everything: bool = True) -> FlushJob | None:
-    """A job that makes the log durable up to its end.
+class LogFlusher:
+    """Builds the flush jobs of one log, and keeps its recovery point and durable offset."""
 
-    With `everything=False` the active segment is left out unless flush.messages or flush.ms demand it: what a roll
-    asks for. None if there is nothing to sync, or a job is under way.
-    """
-    with self.guarded():
-        active = self.segments.active
-        include_active = everything or self.fsync_due(self.seen_ms)
-        up_to = self.log_end_offset if include_active else active.base_offset
-        # What was cut is gone for good with the segment that the cut was in.
-        cut = self.unsynced_cut
-        covers_cut = cut is not None and (include_active or cut < up_to)
-        if self.flushing is not None or (up_to <= self.recovery_point and not covers_cut):
-            return None
-        self.save_epochs()
-        files = []
-        paths = [f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"]
-        for segment in self.segments.starting_from(self.recovery_point):
-            if segment is active and not include_active:
-                break
-            files.append(segment.file())
-            if segment is not active:  # the indexes of the last one are rebuilt after a crash in any case
-                segment.write_indexes()
-                paths += [segment.file_path(kind) for kind in names.SEGMENT_SUFFIXES[1:]]
-        paths += [self.snapshots.path(o) for o in self.snapshots.offsets if self.recovery_point < o <= up_to]
-        self.last_flush_ms = self.seen_ms
-        self.flushing = FlushJob(self, self.fs, up_to, files, paths)
-        self.flushing.covers_cut = covers_cut
-        return self.flushing
+    __slots__ = ("directory_entry_durable", "job", "last_flush_ms", "state", "unsynced_truncation")
 
+    def __init__(self, state: LogState, *, unsynced_truncation: int | None) -> None:
+        self.state = state
+        self.job: FlushJob | None = None
+        """The flush under way, or None."""
+        self.last_flush_ms = state.now_ms
+        self.unsynced_truncation = unsynced_truncation
+        """The lowest offset to which the log has been truncated since the last flush, or None.
 
-def on_flushed(self: Log, job: FlushJob) -> None:
-    """Called by the job, on the loop."""
-    if self.flushing is job:
-        self.flushing = None
-    if job.covers_cut:
-        self.unsynced_cut = None
-    flushed_from, self.recovery_point = self.recovery_point, max(self.recovery_point, job.up_to)
-    for segment in self.segments.starting_from(flushed_from):
-        if segment is not self.segments.active and segment.base_offset < self.recovery_point:
-            self.warm.touch(segment)
-    if job.durable_to > self.durable_offset:
-        self.durable_offset = job.durable_to
-        if self.on_durable is not None:
-            self.on_durable()
+        If the power fails before a flush, records that lay at or above this offset may reappear."""
+        self.directory_entry_durable = False
+        """Whether the entry of the log's directory in its parent directory is known to be durable."""
 
+    # --- when to flush
 
-def lower_recovery_point(self: Log, offset: int) -> None:
-    """What lies at or above `offset` is not (or no longer) what was synced."""
-    self.recovery_point = min(self.recovery_point, offset)
-    if self.flushing is not None:
-        self.flushing.up_to = min(self.flushing.up_to, offset)
+    @property
+    def unflushed_messages(self) -> int:
+        return self.state.log_end_offset - self.state.recovery_point
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether there is a segment to flush and no flush is under way."""
+        state = self.state
+        state.now_ms = now_ms
+        return (
+            state.failure is None
+            and self.job is None
+            and (state.recovery_point < state.segments.active.base_offset or self._fsync_due(now_ms))
+        )
 
-def lower_durable_offset(self: Log, offset: int) -> None:
-    """The log is about to be cut: what is written from `offset` on is not what was synced."""
-    self.lower_recovery_point(offset)
-    if self.on_recovery_point_lowered is not None:
-        self.on_recovery_point_lowered()
-    self.durable_offset = min(self.durable_offset, offset)
-    if self.flushing is not None:
-        self.flushing.durable_to = min(self.flushing.durable_to, offset)
+    def _fsync_due(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms require a sync of the active segment."""
+        config = self.state.config
+        unflushed = self.unflushed_messages
+        return unflushed >= config.flush_messages or (unflushed > 0 and now_ms - self.last_flush_ms >= config.flush_ms)
 
+    # --- flushing
 
-def note_cut(self: Log, offset: int) -> None:
-    """The log has been cut; a flush that is under way may have come too early."""
-    self.unsynced_cut = offset if self.unsynced_cut is None else min(offset, self.unsynced_cut)
-    if self.flushing is not None:
-        self.flushing.covers_cut = False
+    def build_job(self, *, everything: bool = True) -> FlushJob | None:
+        """A job that makes the log durable up to its end, or None if nothing needs a sync or a job is under way.
 
+        With `everything=False` the active segment is left out unless flush.messages or flush.ms require it: a flush
+        after a roll.
+        """
+        state = self.state
+        with state.guarded():
+            active = state.segments.active
+            include_active = everything or self._fsync_due(state.now_ms)
+            up_to = state.log_end_offset if include_active else active.base_offset
+            # A sync of the segment that was truncated makes the truncation durable.
+            truncated_to = self.unsynced_truncation
+            covers_truncation = truncated_to is not None and (include_active or truncated_to < up_to)
+            if self.job is not None or (up_to <= state.recovery_point and not covers_truncation):
+                return None
+            state.save_epochs()
+            files = []
+            paths = [f"{state.path}/{names.LEADER_EPOCH_CHECKPOINT}"]
+            for segment in state.segments.starting_from(state.recovery_point):
+                if segment is active and not include_active:
+                    break
+                files.append(segment.file())
+                if segment is not active:  # the indexes of the last one are rebuilt after a crash in any case
+                    segment.write_indexes()
+                    paths += [segment.file_path(kind) for kind in names.SEGMENT_SUFFIXES[1:]]
+            snapshots = state.snapshots
+            paths += [snapshots.path(o) for o in snapshots.offsets if state.recovery_point < o <= up_to]
+            self.last_flush_ms = state.now_ms
+            self.job = FlushJob(self, up_to, files, paths, covers_truncation=covers_truncation)
+            return self.job
 
-def flush(self: Log) -> None:
-    """Make everything durable, here and now."""
-    job = self.flush_job()
-    if job is not None:
-        _run(job)
+    def on_flushed(self, job: FlushJob) -> None:
+        """Record the result of `job`. Called by the job, on the loop."""
+        self.directory_entry_durable = True
+        state = self.state
+        if self.job is job:
+            self.job = None
+        if job.covers_truncation:
+            self.unsynced_truncation = None
+        flushed_from, state.recovery_point = state.recovery_point, max(state.recovery_point, job.up_to)
+        for segment in state.segments.starting_from(flushed_from):
+            if segment is not state.segments.active and segment.base_offset < state.recovery_point:
+                state.warm.touch(segment)
+        if job.durable_to > state.durable_offset:
+            state.durable_offset = job.durable_to
+            for listener in state.listeners:
+                listener.on_durable()
+
+    def flush(self) -> None:
+        """Make the whole log durable in the calling thread."""
+        job = self.build_job()
+        if job is not None:
+            _run(job)
+
+    def flush_for_close(self) -> None:
+        """Write the indexes and a producer snapshot, and sync everything, so that the next start needs no recovery."""
+        state = self.state
+        self.job = None
+        active = state.segments.active
+        written = active.seal() if active.ready else []
+        snapshot = None
+        if active.size == 0:
+            written = []  # the indexes of an empty segment: unused partitions must not cause thousands of syncs
+        if active.size or len(state.producers) or state.snapshots.offsets:
+            snapshot = state.snapshots.take(state.producers)
+        job = self.build_job()
+        if job is None and (written or snapshot):
+            job = FlushJob(self, state.recovery_point, [], [])
+        if job is not None:
+            job.paths += [*written, *([snapshot] if snapshot else [])]
+            _run(job)
+
+    # --- truncation
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Data at or above `offset` has to be synced again: it has changed, or was never synced completely."""
+        self.state.recovery_point = min(self.state.recovery_point, offset)
+        if self.job is not None:
+            self.job.up_to = min(self.job.up_to, offset)
+
+    def lower_durable_offset(self, offset: int) -> None:
+        """Records that will be written at or above `offset` are not the ones that were synced: a truncation follows."""
+        state = self.state
+        self.lower_recovery_point(offset)
+        for listener in state.listeners:
+            listener.on_recovery_point_lowered()
+        state.durable_offset = min(state.durable_offset, offset)
+        if self.job is not None:
+            self.job.durable_to = min(self.job.durable_to, offset)
+
+    def note_truncation(self, offset: int) -> None:
+        """The log has been truncated to `offset`. A flush that is under way may have synced its files before that."""
+        known = self.unsynced_truncation
+        self.unsynced_truncation = offset if known is None else min(offset, known)
+        if self.job is not None:
+            self.job.covers_truncation = False
 
 
 def _run(job: FlushJob) -> None:
@@ -152,31 +223,3 @@ def _run(job: FlushJob) -> None:
         job.failed(e)
         raise
     job.finish()
-
-
-def close(self: Log, *, clean: bool = True) -> None:
-    """`clean`: write indexes and a producer snapshot and sync all, so that the next start need not look.
-
-    Raises StorageError if that fails: then the clean-shutdown marker must not be written.
-    """
-    self.abort_cleaning()
-    if clean and self.failure is None:
-        with self.guarded():
-            self.flushing = None
-            active = self.segments.active
-            written = active.seal() if active.ready else []
-            snapshot = None
-            if active.size == 0:
-                written = []  # indexes of nothing: a thousand unused partitions must not mean thousands of syncs
-            if active.size or len(self.producers) or self.snapshots.offsets:
-                snapshot = self.snapshots.take(self.producers)
-            job = self.flush_job()
-            if job is None and (written or snapshot):
-                job = FlushJob(self, self.fs, self.recovery_point, [], [])
-            if job is not None:
-                job.paths += [*written, *([snapshot] if snapshot else [])]
-                _run(job)
-            self.delete_pending_files(None)
-    for segment in self.segments:
-        self.warm.forget(segment)
-        segment.cool()

@@ -3,114 +3,87 @@
     log_start_offset <= recovery_point <= log_end_offset       (the recovery point may also lie below the start)
     ^ oldest record     ^ durable below     ^ next to be written
 
-It is given its disk and the time, and is used from one thread, the event loop. Appends are one `writev` into the page
-cache, done when they return: that fixes their order. Whatever may wait for the device is a job: `plan_read`,
-`flush_job`. The high watermark belongs to replication, which passes it in where it matters.
+A log is given its file system and the time, and is used on one thread, the event loop. An append is one `writev` into
+the page cache and complete when the call returns: that fixes the order of appends. Operations that may wait for the
+device are returned as jobs: `plan_read`, `flush_job`. The high watermark belongs to replication and is passed as an
+argument where an operation depends on it.
 
-This file appends, rolls and answers questions; `reading.py` reads, `flushing.py` syncs and closes, `reshaping.py`
-truncates, deletes and replaces, `retention.py` decides what is too old, `directory/relocation.py` lets it go on under
-another path, `recovery.py` opens.
+`Log` is the interface for other packages. Its state is a `LogState`, and each operation has a module of its own:
+`appending.py`, `rolling.py`, `reading.py`, `lookups.py`, `flushing.py`, `truncating.py`, `retention.py`, `deleting.py`,
+`recovery.py` (opening) and `directory/relocation.py` (moving to another directory).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from uuid import UUID
 
 from barnabas.core.buffers import Buffer
-from barnabas.core.errors import ErrorCode
-from barnabas.core.hashing import murmur2
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.records.batch import BatchHeader
-from barnabas.protocol.records.errors import RecordRefusedError
-from barnabas.protocol.records.validate import (
-    Origin,
-    Validated,
-    ValidationRules,
-    validate_and_assign,
-    validate_replicated,
-)
-from barnabas.server.storage import flushing, lookups, names, reading, reshaping, retention
+from barnabas.protocol.records.validate import Origin
+from barnabas.server.storage import lookups, reading, retention
+from barnabas.server.storage.appending import Appender
 from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.deleting import SegmentDeleter
 from barnabas.server.storage.directory import relocation
 from barnabas.server.storage.epochs import EpochEntry
-from barnabas.server.storage.errors import DiskFullError, LogFailedError, StorageError
-from barnabas.server.storage.flushing import FlushJob
-from barnabas.server.storage.fs import FileSystem, replace_file
-from barnabas.server.storage.producers.markers import markers_of
-from barnabas.server.storage.producers.state import ProducerAppend
+from barnabas.server.storage.errors import LogFailedError, StorageError
+from barnabas.server.storage.flushing import FlushJob, LogFlusher
+from barnabas.server.storage.fs import FileSystem
+from barnabas.server.storage.listener import LogListener
+from barnabas.server.storage.producers.state import ProducerState
+from barnabas.server.storage.reading import LogReadPlan
 from barnabas.server.storage.recovery import LoadRequest, load
-from barnabas.server.storage.segments.segment import Segment, reaches
-from barnabas.server.storage.segments.segments import WarmSegments
-from barnabas.server.storage.values import AbortedTxn, AppendInfo, EpochEndOffset
-
-if TYPE_CHECKING:
-    from barnabas.server.storage.cleaner.job import CleaningJob
+from barnabas.server.storage.retention import Retention, RetentionStatus
+from barnabas.server.storage.rolling import roll_if_filled
+from barnabas.server.storage.segments.segment import Segment
+from barnabas.server.storage.segments.segments import Segments, WarmSegments
+from barnabas.server.storage.state import LogState, OngoingCleaning
+from barnabas.server.storage.truncating import Truncator
+from barnabas.server.storage.values import AbortedTxn, AppendInfo, EpochEndOffset, ReadResult, TimestampOffset
 
 
 class Log:
-    """Open one with `Log.open`; a `LogDir` does that for a whole data directory."""
+    """Opened with `Log.open`, or with `LogDir.open_log` for a log in a data directory."""
 
     def __init__(
         self,
         request: LoadRequest,
         topic_partition: TopicPartition,
         topic_id: UUID | None,
-        on_failure: Callable[[StorageError], None] | None,
+        listeners: Sequence[LogListener],
         warm: WarmSegments | None,
     ) -> None:
         loaded = load(request)
-        self.fs: FileSystem = request.fs
-        self.path = request.path
+        state = LogState(
+            fs=request.fs,
+            path=request.path,
+            topic_partition=topic_partition,
+            config=request.config,
+            segments=loaded.segments,
+            epochs=loaded.epochs,
+            producers=loaded.producers,
+            snapshots=loaded.snapshots,
+            log_start_offset=loaded.log_start_offset,
+            log_end_offset=loaded.log_end_offset,
+            recovery_point=loaded.recovery_point,
+            now_ms=request.now_ms,
+            warm=warm or WarmSegments(),
+            listeners=tuple(listeners),
+        )
+        torn = loaded.report.bytes_truncated or loaded.report.segments_dropped
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.config = request.config
-        self.segments = loaded.segments
-        self.epochs = loaded.epochs
-        self.producers = loaded.producers
-        self.snapshots = loaded.snapshots
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
-        self.recovery_point = loaded.recovery_point
-        """Everything below is durable, its indexes too where the segment has been rolled."""
-        self.durable_offset = loaded.recovery_point
-        """Every record below is durable. A roll does not lower it."""
-        torn = loaded.report.bytes_truncated or loaded.report.segments_dropped
-        self.unsynced_cut: int | None = loaded.log_end_offset if torn else None
-        """Where the log was cut, until a flush: if the power fails, what lay above may be back. Below it all stays."""
-        self.on_durable: Callable[[], None] | None = None
-        """Called when a flush has made more durable."""
-        self.on_start: Callable[[], None] | None = None
-        """Called when the log begins later than before."""
         self.recovery = loaded.report
-        self.failure: StorageError | None = None
-        """Why this log serves nothing any more, or None."""
-        self.warm = warm or WarmSegments()
-        self.pending_deletes: list[tuple[int, list[str]]] = []
-        """(time in ms, paths): files already renamed to `.deleted` that may go at that time."""
-        self.last_flush_ms = request.now_ms
-        self._on_failure = on_failure
-        self.flushing: FlushJob | None = None
-        self.cleaning: CleaningJob | None = None
-        """The compaction under way."""
-        self.moving = False
-        """Being copied to another directory: compaction rests, for a tombstone that goes now may leave the record it
-        deletes behind in the copy."""
-        self.on_cut: Callable[[], None] | None = None
-        """Called when the log has been truncated."""
-        self.cleaned_offset = 0
-        """Below it compaction has done its work; remembered by the log's directory."""
-        self.on_cleaned_lowered: Callable[[], None] | None = None
-        self.on_recovery_point_lowered: Callable[[], None] | None = None
-        """Called before synced records are cut off: nobody may believe any more that what is there is synced."""
-        self.seen_ms = request.now_ms
-        """The latest time this log was told."""
-        self.named = False
-        """Whether the entry of this directory in its parent is known to be durable."""
-        self._rules: dict[Origin, ValidationRules] = {}
-        self.save_epochs()
+        """What had to be repaired when the log was opened."""
+        self._state = state
+        self._flusher = LogFlusher(state, unsynced_truncation=loaded.log_end_offset if torn else None)
+        self._deleter = SegmentDeleter(state)
+        self._appender = Appender(state, self._flusher)
+        self._truncator = Truncator(state, self._flusher, self._deleter)
+        self._retention = Retention(state, self._flusher, self._deleter)
+        state.save_epochs()
 
     @classmethod
     def open(
@@ -127,12 +100,12 @@ class Log:
         cleaned_offset: int = 0,
         topic_id: UUID | None = None,
         producer_expiration_ms: int = 86_400_000,
-        on_failure: Callable[[StorageError], None] | None = None,
+        listeners: Sequence[LogListener] = (),
         warm: WarmSegments | None = None,
     ) -> Log:
-        """Open the directory `path`, which must exist, and repair it unless `clean_shutdown` vouches for it.
+        """Open the directory `path`, which must exist, and repair the log unless `clean_shutdown` is true.
 
-        Raises StorageError only if the disk fails; what was repaired is in `recovery`.
+        Raises StorageError only if the disk fails. `recovery` reports what was repaired.
         """
         request = LoadRequest(
             fs,
@@ -146,325 +119,360 @@ class Log:
             producer_expiration_ms=producer_expiration_ms,
             cleaned_offset=cleaned_offset,
         )
-        return cls(request, topic_partition, topic_id, on_failure, warm)
+        return cls(request, topic_partition, topic_id, listeners, warm)
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
 
+    # --- the state
+
+    @property
+    def fs(self) -> FileSystem:
+        return self._state.fs
+
+    @property
+    def path(self) -> str:
+        return self._state.path
+
+    @property
+    def config(self) -> LogConfig:
+        return self._state.config
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._state.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is durable, including the indexes of segments that have been rolled."""
+        return self._state.recovery_point
+
+    @property
+    def durable_offset(self) -> int:
+        """Every record below this offset is durable. Unlike the recovery point, a roll does not lower it."""
+        return self._state.durable_offset
+
+    @property
+    def segments(self) -> Segments:
+        return self._state.segments
+
+    @property
+    def producers(self) -> ProducerState:
+        return self._state.producers
+
+    @property
+    def size_bytes(self) -> int:
+        return self._state.size_bytes
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use `config` from the next operation on."""
+        self._state.config = config
+        self._appender.on_config_changed()
+        for segment in self._state.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    def add_listener(self, listener: LogListener) -> None:
+        """Notify `listener` of the log's events from now on."""
+        self._state.listeners = (*self._state.listeners, listener)
+
+    def remove_listener(self, listener: LogListener) -> None:
+        """Stop notifying `listener`. Has no effect if the listener is not registered."""
+        self._state.listeners = tuple(known for known in self._state.listeners if known is not listener)
+
     # --- failure
 
     @property
+    def failure(self) -> StorageError | None:
+        """Why the log is offline, or None."""
+        return self._state.failure
+
+    @property
     def failed(self) -> bool:
-        return self.failure is not None
+        return self._state.failure is not None
 
     def check_usable(self) -> None:
-        if self.failure is not None:
-            raise LogFailedError(f"the log of {self.topic_partition} is offline since: {self.failure}")
+        """Raises LogFailedError once the log has failed."""
+        self._state.check_usable()
 
     def fail(self, error: StorageError) -> None:
-        """Serve nothing any more, and report it (once)."""
-        if self.failure is None:
-            self.failure = error
-            if self._on_failure is not None:
-                self._on_failure(error)
+        """Take the log offline and notify the listeners. A second call has no effect."""
+        self._state.fail(error)
 
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """A full disk refuses the operation; any other failure of the disk ends the log."""
-        self.check_usable()
-        try:
-            yield
-        except DiskFullError:
-            raise
-        except StorageError as e:
-            self.fail(e)
-            raise
+    def retire(self, reason: str) -> None:
+        """Refuse all operations from now on, without notifying the listeners: the log has been closed for good."""
+        if self._state.failure is None:
+            self._state.failure = LogFailedError(reason)
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """Take the log offline if the `with` block raises a StorageError other than DiskFullError."""
+        return self._state.guarded()
 
     # --- appending
 
     def append_as_leader(
         self, buf: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
-        """Validate batches, give them the next offsets and the epoch, write them.
+        """Validate batches, assign the next offsets and the leader epoch to them, and append them.
 
-        Raises RecordRefusedError and CorruptBatchError (the batch is at fault), KafkaError
-        (OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED),
-        StorageError. After any of them the log is as it was.
+        Raises RecordRefusedError and CorruptBatchError for bad batches, KafkaError (OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED), and StorageError. After any of
+        these the log is unchanged.
         """
-        self.check_usable()
-        rules = self._rules.get(origin)
-        if rules is None:
-            rules = self._rules[origin] = self.config.validation_rules(self.topic_partition.topic, origin)
-        checked = validate_and_assign(
-            buf, rules, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
-        )
-        batches = checked.batches
-        if checked.size > self.config.segment_size:
-            raise RecordRefusedError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{checked.size} bytes do not fit a segment of {self.topic_partition}: segment.bytes is "
-                f"{self.config.segment_size}",
-            )
-        prepared = None
-        if _from_producers(batches):
-            if origin is Origin.CLIENT:
-                known = self.producers.duplicate_of(batches[0])
-                if known is not None:
-                    start = self.log_start_offset
-                    return AppendInfo(known.first_offset, known.last_offset, known.timestamp, start, duplicate=True)
-            prepared = self.producers.prepare(batches, markers_of(buf, batches), origin)
-        rolled = self._write(checked, prepared, now_ms)
-        return AppendInfo(
-            checked.first_offset,
-            checked.last_offset,
-            checked.log_append_time_ms,
-            self.log_start_offset,
-            checked.size,
-            last_leader_epoch=leader_epoch,
-            rolled=rolled,
-        )
+        return self._appender.append_as_leader(buf, leader_epoch, now_ms, origin)
 
     def append_as_follower(self, buf: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
-        """Write batches as a leader sent them, offsets and epochs included; a partial last one is left out.
+        """Append batches as a leader sent them, with their offsets and epochs. A partial last batch is left out.
 
-        None if there is no whole batch. With `leader_epoch`, batches of a later epoch are left out too: the
-        response of an older fetch must not bring them in (KAFKA-18723). Raises CorruptBatchError, StorageError,
-        and KafkaError(OFFSET_OUT_OF_RANGE) for batches that overlap the log.
+        Returns None if `buf` contains no whole batch. With `leader_epoch`, batches of a later epoch are left out too:
+        the response to an older fetch must not append them (KAFKA-18723). Raises CorruptBatchError, StorageError, and
+        KafkaError(OFFSET_OUT_OF_RANGE) for batches that overlap the log.
         """
-        self.check_usable()
-        checked = validate_replicated(buf, expected_offset=self.log_end_offset)
-        if leader_epoch is not None:
-            later = next((i for i, b in enumerate(checked.batches) if b.partition_leader_epoch > leader_epoch), None)
-            if later is not None:
-                kept = sum(b.size for b in checked.batches[:later])
-                checked = validate_replicated(memoryview(buf)[:kept], expected_offset=self.log_end_offset)
-        batches = checked.batches
-        if not batches:
-            return None
-        prepared = None
-        if _from_producers(batches):
-            prepared = self.producers.prepare(batches, markers_of(buf, batches), None)
-        rolled = self._write(checked, prepared, now_ms)
-        return AppendInfo(
-            batches[0].base_offset,
-            checked.last_offset,
-            -1,
-            self.log_start_offset,
-            checked.size,
-            last_leader_epoch=batches[-1].partition_leader_epoch,
-            rolled=rolled,
-        )
-
-    def _write(self, checked: Validated, prepared: ProducerAppend | None, now_ms: int) -> bool:
-        """All or nothing. Whether a new segment was begun."""
-        batches = checked.batches
-        active = self.segments.active
-        rolled = False
-        try:
-            if not active.ready:
-                active.prepare_append()
-            if self._must_roll(active, checked, now_ms):
-                active = self._roll(now_ms, batches[0].base_offset, checked.last_offset)
-                rolled = True
-            active.append(checked.parts, batches, checked.size)
-        except DiskFullError:
-            raise
-        except StorageError as e:
-            self.fail(e)
-            raise
-        self.log_end_offset = end = checked.last_offset + 1
-        for txn in self.producers.commit(prepared, end):
-            active.txn_index.append(txn)
-        latest = self.epochs.latest
-        if latest is None or latest.epoch != batches[-1].partition_leader_epoch:
-            for header in batches:
-                if header.partition_leader_epoch >= 0:
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            self.save_epochs()
-        return rolled
-
-    def _must_roll(self, active: Segment, checked: Validated, now_ms: int) -> bool:
-        config = self.config
-        size = active.size
-        if size > config.segment_size - checked.size or not active.takes_offset(checked.last_offset):
-            return True
-        if size:
-            first = active.first_timestamp
-            waited = checked.max_timestamp - first if first is not None and first >= 0 else now_ms - active.created_ms
-            if waited > config.segment_ms - active.jitter_ms:
-                return True
-        return active.indexes_full(config.segment_index_bytes)
+        return self._appender.append_as_follower(buf, now_ms, leader_epoch)
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty. The old one is then due to be flushed."""
-        with self.guarded():
-            active = self.segments.active
-            if active.size > 0:
-                if not active.ready:
-                    active.prepare_append()
-                self._roll(now_ms)
+        """Begin a new segment unless the active one is empty. The old segment is then due to be flushed."""
+        roll_if_filled(self._state, self._flusher, now_ms)
 
-    def _roll(self, now_ms: int, first_offset: int = 0, last_offset: int = 0) -> Segment:
-        """A new segment for batches from `first_offset` to `last_offset`. It begins where the log ends, also where a
-        follower's first batch lies behind a gap: a recovery then knows that nothing is missing in between. Only a gap
-        so wide that the segment could not reach over it is left between two segments."""
-        base_offset = self.log_end_offset
-        if not reaches(base_offset, last_offset):
-            base_offset = max(base_offset, first_offset)
-        active = self.segments.active
-        active.seal()
-        # It may have been synced while it was active, but its indexes were not: they are of sealed segments only.
-        self.lower_recovery_point(active.base_offset)
-        self.producers.end_offset = base_offset
-        self.snapshots.take(self.producers)
-        segment = self.new_segment(base_offset, now_ms)
-        self.segments.add(segment)
-        return segment
+    # --- reading
 
-    def new_segment(self, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
-        """An empty segment of this log's settings, not yet part of it."""
-        jitter_max = self.config.segment_jitter_ms
-        # Spread over partitions without asking for chance, so that a replayed simulation rolls at the same moments.
-        spread = murmur2(f"{self.topic_partition}@{base_offset}".encode()) % jitter_max if jitter_max > 0 else 0
-        return Segment.create(
-            self.fs,
-            self.path,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            created_ms=now_ms,
-            jitter_ms=min(spread, self.config.segment_ms),
-            suffix=suffix,
-        )
+    def plan_read(
+        self, offset: int, max_bytes: int, *, upper_offset: int | None = None, min_one_batch: bool = True
+    ) -> LogReadPlan:
+        """Plan a read of about `max_bytes` from the batch that contains `offset`, below `upper_offset`.
 
-    def keep_warm(self, segment: Segment) -> None:
-        """A sealed segment is about to be read: it may stay open, and another one may close.
-
-        One that is not yet flushed keeps its descriptor in any case, because a failing fsync shows there.
+        `upper_offset` is the log end offset by default. If the first batch is larger than `max_bytes`, the result is
+        that whole batch with `min_one_batch`, and empty without. Raises KafkaError(OFFSET_OUT_OF_RANGE) if `offset` is
+        not between the log start offset and the log end offset, and StorageError.
         """
-        if segment is not self.segments.active and segment.base_offset < self.recovery_point:
-            self.warm.touch(segment)
+        return reading.plan_read(self._state, offset, max_bytes, upper_offset, min_one_batch)
 
-    # --- questions
+    def read(
+        self, offset: int, max_bytes: int, *, upper_offset: int | None = None, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Read in the calling thread; see `plan_read`."""
+        plan = reading.plan_read(self._state, offset, max_bytes, upper_offset, min_one_batch)
+        try:
+            return plan.run()
+        except StorageError as e:
+            self._state.fail(e)
+            raise
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size for segment in self.segments)
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record whose timestamp is not less than `timestamp`, or None."""
+        return lookups.offset_for_timestamp(self._state, timestamp)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp, or None for an empty log (KIP-734)."""
+        return lookups.offset_of_max_timestamp(self._state)
+
+    # --- transactions and producers
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where read_committed readers may read."""
-        unstable = self.producers.first_unstable_offset(high_watermark)
+        """The offset below which read_committed consumers may read."""
+        unstable = self._state.producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions with records in [start, end)."""
-        with self.guarded():
+        with self._state.guarded():
             found: list[AbortedTxn] = []
-            for segment in self.segments.starting_from(start_offset):
+            for segment in self._state.segments.starting_from(start_offset):
                 some, complete = segment.txn_index.collect(start_offset, end_offset)
                 found += some
                 if complete:
                     break
             return found
 
-    @property
-    def latest_epoch(self) -> int | None:
-        latest = self.epochs.latest
-        return None if latest is None else latest.epoch
+    def expire_producers(self, now_ms: int) -> int:
+        """Remove producers that have been idle for producer.id.expiration.ms, and return their number."""
+        return self._state.producers.expire(now_ms)
 
-    def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
-        """For OffsetForLeaderEpoch and fetch divergence (KIP-320)."""
-        return self.epochs.end_offset(epoch, self.log_end_offset)
-
-    def epoch_for_offset(self, offset: int) -> int | None:
-        return self.epochs.epoch_for_offset(offset)
-
-    def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader's epoch begins at `start_offset`."""
-        if self.epochs.assign(epoch, start_offset):
-            self.save_epochs()
+    # --- leader epochs
 
     @property
     def epoch_entries(self) -> tuple[EpochEntry, ...]:
-        return self.epochs.entries
+        return self._state.epochs.entries
 
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        return self.producers.has_ongoing_transaction(producer_id, producer_epoch)
+    @property
+    def latest_epoch(self) -> int | None:
+        latest = self._state.epochs.latest
+        return None if latest is None else latest.epoch
 
-    def save_epochs(self) -> None:
-        """Write the epoch file without a sync; a flush makes it durable, and recovery can do without it."""
-        if self.epochs.changed:
-            try:
-                path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
-                replace_file(self.fs, path, self.epochs.encode(), durable=False)
-                self.epochs.changed = False
-            except DiskFullError:
-                pass  # stays changed; the next flush tries again
-            except StorageError as e:
-                self.fail(e)
+    def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
+        """The end of an epoch, for OffsetForLeaderEpoch and for divergence in Fetch (KIP-320)."""
+        return self._state.epochs.end_offset(epoch, self._state.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        return self._state.epochs.epoch_for_offset(offset)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Record that the leader epoch `epoch` begins at `start_offset`."""
+        if self._state.epochs.assign(epoch, start_offset):
+            self._state.save_epochs()
 
     # --- flushing
 
     @property
     def unflushed_messages(self) -> int:
-        return self.log_end_offset - self.recovery_point
+        return self._flusher.unflushed_messages
+
+    @property
+    def unsynced_truncation(self) -> int | None:
+        """The lowest offset to which the log has been truncated since the last flush, or None.
+
+        If the power fails before a flush, records that lay at or above this offset may reappear.
+        """
+        return self._flusher.unsynced_truncation
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether a flush job is worth asking for."""
-        self.seen_ms = now_ms
-        return (
-            self.failure is None
-            and self.flushing is None
-            and (self.recovery_point < self.segments.active.base_offset or self.fsync_due(now_ms))
-        )
+        """Whether a rolled segment, flush.messages or flush.ms require a flush, and none is under way."""
+        return self._flusher.is_due(now_ms)
 
-    def fsync_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms demand that the active segment be synced."""
-        unflushed = self.log_end_offset - self.recovery_point
-        return unflushed >= self.config.flush_messages or (
-            unflushed > 0 and now_ms - self.last_flush_ms >= self.config.flush_ms
-        )
+    def flush_job(self, *, everything: bool = True) -> FlushJob | None:
+        """A job that makes the log durable up to its end, or None if nothing needs a sync or a job is under way.
 
-    # --- the rest of what a log does: each in the module that explains it
+        With `everything=False` the active segment is left out unless flush.messages or flush.ms require it.
+        """
+        return self._flusher.build_job(everything=everything)
 
-    read = reading.read
-    plan_read = reading.plan_read
-    offset_for_timestamp = lookups.offset_for_timestamp
-    offset_of_max_timestamp = lookups.offset_of_max_timestamp
-    flush_job = flushing.flush_job
-    flush = flushing.flush
-    on_flushed = flushing.on_flushed
-    lower_recovery_point = flushing.lower_recovery_point
-    lower_durable_offset = flushing.lower_durable_offset
-    note_cut = flushing.note_cut
-    close = flushing.close
-    truncate_to = reshaping.truncate_to
-    truncate_fully_and_start_at = reshaping.truncate_fully_and_start_at
-    advance_log_start = reshaping.advance_log_start
-    delete_records = reshaping.delete_records
-    skip_to = reshaping.skip_to
-    relocate = relocation.relocate
-    continue_from = relocation.continue_from
-    drop_segment = reshaping.drop_segment
-    abort_cleaning = reshaping.abort_cleaning
-    lower_cleaned_offset = reshaping.lower_cleaned_offset
-    replace_segments = reshaping.replace_segments
-    delete_pending_files = reshaping.delete_pending_files
-    delete_old_segments = retention.delete_old_segments
+    def flush(self) -> None:
+        """Make the whole log durable in the calling thread."""
+        self._flusher.flush()
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers idle for producer.id.expiration.ms; how many."""
-        return self.producers.expire(now_ms)
+    def close(self, *, clean: bool = True) -> None:
+        """Close the files. With `clean`, first write the indexes and a producer snapshot and sync everything, so that
+        the next start needs no recovery.
 
-    def update_config(self, config: LogConfig) -> None:
-        """Obey new settings from the next operation on."""
-        self.config = config
-        self._rules = {}
-        for segment in self.segments:
-            segment.index_interval_bytes = config.index_interval_bytes
+        Raises StorageError if that fails: then the clean-shutdown marker must not be written.
+        """
+        state = self._state
+        state.abort_cleaning()
+        if clean and state.failure is None:
+            with state.guarded():
+                self._flusher.flush_for_close()
+                self._deleter.delete_pending_files(None)
+        for segment in state.segments:
+            state.warm.forget(segment)
+            segment.cool()
 
+    # --- truncating and deleting
 
-def _from_producers(batches: Sequence[BatchHeader]) -> bool:
-    for header in batches:  # noqa: SIM110 - `any` with a generator takes three times as long, on every append
-        if header.producer_id >= 0:
-            return True
-    return False
+    def truncate_to(self, offset: int, *, now_ms: int | None = None) -> bool:
+        """Remove the records at and above `offset`. Returns False if the log ends at or below `offset` already.
+
+        A batch that contains `offset` is removed as a whole.
+        """
+        return self._truncator.truncate_to(offset, now_ms)
+
+    def truncate_fully_and_start_at(
+        self, offset: int, log_start_offset: int | None = None, *, now_ms: int | None = None
+    ) -> None:
+        """Remove all records. The log is then empty, and starts and ends at `offset`."""
+        self._truncator.truncate_fully_and_start_at(offset, log_start_offset, now_ms)
+
+    def skip_to(self, offset: int, *, now_ms: int) -> None:
+        """Continue at `offset`, above the log's end, without records in between.
+
+        Used for the copy of a log whose last records have been removed by compaction.
+        """
+        self._truncator.skip_to(offset, now_ms)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Raise the log start offset. Returns False if the log starts at or above `offset` already.
+
+        Consumers cannot read the records below; the next retention deletes segments that hold nothing else. Raises
+        KafkaError(OFFSET_OUT_OF_RANGE) beyond the log's end.
+        """
+        return retention.advance_log_start(self._state, offset)
+
+    def delete_records(self, before_offset: int, high_watermark: int, *, now_ms: int) -> int:
+        """Raise the log start offset to `before_offset` (-1: to the high watermark) and apply retention: DeleteRecords.
+
+        Returns the log start offset. Raises KafkaError: OFFSET_OUT_OF_RANGE above the high watermark or below -1,
+        POLICY_VIOLATION if the topic is only compacted.
+        """
+        return self._retention.delete_records(before_offset, high_watermark, now_ms)
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+        """Apply retention and return the number of segments deleted.
+
+        Their files are unlinked after file.delete.delay.ms, by `delete_pending_files`.
+        """
+        return self._retention.delete_old_segments(now_ms, high_watermark)
+
+    def explain_retention(self, high_watermark: int, now_ms: int) -> RetentionStatus:
+        """Whether `delete_old_segments` would delete the oldest segment now, and why or why not."""
+        return retention.explain_retention(self._state, high_watermark, now_ms)
+
+    def delete_pending_files(self, now_ms: int | None) -> int:
+        """Unlink the `.deleted` files whose delay is over, or all of them if `now_ms` is None.
+
+        Returns the number of segments.
+        """
+        return self._deleter.delete_pending_files(now_ms)
+
+    # --- compaction
+
+    @property
+    def cleaned_offset(self) -> int:
+        """Compaction has processed everything below this offset."""
+        return self._state.cleaned_offset
+
+    @cleaned_offset.setter
+    def cleaned_offset(self, offset: int) -> None:
+        self._state.cleaned_offset = offset
+
+    @property
+    def cleaning(self) -> OngoingCleaning | None:
+        """The compaction pass under way, or None."""
+        return self._state.cleaning
+
+    @cleaning.setter
+    def cleaning(self, job: OngoingCleaning | None) -> None:
+        self._state.cleaning = job
+
+    def abort_cleaning(self) -> None:
+        """Abort the compaction pass that is under way."""
+        self._state.abort_cleaning()
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], *, now_ms: int) -> None:
+        """Put compacted segments in the place of their sources; see `SegmentDeleter.replace_segments`."""
+        self._deleter.replace_segments(new, old, now_ms=now_ms)
+
+    # --- moving to another directory
+
+    @property
+    def moving(self) -> bool:
+        """Whether the log is being copied to another directory, which suspends its compaction."""
+        return self._state.moving
+
+    @moving.setter
+    def moving(self, moving: bool) -> None:
+        self._state.moving = moving
+
+    @property
+    def snapshot_paths(self) -> list[str]:
+        """The producer snapshots in the log's directory, the oldest first."""
+        snapshots = self._state.snapshots
+        return [snapshots.path(offset) for offset in snapshots.offsets]
+
+    def relocate(self, path: str) -> None:
+        """The log's directory has been renamed to `path`. No flush may be under way."""
+        relocation.change_directory(self._state, self._flusher, self._deleter, path)
+
+    def continue_from(self, original: Log) -> None:
+        """Prepare this complete copy of `original` to take its place. Raises StorageError."""
+        assert self.log_end_offset == original.log_end_offset, "the copy is not complete"
+        with self._state.guarded():
+            self.update_config(original.config)
+            relocation.take_over_from(self._state, self._flusher, original._state)
+
+    def exchange_producers(self, other: Log) -> None:
+        """Exchange the producer state with the copy or original of this log, which ends at the same offset."""
+        assert self.log_end_offset == other.log_end_offset, "the producer states differ"
+        mine, theirs = self._state, other._state
+        mine.producers, theirs.producers = theirs.producers, mine.producers

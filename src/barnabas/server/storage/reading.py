@@ -1,13 +1,11 @@
-"""Shell: a read of a log, planned on the event loop and carried out wherever it may wait for the disk.
+"""Shell: a read of a log, planned on the event loop and carried out in any thread that may wait for the disk.
 
-Planning fixes what must not change meanwhile: the segments' open files, how much of them is log, and where in the
-active segment the batch lies. Carrying it out touches nothing but those, so that it is safe in another thread while
-the log goes on; a segment that is deleted in between is still read through its descriptor.
+The plan holds everything that may change after planning: the segments' open files, their sizes, and the position of
+the batch in the active segment. Carrying out the plan uses nothing else, so it is safe in another thread while the loop
+appends to the log. A segment that is deleted in between is still read through its descriptor.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,28 +14,27 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import File
 from barnabas.server.storage.segments.segment import Found, Segment
+from barnabas.server.storage.state import LogState
 from barnabas.server.storage.values import EMPTY_READ, ReadResult
 
-if TYPE_CHECKING:
-    from barnabas.server.storage.log import Log
 
-
-class Candidate(Struct, frozen=True):
-    """A segment that may hold the offset. `found` is known where looking it up took no disk."""
+class ReadCandidate(Struct, frozen=True):
+    """A segment that may contain the requested offset."""
 
     segment: Segment
     file: File
     end: int
-    """Bytes that may be read, or -1: up to the batch that holds the upper offset, still to be found."""
+    """The position at which the read ends, or -1: at the batch with the upper offset, still to be looked up."""
     found: Found | None
+    """The position of the batch, or None if it is still to be looked up in the file."""
 
 
 class _MustWait(Exception):  # noqa: N818 - control flow inside this module, not an error
     """The bytes are not in the page cache."""
 
 
-class _NoWait:
-    """A file that refuses to wait; only the reading half of `File`."""
+class _CachedFile:
+    """Reads a file from the page cache only. Raises _MustWait if the bytes are not there."""
 
     __slots__ = ("_file", "path")
 
@@ -52,13 +49,13 @@ class _NoWait:
         return data
 
 
-class ReadPlan:
-    """`try_run()` on the loop first; if that gives None, `run()` in an executor."""
+class LogReadPlan:
+    """A read that can be carried out. Call `try_run()` on the loop, and if it returns None, `run()` in an executor."""
 
     __slots__ = ("_candidates", "_max_bytes", "_min_one_batch", "_offset", "_upper")
 
     def __init__(
-        self, candidates: list[Candidate], offset: int, upper: int, max_bytes: int, min_one_batch: bool
+        self, candidates: list[ReadCandidate], offset: int, upper: int, max_bytes: int, min_one_batch: bool
     ) -> None:
         self._candidates = candidates
         self._offset = offset
@@ -67,7 +64,7 @@ class ReadPlan:
         self._min_one_batch = min_one_batch
 
     def run(self) -> ReadResult:
-        """Raises StorageError; hand that to `Log.fail` on the loop."""
+        """Read the batches. Raises StorageError, which the caller has to pass to `Log.fail` on the loop."""
         for candidate in self._candidates:
             result = self._read(candidate, candidate.file)
             if result is not None:
@@ -75,19 +72,19 @@ class ReadPlan:
         return EMPTY_READ
 
     def try_run(self) -> ReadResult | None:
-        """The same, unless it would wait for the device: then None."""
+        """Read the batches if they are in the page cache; otherwise return None."""
         try:
             for candidate in self._candidates:
                 if candidate.found is None and not candidate.segment.indexed:
                     return None
-                result = self._read(candidate, _NoWait(candidate.file))
+                result = self._read(candidate, _CachedFile(candidate.file))
                 if result is not None:
                     return result
         except _MustWait:
             return None
         return EMPTY_READ
 
-    def _read(self, candidate: Candidate, file: File | _NoWait) -> ReadResult | None:
+    def _read(self, candidate: ReadCandidate, file: File | _CachedFile) -> ReadResult | None:
         segment = candidate.segment
         found = candidate.found or segment.find(self._offset, file)
         if found is None:
@@ -109,79 +106,62 @@ class ReadPlan:
         return ReadResult(data, int.from_bytes(data[:8], "big"), segment.base_offset, position)
 
 
-def read(
-    self: Log, offset: int, max_bytes: int, *, upper_offset: int | None = None, min_one_batch: bool = True
-) -> ReadResult:
-    """`plan_read` carried out at once."""
-    plan = self.plan_read(offset, max_bytes, upper_offset=upper_offset, min_one_batch=min_one_batch)
-    try:
-        return plan.run()
-    except StorageError as e:
-        self.fail(e)
-        raise
-
-
 def plan_read(
-    self: Log, offset: int, max_bytes: int, *, upper_offset: int | None = None, min_one_batch: bool = True
-) -> ReadPlan:
-    """From the batch that holds `offset`, about `max_bytes`, below `upper_offset` (default: the log's end).
-
-    `min_one_batch`: a first batch larger than `max_bytes` is given whole, otherwise nothing.
-    Raises KafkaError(OFFSET_OUT_OF_RANGE) outside [log start, log end], StorageError.
-    """
-    self.check_usable()
-    end = self.log_end_offset
-    if not self.log_start_offset <= offset <= end:
+    state: LogState, offset: int, max_bytes: int, upper_offset: int | None, min_one_batch: bool
+) -> LogReadPlan:
+    """See `Log.plan_read`."""
+    if state.failure is not None:
+        state.check_usable()
+    end = state.log_end_offset
+    if not state.log_start_offset <= offset <= end:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {self.topic_partition} is outside {self.log_start_offset}..{end}",
+            f"offset {offset} of {state.topic_partition} is outside {state.log_start_offset}..{end}",
         )
     upper = end if upper_offset is None or upper_offset > end else upper_offset
-    candidates: list[Candidate] = []
+    candidates: list[ReadCandidate] = []
     if offset < upper:
         try:
-            _collect(self, offset, upper, candidates)
+            _collect(state, offset, upper, candidates)
         except StorageError as e:
-            self.fail(e)
+            state.fail(e)
             raise
-    return ReadPlan(candidates, offset, upper, max_bytes, min_one_batch)
+    return LogReadPlan(candidates, offset, upper, max_bytes, min_one_batch)
 
 
-def _collect(log: Log, offset: int, upper: int, candidates: list[Candidate]) -> None:
-    """The segment of `offset`, and what follows up to the first one that is not empty.
+def _collect(state: LogState, offset: int, upper: int, candidates: list[ReadCandidate]) -> None:
+    """Add the segment that contains `offset`, and the following ones up to the first that is not empty.
 
-    Compaction can remove the end of a segment; then the following one has the first batch from `offset` on.
+    Compaction can remove the last batches of a segment; then the first batch at or above `offset` lies in a later one.
     """
-    segments = log.segments
+    segments = state.segments
     segment = segments.active
     if offset >= segment.base_offset:
-        _add_active(log, segment, offset, upper, candidates)
+        _add_active(state, segment, offset, upper, candidates)
         return
     first = segment = segments.floor(offset) or segments.first
     while True:
         if segment is segments.active:
-            _add_active(log, segment, offset, upper, candidates)
+            _add_active(state, segment, offset, upper, candidates)
             return
         following = segments.after(segment)
         assert following is not None
-        if (
-            segment.base_offset < log.recovery_point
-        ):  # an unflushed one keeps its descriptor: errors of fsync show there
-            log.warm.touch(segment)
+        if segment.base_offset < state.recovery_point:  # an unflushed one keeps its descriptor, for errors of fsync
+            state.warm.touch(segment)
         end = segment.size if upper >= following.base_offset else -1
-        candidates.append(Candidate(segment, segment.file(), end, None))
+        candidates.append(ReadCandidate(segment, segment.file(), end, None))
         if following.base_offset >= upper or (segment is not first and segment.size):
             return
         segment = following
 
 
-def _add_active(log: Log, segment: Segment, offset: int, upper: int, candidates: list[Candidate]) -> None:
-    """Looked up here and now: what the active segment remembers of its tail changes with every append."""
+def _add_active(state: LogState, segment: Segment, offset: int, upper: int, candidates: list[ReadCandidate]) -> None:
+    """Add the active segment. Its batches are looked up now, because each append changes the positions it remembers."""
     found = segment.find(offset)
     if found is None:
         return
     end = segment.size
-    if upper < log.log_end_offset:
+    if upper < state.log_end_offset:
         bound = segment.find(upper)
         end = end if bound is None else bound.position
-    candidates.append(Candidate(segment, segment.file(), end, found))
+    candidates.append(ReadCandidate(segment, segment.file(), end, found))

@@ -1,30 +1,32 @@
-"""Machine: which segments have outlived their purpose (Kafka's UnifiedLog.deleteOldSegments).
+"""Machine: deleting old segments (Kafka's UnifiedLog.deleteOldSegments), and the log start offset.
 
-Whole segments are dropped from the front, for one of three reasons: all of it lies below the log start offset
-(whatever the cleanup policy), its youngest record is older than retention.ms, or the log exceeds retention.bytes even
-without it. Nothing above the high watermark goes. If even the active segment has expired, a new one is begun first.
+Retention deletes whole segments, the oldest first. A segment is deleted for one of three reasons: all its records lie
+below the log start offset (under any cleanup policy), its youngest record is older than retention.ms, or the log
+exceeds retention.bytes even without the segment. A segment that reaches above the high watermark is not deleted. If the
+active segment has expired, a new segment is begun first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.server.storage.deleting import SegmentDeleter
+from barnabas.server.storage.flushing import LogFlusher
+from barnabas.server.storage.rolling import roll_if_filled
 from barnabas.server.storage.segments.segment import Segment
+from barnabas.server.storage.state import LogState
 
-if TYPE_CHECKING:
-    from barnabas.server.storage.log import Log
-
-Reason = Callable[[Segment, int], bool]
-"""(segment, offset at which it ends) -> whether it should go."""
+Condition = Callable[[Segment, int], bool]
+"""(segment, its end offset) -> whether the segment is to be deleted."""
 
 
 class RetentionVerdict(Enum):
-    """The answer to "why is the oldest segment still there?"."""
+    """Why retention deletes the oldest segment of a log, or does not delete it."""
 
     BELOW_START = "all of it lies below the log start offset"
     TOO_OLD = "its youngest record is older than retention.ms"
@@ -41,8 +43,8 @@ class RetentionVerdict(Enum):
         return self in (RetentionVerdict.BELOW_START, RetentionVerdict.TOO_OLD, RetentionVerdict.TOO_MUCH)
 
 
-class RetentionFacts(Struct, frozen=True):
-    """The oldest segment as retention sees it. Times are -1 where there is none."""
+class RetentionStatus(Struct, frozen=True):
+    """Whether retention would delete the oldest segment of a log, and why or why not. An unknown time is -1."""
 
     verdict: RetentionVerdict
     first_offset: int = 0
@@ -51,64 +53,52 @@ class RetentionFacts(Struct, frozen=True):
     is_active: bool = False
     youngest_ms: int = -1
     expires_ms: int = -1
-    """When it will be too old."""
+    """When the segment exceeds retention.ms."""
     excess_bytes: int = 0
-    """By how much the log exceeds retention.bytes (negative: how much room is left); 0 without a limit."""
+    """By how many bytes the log exceeds retention.bytes. Negative below the limit, 0 without a limit."""
 
 
-def explain_retention(log: Log, high_watermark: int, now_ms: int) -> RetentionFacts:
+def explain_retention(state: LogState, high_watermark: int, now_ms: int) -> RetentionStatus:
     """Whether retention would delete the oldest segment now, and if not, why and until when. Changes nothing."""
-    if log.failed:
-        return RetentionFacts(RetentionVerdict.OFFLINE)
-    segment, config = log.segments.first, log.config
-    end, is_active = _end_of(log, segment), segment is log.segments.active
-    facts = RetentionFacts(RetentionVerdict.WITHIN_LIMITS, segment.base_offset, end, segment.size, is_active)
+    if state.failure is not None:
+        return RetentionStatus(RetentionVerdict.OFFLINE)
+    segment, config = state.segments.first, state.config
+    end, is_active = _end_of(state, segment), segment is state.segments.active
+    status = RetentionStatus(RetentionVerdict.WITHIN_LIMITS, segment.base_offset, end, segment.size, is_active)
     if is_active and segment.size == 0:
-        return replace(facts, verdict=RetentionVerdict.EMPTY)
+        return replace(status, verdict=RetentionVerdict.EMPTY)
     youngest = _youngest_ms(segment)
-    facts = replace(facts, youngest_ms=youngest)
+    status = replace(status, youngest_ms=youngest)
     if config.delete and config.retention_ms >= 0:
-        facts = replace(facts, expires_ms=youngest + config.retention_ms + 1)
+        status = replace(status, expires_ms=youngest + config.retention_ms + 1)
     if config.delete and config.retention_bytes >= 0:
-        facts = replace(facts, excess_bytes=log.size_bytes - config.retention_bytes)
-    return replace(facts, verdict=_verdict(log, segment, end, high_watermark, now_ms))
+        status = replace(status, excess_bytes=state.size_bytes - config.retention_bytes)
+    return replace(status, verdict=_verdict(state, segment, end, high_watermark, now_ms))
 
 
-def _verdict(log: Log, segment: Segment, end: int, high_watermark: int, now_ms: int) -> RetentionVerdict:
-    """In the order in which `delete_old_segments` asks."""
-    config = log.config
+def _verdict(state: LogState, segment: Segment, end: int, high_watermark: int, now_ms: int) -> RetentionVerdict:
+    """The conditions in the order of `Retention.delete_old_segments`."""
+    config = state.config
     if end > high_watermark:
         return RetentionVerdict.UNREPLICATED
-    if _below_start(log)(segment, end):
+    if _below_start(state)(segment, end):
         return RetentionVerdict.BELOW_START
     if not config.delete:
         return RetentionVerdict.KEPT_BY_POLICY
-    if _too_old(log, now_ms)(segment, end):
+    if _too_old(state, now_ms)(segment, end):
         return RetentionVerdict.TOO_OLD
-    if _too_much(log)(segment, end):
+    if _too_much(state)(segment, end):
         return RetentionVerdict.TOO_MUCH
     unlimited = config.retention_ms < 0 and config.retention_bytes < 0
     return RetentionVerdict.UNLIMITED if unlimited else RetentionVerdict.WITHIN_LIMITS
 
 
-def delete_old_segments(self: Log, now_ms: int, high_watermark: int) -> int:
-    """Apply retention; the number of segments dropped. Their files are unlinked after file.delete.delay.ms."""
-    if self.failed:
-        return 0
-    with self.guarded():
-        dropped = _drop(self, _below_start(self), now_ms, high_watermark)
-        if self.config.delete:
-            dropped += _drop(self, _too_old(self, now_ms), now_ms, high_watermark)
-            dropped += _drop(self, _too_much(self), now_ms, high_watermark)
-        return dropped
+def _below_start(state: LogState) -> Condition:
+    return lambda segment, end: end <= state.log_start_offset
 
 
-def _below_start(log: Log) -> Reason:
-    return lambda segment, end: end <= log.log_start_offset
-
-
-def _too_old(log: Log, now_ms: int) -> Reason:
-    retention_ms = log.config.retention_ms
+def _too_old(state: LogState, now_ms: int) -> Condition:
+    retention_ms = state.config.retention_ms
 
     def expired(segment: Segment, end: int) -> bool:
         if retention_ms < 0:
@@ -119,19 +109,19 @@ def _too_old(log: Log, now_ms: int) -> Reason:
 
 
 def _youngest_ms(segment: Segment) -> int:
-    """The largest timestamp of its records; where they have none, when its file was last written."""
+    """The largest timestamp of the segment's records, or the file's modification time if no record has a timestamp."""
     youngest = segment.max_timestamp
     return youngest if youngest >= 0 else segment.modified_ms
 
 
-def _end_of(log: Log, segment: Segment) -> int:
-    following = log.segments.after(segment)
-    return log.log_end_offset if following is None else following.base_offset
+def _end_of(state: LogState, segment: Segment) -> int:
+    following = state.segments.after(segment)
+    return state.log_end_offset if following is None else following.base_offset
 
 
-def _too_much(log: Log) -> Reason:
-    limit = log.config.retention_bytes
-    excess = log.size_bytes - limit if limit >= 0 else 0
+def _too_much(state: LogState) -> Condition:
+    limit = state.config.retention_bytes
+    excess = state.size_bytes - limit if limit >= 0 else 0
 
     def surplus(segment: Segment, end: int) -> bool:
         nonlocal excess
@@ -143,19 +133,81 @@ def _too_much(log: Log) -> Reason:
     return surplus
 
 
-def _drop(log: Log, reason: Reason, now_ms: int, high_watermark: int) -> int:
-    doomed: list[Segment] = []
-    for segment in log.segments:
-        end = _end_of(log, segment)
-        empty = segment.size == 0 and segment is log.segments.active
-        if end > high_watermark or empty or not reason(segment, end):
-            break
-        doomed.append(segment)
-    if not doomed:
-        return 0
-    if doomed[-1] is log.segments.active:
-        log.roll(now_ms)
-    for segment in doomed:
-        log.drop_segment(segment, now_ms)
-    log.advance_log_start(max(log.log_start_offset, log.segments.first.base_offset))
-    return len(doomed)
+class Retention:
+    """Deletes the old segments of one log and advances its start."""
+
+    __slots__ = ("_deleter", "_flusher", "_state")
+
+    def __init__(self, state: LogState, flusher: LogFlusher, deleter: SegmentDeleter) -> None:
+        self._state = state
+        self._flusher = flusher
+        self._deleter = deleter
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+        """See `Log.delete_old_segments`."""
+        state = self._state
+        if state.failure is not None:
+            return 0
+        with state.guarded():
+            deleted = self._delete_while(_below_start(state), now_ms, high_watermark)
+            if state.config.delete:
+                deleted += self._delete_while(_too_old(state, now_ms), now_ms, high_watermark)
+                deleted += self._delete_while(_too_much(state), now_ms, high_watermark)
+            return deleted
+
+    def _delete_while(self, condition: Condition, now_ms: int, high_watermark: int) -> int:
+        """Delete the oldest segments up to the first that does not satisfy `condition`. Returns their number."""
+        state = self._state
+        expired: list[Segment] = []
+        for segment in state.segments:
+            end = _end_of(state, segment)
+            empty = segment.size == 0 and segment is state.segments.active
+            if end > high_watermark or empty or not condition(segment, end):
+                break
+            expired.append(segment)
+        if not expired:
+            return 0
+        if expired[-1] is state.segments.active:
+            roll_if_filled(state, self._flusher, now_ms)
+        for segment in expired:
+            self._deleter.delete_segment(segment, now_ms)
+        advance_log_start(state, max(state.log_start_offset, state.segments.first.base_offset))
+        return len(expired)
+
+    def delete_records(self, before_offset: int, high_watermark: int, now_ms: int) -> int:
+        """See `Log.delete_records`."""
+        state = self._state
+        if not state.config.delete and state.config.cleanup_policy:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {state.topic_partition} cannot be deleted: cleanup.policy does not include 'delete'",
+            )
+        offset = high_watermark if before_offset == -1 else before_offset
+        if not 0 <= offset <= high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{state.topic_partition} cannot be deleted up to {before_offset}: its high watermark is "
+                f"{high_watermark}",
+            )
+        advance_log_start(state, offset)
+        self.delete_old_segments(now_ms, high_watermark)
+        return state.log_start_offset
+
+
+def advance_log_start(state: LogState, offset: int) -> bool:
+    """See `Log.advance_log_start`."""
+    if offset > state.log_end_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{state.topic_partition} ends at {state.log_end_offset} and cannot start at {offset}",
+        )
+    if offset <= state.log_start_offset:
+        return False
+    with state.guarded():
+        state.log_start_offset = offset
+        state.epochs.truncate_from_start(offset)
+        state.save_epochs()
+        state.producers.on_log_start(offset)
+        for listener in state.listeners:
+            listener.on_log_start_advanced()
+        return True

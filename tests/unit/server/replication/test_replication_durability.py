@@ -144,13 +144,13 @@ def test_the_watermark_that_is_remembered_is_not_beyond_a_cut_that_may_come_undo
         await cluster.until(lambda: partition.high_watermark == 3)
         assert partition.log is not None
         assert home is not None
-        partition.log.note_cut(1)
+        partition.log._flusher.note_truncation(1)
         remembered = []
         for _ in range(2):
             follower.process.run(follower.partitions.checkpoint_high_watermarks)
             remembered.append(home.high_watermarks[partition.name])
             follower.process.run(follower.flusher.request_all, partition.log)
-            await cluster.until(lambda: partition.log is not None and partition.log.unsynced_cut is None)
+            await cluster.until(lambda: partition.log is not None and partition.log.unsynced_truncation is None)
         assert (remembered, partition.high_watermark) == ([1, 3], 3)
 
     in_virtual_time(main)

@@ -15,7 +15,7 @@ from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.server.broker.fetch_sessions import FetchContext, Wanted
 from barnabas.server.replication.partition import Isolation, Partition
-from barnabas.server.storage.reading import ReadPlan
+from barnabas.server.storage.reading import LogReadPlan
 from tests.unit.server.replication.brokers import Broker, Cluster, in_virtual_time
 
 VERSION = 12  # topics by name
@@ -81,7 +81,7 @@ def test_who_waits_for_more_than_there_is_is_woken(
 
     if from_disk:
         monkeypatch.setattr(Partition, "read_from_disk", read_later)
-        monkeypatch.setattr(ReadPlan, "try_run", lambda self: None)
+        monkeypatch.setattr(LogReadPlan, "try_run", lambda self: None)
 
     async def main(cluster: Cluster) -> float:
         leader = await ready(cluster)

@@ -13,7 +13,7 @@ from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, 
 from barnabas.server.metadata.image.cluster import ResourceType
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
-from barnabas.server.storage.reading import ReadPlan
+from barnabas.server.storage.reading import LogReadPlan
 from tests.unit.server.replication.brokers import Cluster, in_virtual_time
 
 RATE = 500_000
@@ -29,7 +29,7 @@ def cold(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
     if request.param:
         monkeypatch.setattr(Partition, "read_from_disk", read_later)
-        monkeypatch.setattr(ReadPlan, "try_run", lambda self: None)
+        monkeypatch.setattr(LogReadPlan, "try_run", lambda self: None)
 
 
 from_memory_and_disk = pytest.mark.parametrize("cold", [False, True], indirect=True, ids=["memory", "disk"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +11,14 @@ from barnabas.protocol.records.batch import BatchHeader, iter_batches
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
+from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import FileSystem
+from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
+from barnabas.server.storage.rolling import create_segment
+from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.values import AppendInfo
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
@@ -27,6 +33,16 @@ def batch(count: int = 1, *, timestamp: int = 1_000, value: bytes = b"value", **
 
 
 @dataclass
+class LogEvents(LogListener):
+    """Records the events of a log."""
+
+    failures: list[StorageError] = field(default_factory=list)
+
+    def on_failed(self, error: StorageError) -> None:
+        self.failures.append(error)
+
+
+@dataclass
 class LogHarness:
     """A log that can be closed, killed and opened again."""
 
@@ -37,7 +53,7 @@ class LogHarness:
 
     def __post_init__(self) -> None:
         self.disk.mkdir(self.path)
-        self.failures: list[BaseException] = []
+        self.events = LogEvents()
         self.log = self.open(clean=True)
 
     def open(
@@ -53,9 +69,24 @@ class LogHarness:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             cleaned_offset=cleaned_offset,
-            on_failure=self.failures.append,
+            listeners=(self.events,),
         )
         return self.log
+
+    @property
+    def failures(self) -> list[StorageError]:
+        return self.events.failures
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """An empty segment under the suffix `.cleaned`, to replace others."""
+        return create_segment(self.log._state, base_offset, 0, names.CLEANED)
+
+    def replace_segments(self, new: Segment, old: Sequence[Segment]) -> None:
+        """Put `new` in the place of `old` with the steps of a compaction."""
+        new.rename(names.SWAP)
+        self.disk.sync_dir(self.path)
+        self.log.replace_segments([new], old, now_ms=0)
+        self.disk.sync_dir(self.path)
 
     def kill(self, *, recovery_point: int = 0, log_start_offset: int = 0, cleaned_offset: int = 0) -> Log:
         """kill -9 and start again."""

@@ -345,7 +345,7 @@ class TestCalledOff:
         for i in range(60):
             keyed(logs, f"k{i % 3}")
         told: list[int] = []
-        logs.log.on_cleaned_lowered = lambda: told.append(logs.log.cleaned_offset)
+        logs.events.on_cleaned_offset_lowered = lambda: told.append(logs.log.cleaned_offset)  # type: ignore[method-assign]
         run(logs)
         logs.log.truncate_to(logs.log.log_end_offset - 1)
         assert told == []
@@ -359,7 +359,7 @@ class TestCalledOff:
         if how == "close":
             logs.log.close()
         elif how == "drop":
-            logs.log.drop_segment(logs.log.segments.first, 0)
+            logs.log._deleter.delete_segment(logs.log.segments.first, 0)
         else:
             logs.log.truncate_fully_and_start_at(100)
         assert logs.log.cleaning is None

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from barnabas.server.storage.cleaner.candidate import Verdict
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.explain import OPEN_SHOWN, OpenTransaction, explain_log
-from barnabas.server.storage.retention import RetentionFacts, RetentionVerdict, explain_retention
+from barnabas.server.storage.retention import RetentionStatus, RetentionVerdict
 from tests.unit.server.storage.logs import LogHarness, batch
 
 SMALL = LogConfig(internal_segment_bytes=200, retention_ms=1_000)
@@ -47,14 +47,14 @@ def test_what_retention_says_is_what_it_does() -> None:
     fill(logs, 9_000, 9_500, 9_900)
     assert len(logs.log.segments) == 3
     end = logs.log.log_end_offset
-    facts = explain_retention(logs.log, end, 10_000)
+    facts = logs.log.explain_retention(end, 10_000)
     size = logs.log.segments.first.size
-    assert facts == RetentionFacts(RetentionVerdict.WITHIN_LIMITS, 0, 1, size, False, 9_000, 10_001, 0)
+    assert facts == RetentionStatus(RetentionVerdict.WITHIN_LIMITS, 0, 1, size, False, 9_000, 10_001, 0)
     assert logs.log.delete_old_segments(10_000, end) == 0
-    assert explain_retention(logs.log, end, facts.expires_ms).verdict is RetentionVerdict.TOO_OLD
-    assert explain_retention(logs.log, 0, facts.expires_ms).verdict is RetentionVerdict.UNREPLICATED
+    assert logs.log.explain_retention(end, facts.expires_ms).verdict is RetentionVerdict.TOO_OLD
+    assert logs.log.explain_retention(0, facts.expires_ms).verdict is RetentionVerdict.UNREPLICATED
     assert logs.log.delete_old_segments(facts.expires_ms, end) == 1
-    assert explain_retention(logs.log, end, 10_001).first_offset == 1
+    assert logs.log.explain_retention(end, 10_001).first_offset == 1
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_what_retention_says_is_what_it_does() -> None:
 )
 def test_verdicts(change: dict[str, object], verdict: RetentionVerdict) -> None:
     logs = LogHarness(config=replace(SMALL, **change))  # type: ignore[arg-type]  # the fields of a LogConfig
-    assert explain_retention(logs.log, 0, 10_000).verdict is RetentionVerdict.EMPTY
+    assert logs.log.explain_retention(0, 10_000).verdict is RetentionVerdict.EMPTY
     fill(logs, 9_000, 9_000)
     end = logs.log.log_end_offset
-    facts = explain_retention(logs.log, end, 10_000)
+    facts = logs.log.explain_retention(end, 10_000)
     assert facts.verdict is verdict
     assert (logs.log.delete_old_segments(10_000, end) > 0) == verdict.due

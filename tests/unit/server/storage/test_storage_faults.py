@@ -71,7 +71,7 @@ class TestDiskFull:
         logs.append(batch(), epoch=0)
         disk.capacity = disk.used + SIZE
         logs.append(batch(), epoch=1)
-        assert logs.log.epochs.changed
+        assert logs.log._state.epochs.changed
         disk.capacity = 1 << 30
         logs.log.flush()
         assert disk.files(PATH)["leader-epoch-checkpoint"] == b"0\n2\n0 0\n1 1\n"

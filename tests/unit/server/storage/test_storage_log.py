@@ -10,6 +10,7 @@ from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.errors import CorruptBatchError, RecordRefusedError
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.epochs import EpochEntry
+from barnabas.server.storage.segments.segments import WarmSegments
 from barnabas.server.storage.values import EpochEndOffset, TimestampOffset
 from tests.unit.server.storage.logs import PATH, LogHarness, batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
@@ -206,7 +207,7 @@ class TestRead:
 
     def test_descriptors_are_bounded(self) -> None:
         logs = LogHarness(config=SMALL)
-        logs.log.warm = type(logs.log.warm)(2)
+        logs.log._state.warm = WarmSegments(2)
         logs.fill(20)
         logs.log.flush()
         for offset in range(20):
@@ -424,11 +425,11 @@ class TestFlush:
         logs = LogHarness()
         logs.fill(4)
         logs.log.flush()
-        assert logs.log.unsynced_cut is None
+        assert logs.log.unsynced_truncation is None
         logs.log.truncate_to(2)
         logs.fill(3)
         logs.log.truncate_to(3)
-        assert logs.log.unsynced_cut == 2
+        assert logs.log.unsynced_truncation == 2
         assert isinstance(logs.disk, MemoryDisk)
         before = logs.disk.clone()
         before.lose_power()
@@ -438,9 +439,9 @@ class TestFlush:
         logs.log.truncate_to(1)
         job.run()
         job.finish()
-        assert logs.log.unsynced_cut == 1, "the flush had begun before"
+        assert logs.log.unsynced_truncation == 1, "the flush had begun before"
         logs.log.flush()
-        assert logs.log.unsynced_cut is None
+        assert logs.log.unsynced_truncation is None
         logs.disk.lose_power()
         assert logs.open().log_end_offset == 1
 
@@ -456,7 +457,7 @@ class TestFlush:
         assert job is not None
         job.run()
         job.finish()
-        assert logs.log.unsynced_cut is None
+        assert logs.log.unsynced_truncation is None
 
     def test_what_was_flushed_survives_a_power_failure(self) -> None:
         logs = LogHarness(config=SMALL)
@@ -478,13 +479,13 @@ class TestReplaceSegments:
         logs.fill(8)
         log = logs.log
         old = list(log.segments)[:2]
-        merged = log.new_segment(0, 0, ".cleaned")
+        merged = logs.new_segment(0)
         for segment in old:
             data = segment.file().read_at(0, segment.size)
             (_, first), *_ = iter_batches(data)
             merged.append((data[: first.size],), (first,), first.size)
         merged.seal()
-        log.replace_segments([merged], old, now_ms=0)
+        logs.replace_segments(merged, old)
         assert log.segments.bases == [0, 6]
         assert [h.base_offset for h in logs.headers()] == [0, 3, 6, 7]
         assert log.read(4, 10).first_offset == 6

@@ -255,7 +255,7 @@ class TestLeftovers:
             disk = StepDisk()
             logs = LogHarness(disk=disk, config=SMALL)
             logs.fill(14)
-            replacement = logs.log.new_segment(0, 0, ".cleaned")
+            replacement = logs.new_segment(0)
             for segment, wanted in zip(list(logs.log.segments)[:2], (0, 7), strict=True):
                 data = segment.file().read_at(0, segment.size)
                 for position, header in iter_batches(data):
@@ -265,7 +265,7 @@ class TestLeftovers:
             disk.steps_left = steps
             finished = False
             try:
-                logs.log.replace_segments([replacement], list(logs.log.segments)[:2], now_ms=0)
+                logs.replace_segments(replacement, list(logs.log.segments)[:2])
                 finished = True
             except PowerCutError:
                 pass

@@ -37,8 +37,8 @@ from barnabas.server.replication.partitions import Partitions, ReplicaCopy
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
 from barnabas.server.replication.settings import ReplicationSettings
 from barnabas.server.storage.directory.log_dir import LogDir
-from barnabas.server.storage.directory.relocation import exchange_producers
 from barnabas.server.storage.errors import LogDirError, StorageError
+from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.names import DIR_FUTURE, marked_dir
 from barnabas.server.storage.values import ReadResult
@@ -69,10 +69,26 @@ class Move:
         self.cuts = 0
         """How often the original was truncated: what was read before is not to be copied any more."""
         self.wake = asyncio.Event()
+        self.listener: LogListener | None = None
 
     @property
     def name(self) -> TopicPartition:
         return self.partition.name
+
+    def stop_listening(self) -> None:
+        """The original is no longer copied."""
+        if self.listener is not None:
+            self.original.remove_listener(self.listener)
+
+
+class _TruncationListener(LogListener):
+    """Truncates the copy whenever the original is truncated."""
+
+    def __init__(self, truncate: Callable[[], None]) -> None:
+        self._truncate = truncate
+
+    def on_truncated(self) -> None:
+        self._truncate()
 
 
 class DirMover:
@@ -156,7 +172,8 @@ class DirMover:
         original.moving = True
         original.abort_cleaning()
         move = self._moves[partition.name] = Move(partition, source, target, original, copy)
-        original.on_cut = lambda: self._on_cut(move)
+        move.listener = _TruncationListener(lambda: self._on_truncated(move))
+        original.add_listener(move.listener)
         self._waiting.append(move)
         self._wake.set()
         log.info("replica moves to another directory", partition=str(move.name), source=source.path, to=target.path)
@@ -194,7 +211,7 @@ class DirMover:
                 log.warning("a move ends with its directory", partition=str(move.name), failed=directory.path)
                 self._give_up(move, leave=directory is move.source)
 
-    def _on_cut(self, move: Move) -> None:
+    def _on_truncated(self, move: Move) -> None:
         """The log was truncated: so is the copy, before anything else happens."""
         move.cuts += 1
         original, copy = move.original, move.copy
@@ -208,7 +225,7 @@ class DirMover:
         move.over = True
         move.wake.set()
         del self._moves[move.name]
-        move.original.on_cut = None
+        move.stop_listening()
         move.original.moving = False
         self._promise(move, None)
 
@@ -326,8 +343,8 @@ class DirMover:
         copy.continue_from(original)
         copy.cleaned_offset = original.cleaned_offset
         move.target.adopt(move.name, move.partition.high_watermark)
-        exchange_producers(copy, original)
-        original.on_cut = None
+        copy.exchange_producers(original)
+        move.stop_listening()
         move.swapped = True
         self._partitions.move_to(move.partition, copy, move.target)
         self._promise(move, None)

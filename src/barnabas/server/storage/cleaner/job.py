@@ -21,7 +21,6 @@ from barnabas.server.storage.cleaner.errors import CleaningAbortedError
 from barnabas.server.storage.cleaner.task import CleanerLimits, CleaningTask, GroupCleaned, LastRecord, SourceSegment
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.reshaping import adopt_segments
 from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.values import AbortedTxn
 
@@ -120,7 +119,7 @@ class CleaningJob:
         assert fresh is not None, "stage comes first"
         old = [self._sources[base] for base in group.sources]
         assert all(s in self.log.segments for s in old), "whoever takes segments away aborts the pass"
-        adopt_segments(self.log, [fresh], old, now_ms=now_ms)
+        self.log.replace_segments([fresh], old, now_ms=now_ms)
 
     def settle(self) -> None:
         """Make the exchange itself durable. Raises StorageError."""

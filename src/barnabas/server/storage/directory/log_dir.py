@@ -13,7 +13,6 @@ more.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
@@ -42,6 +41,7 @@ from barnabas.server.storage.errors import (
     StorageError,
 )
 from barnabas.server.storage.fs import DiskUsage, FileSystem, Lock, replace_file
+from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.segments.segments import WarmSegments
 
@@ -57,6 +57,24 @@ class FoundLog(Struct, frozen=True):
     name: str
     topic_id: UUID | None
     future: bool
+
+
+class _MemberListener(LogListener):
+    """Reports the events of one log to its directory."""
+
+    def __init__(self, directory: LogDir) -> None:
+        self._directory = directory
+        self.log: Log | None = None
+
+    def on_failed(self, error: StorageError) -> None:
+        self._directory.fail(error)
+
+    def on_recovery_point_lowered(self) -> None:
+        if self.log is not None:
+            self._directory.on_recovery_point_lowered(self.log)
+
+    def on_cleaned_offset_lowered(self) -> None:
+        self._directory.checkpoint_cleaned()
 
 
 class LogDir:
@@ -213,6 +231,7 @@ class LogDir:
         self, topic_partition: TopicPartition, name: str, topic_id: UUID | None, config: LogConfig, now_ms: int
     ) -> Log:
         self._check_usable()
+        listener = _MemberListener(self)
         try:
             opened = Log.open(
                 self.fs,
@@ -226,15 +245,14 @@ class LogDir:
                 cleaned_offset=self._cleaned.get(topic_partition, 0),
                 topic_id=topic_id,
                 producer_expiration_ms=self.producer_expiration_ms,
-                on_failure=self.fail,
+                listeners=(listener,),
                 warm=self._warm,
             )
         except StorageError as e:
             self._judge(e)
             raise
         opened.cleaned_offset = min(self._cleaned.get(topic_partition, 0), opened.log_end_offset)
-        opened.on_cleaned_lowered = self.checkpoint_cleaned
-        opened.on_recovery_point_lowered = functools.partial(self._on_recovery_point_lowered, opened)
+        listener.log = opened
         report = opened.recovery
         if report.bytes_truncated or report.segments_dropped:
             log.warning(
@@ -255,7 +273,7 @@ class LogDir:
         the caller to see to it that the new name is on the disk (`sync_names`)."""
         doomed = self._logs.pop(topic_partition)
         doomed.close(clean=False)
-        doomed.failure = doomed.failure or LogFailedError(f"{topic_partition} was deleted")
+        doomed.retire(f"{topic_partition} was deleted")
         target = f"{self.path}/{names.marked_dir(topic_partition, unique, names.DIR_DELETE)}"
         self._move(topic_partition, doomed.path, target, durable)
         self._pending.append((now_ms + doomed.config.file_delete_delay_ms, target))
@@ -310,8 +328,11 @@ class LogDir:
         self._recovery_points.update({tp: member.recovery_point for tp, member in self._logs.items()})
         self._write(names.RECOVERY_POINT_CHECKPOINT, self._recovery_points, durable)
 
-    def _on_recovery_point_lowered(self, member: Log) -> None:
-        """A checkpoint from before a cut must not outlive it: a crash would bring back what was cut, unlooked at."""
+    def on_recovery_point_lowered(self, member: Log) -> None:
+        """Write the checkpoint if its recovery point is above the log's, because a truncation follows.
+
+        With the old checkpoint, a restart after a crash would accept truncated records without checking them.
+        """
         known = self._recovery_points.get(member.topic_partition, 0)
         if known > member.recovery_point and self._logs.get(member.topic_partition) is member:
             self.checkpoint_recovery_points(durable=True)

@@ -16,7 +16,7 @@ from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.identity import write_topic_id
-from barnabas.server.storage.errors import FileMissingError, LogFailedError, StorageError
+from barnabas.server.storage.errors import FileMissingError, StorageError
 from barnabas.server.storage.fs import Access
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def adopt(self: LogDir, topic_partition: TopicPartition, high_watermark: int) ->
 def settle(self: LogDir, adopted: Log) -> None:
     """Make the log's new name durable, and its snapshot. In an executor, after a flush. Raises StorageError; hand that
     to `fail`."""
-    for offset in adopted.snapshots.offsets[-1:]:
+    for path in adopted.snapshot_paths[-1:]:
         with contextlib.suppress(FileMissingError):
-            file = self.fs.open(adopted.snapshots.path(offset), Access.READ)
+            file = self.fs.open(path, Access.READ)
             try:
                 file.sync()
             finally:
@@ -103,7 +103,7 @@ def leave_future(self: LogDir, topic_partition: TopicPartition) -> Log:
     """The copy stays as it is for the next start to see, or a human."""
     future = self._futures.pop(topic_partition)
     future.close(clean=False)
-    future.failure = future.failure or LogFailedError(f"the copy of {topic_partition} in {self.path} was given up")
+    future.retire(f"the copy of {topic_partition} in {self.path} was given up")
     return future
 
 
@@ -135,6 +135,6 @@ def set_log_aside(self: LogDir, topic_partition: TopicPartition, *, unique: UUID
     """Close a log and keep its directory under a name that says that the cluster does not place it here."""
     closing = self._logs.pop(topic_partition)
     closing.close(clean=False)
-    closing.failure = closing.failure or LogFailedError(f"{topic_partition} was set aside")
+    closing.retire(f"{topic_partition} was set aside")
     target = f"{self.path}/{names.marked_dir(topic_partition, unique, names.DIR_STRAY)}"
     self._move(topic_partition, closing.path, target)

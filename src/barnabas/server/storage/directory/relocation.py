@@ -1,53 +1,42 @@
-"""Shell: a log that goes on in another directory: a copy of it, which takes over from it where both end.
+"""Shell: a log whose directory is renamed, and the copy of a log that takes the place of the original.
 
-`storage` only does what must be done to the two logs; when, and what survives a crash in between, is decided in
-`replication/directories/mover.py`.
+Only the steps that change the two logs are here. `replication/directories/mover.py` decides when the copy takes over
+and which of the two directories is used after a crash.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from barnabas.server.storage.deleting import SegmentDeleter
 from barnabas.server.storage.epochs import LeaderEpochs
+from barnabas.server.storage.flushing import LogFlusher
+from barnabas.server.storage.state import LogState
 
-if TYPE_CHECKING:
-    from barnabas.server.storage.log import Log
 
-
-def relocate(self: Log, path: str) -> None:
-    """Its directory has been renamed to `path`. Not while a flush is under way: that has the old paths."""
-    assert self.flushing is None, "a flush under way would sync files that are no longer there"
-    before = self.path
-    self.path = path
-    self.named = False
-    for segment in self.segments:
+def change_directory(state: LogState, flusher: LogFlusher, deleter: SegmentDeleter, path: str) -> None:
+    """The log's directory has been renamed to `path`. No flush may be under way: it would use the old paths."""
+    assert flusher.job is None, "a flush under way would sync files under their old paths"
+    before = state.path
+    state.path = path
+    flusher.directory_entry_durable = False
+    for segment in state.segments:
         segment.directory = path
-    self.snapshots.directory = path
-    self.pending_deletes = [(due, [path + p[len(before) :] for p in paths]) for due, paths in self.pending_deletes]
+    state.snapshots.directory = path
+    deleter.on_directory_renamed(before, path)
 
 
-def continue_from(self: Log, original: Log) -> None:
-    """Before this copy of `original` takes its place: what no batch tells. Raises StorageError.
+def take_over_from(state: LogState, flusher: LogFlusher, original: LogState) -> None:
+    """Give the copy the original's leader epochs, and a snapshot of its producers. Raises StorageError.
 
-    These are leader epochs without records, and producers whose records are gone. The snapshot is for a restart. What
-    was flushed of the copy beyond what was flushed of the original does not count before its new name is durable: until
-    then a power cut brings the original back.
+    Record batches do not contain them all: an epoch can be without records, and the records of a producer can have been
+    deleted. The snapshot is for the next start. Records that are durable in the copy but not in the original do not
+    count as durable until the copy's new name is durable, because a power failure before that brings the original back.
     """
     end = original.log_end_offset
-    assert self.log_end_offset == end, "a copy takes over when it is whole"
-    with self.guarded():
-        self.update_config(original.config)
-        self.epochs = LeaderEpochs(original.epoch_entries)
-        self.epochs.changed = True
-        self.save_epochs()
-        self.check_usable()
-        if end in self.snapshots.offsets:
-            self.snapshots.delete(end)
-        self.snapshots.take(original.producers)
-        self.lower_durable_offset(original.durable_offset)
-
-
-def exchange_producers(one: Log, other: Log) -> None:
-    """Both end at the same offset, so that what one remembers of producers is true of the other."""
-    assert one.log_end_offset == other.log_end_offset
-    one.producers, other.producers = other.producers, one.producers
+    state.epochs = LeaderEpochs(original.epochs.entries)
+    state.epochs.changed = True
+    state.save_epochs()
+    state.check_usable()
+    if end in state.snapshots.offsets:
+        state.snapshots.delete(end)
+    state.snapshots.take(original.producers)
+    flusher.lower_durable_offset(original.durable_offset)

@@ -1,0 +1,165 @@
+"""Value: the state of one log, shared by the classes and functions that append, read, truncate, flush and delete.
+
+    log_start_offset <= recovery_point <= log_end_offset       (the recovery point may also lie below the start)
+    ^ oldest record     ^ durable below     ^ next to be written
+
+`Log` builds the state when it opens the directory. All of it is used on one thread, the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from barnabas.core.ids import TopicPartition
+from barnabas.server.storage import names
+from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.epochs import LeaderEpochs
+from barnabas.server.storage.errors import DiskFullError, LogFailedError, StorageError
+from barnabas.server.storage.fs import FileSystem, replace_file
+from barnabas.server.storage.listener import LogListener
+from barnabas.server.storage.producers.snapshots import SnapshotFiles
+from barnabas.server.storage.producers.state import ProducerState
+from barnabas.server.storage.segments.segments import Segments, WarmSegments
+
+
+class OngoingCleaning(Protocol):
+    """The compaction pass that is reading the log's segments."""
+
+    def abort(self) -> None: ...
+
+
+class LogState:
+    """The parts of a log: its files, its offsets, and what is known of its leaders and producers."""
+
+    __slots__ = (
+        "cleaned_offset",
+        "cleaning",
+        "config",
+        "durable_offset",
+        "epochs",
+        "failure",
+        "fs",
+        "listeners",
+        "log_end_offset",
+        "log_start_offset",
+        "moving",
+        "now_ms",
+        "path",
+        "producers",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "topic_partition",
+        "warm",
+    )
+
+    def __init__(
+        self,
+        *,
+        fs: FileSystem,
+        path: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: Segments,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        snapshots: SnapshotFiles,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        now_ms: int,
+        warm: WarmSegments,
+        listeners: tuple[LogListener, ...],
+    ) -> None:
+        self.fs = fs
+        self.path = path
+        self.topic_partition = topic_partition
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        """Everything below this offset is durable, including the indexes of segments that have been rolled."""
+        self.durable_offset = recovery_point
+        """Every record below this offset is durable. Unlike the recovery point, a roll does not lower it."""
+        self.cleaned_offset = 0
+        """Compaction has processed everything below this offset. The log's directory stores it in a checkpoint."""
+        self.failure: StorageError | None = None
+        """Why the log is offline, or None."""
+        self.now_ms = now_ms
+        """The latest time that a caller has passed to the log."""
+        self.warm = warm
+        self.listeners = listeners
+        self.cleaning: OngoingCleaning | None = None
+        self.moving = False
+        """Whether the log is being copied to another directory. Compaction is suspended meanwhile: a tombstone that is
+        removed now may leave the record that the tombstone deletes in the copy."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # --- failure
+
+    def check_usable(self) -> None:
+        """Raises LogFailedError once the log has failed."""
+        if self.failure is not None:
+            raise LogFailedError(f"the log of {self.topic_partition} is offline since: {self.failure}")
+
+    def fail(self, error: StorageError) -> None:
+        """Take the log offline and notify the listeners. A second call has no effect."""
+        if self.failure is None:
+            self.failure = error
+            for listener in self.listeners:
+                listener.on_failed(error)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Take the log offline if the block raises a StorageError other than DiskFullError.
+
+        A full disk only fails the operation. Raises LogFailedError if the log is offline already.
+        """
+        self.check_usable()
+        try:
+            yield
+        except DiskFullError:
+            raise
+        except StorageError as e:
+            self.fail(e)
+            raise
+
+    # --- leader epochs
+
+    def save_epochs(self) -> None:
+        """Write the leader epoch checkpoint if the epochs have changed. A flush syncs the file.
+
+        Recovery does not need the file. If the disk is full, the next flush writes it again.
+        """
+        if self.epochs.changed:
+            try:
+                path = f"{self.path}/{names.LEADER_EPOCH_CHECKPOINT}"
+                replace_file(self.fs, path, self.epochs.encode(), durable=False)
+                self.epochs.changed = False
+            except DiskFullError:
+                pass  # `changed` stays set
+            except StorageError as e:
+                self.fail(e)
+
+    # --- compaction
+
+    def abort_cleaning(self) -> None:
+        """Abort the compaction pass that is under way, because the segments that the pass reads are about to change."""
+        if self.cleaning is not None:
+            self.cleaning.abort()
+
+    def lower_cleaned_offset(self, offset: int) -> None:
+        """Records that are written at or above `offset` after a truncation have not been compacted."""
+        if offset < self.cleaned_offset:
+            self.cleaned_offset = offset
+            for listener in self.listeners:
+                listener.on_cleaned_offset_lowered()

@@ -1,0 +1,92 @@
+"""Shell: removing records from the end of a log, or all of them (Kafka's UnifiedLog.truncateTo)."""
+
+from __future__ import annotations
+
+from barnabas.server.storage.deleting import SegmentDeleter
+from barnabas.server.storage.flushing import LogFlusher
+from barnabas.server.storage.recovery import replay_producers
+from barnabas.server.storage.rolling import create_segment
+from barnabas.server.storage.state import LogState
+
+
+class Truncator:
+    """Truncates one log."""
+
+    __slots__ = ("_deleter", "_flusher", "_state")
+
+    def __init__(self, state: LogState, flusher: LogFlusher, deleter: SegmentDeleter) -> None:
+        self._state = state
+        self._flusher = flusher
+        self._deleter = deleter
+
+    def truncate_to(self, offset: int, now_ms: int | None) -> bool:
+        """See `Log.truncate_to`."""
+        state = self._state
+        with state.guarded():
+            if offset >= state.log_end_offset:
+                # An epoch in which this replica led and appended nothing begins at the log's end, and no other log
+                # contains it. If it stayed, each fetch would report a divergence again (UnifiedLog.truncateTo).
+                state.epochs.truncate_from_end(state.log_end_offset)
+                state.save_epochs()
+                return False
+            if offset < state.segments.first.base_offset:
+                self.truncate_fully_and_start_at(offset, None, now_ms)
+                return True
+            self._flusher.lower_durable_offset(offset)
+            state.lower_cleaned_offset(offset)
+            delete_ms = state.now_ms if now_ms is None else now_ms
+            for segment in [s for s in state.segments if s.base_offset > offset]:
+                self._deleter.delete_segment(segment, delete_ms)
+            active = state.segments.active
+            active.prepare_append()
+            active.truncate_to(offset)
+            state.log_end_offset = offset
+            state.log_start_offset = min(state.log_start_offset, offset)
+            state.epochs.truncate_from_end(offset)
+            state.save_epochs()
+            state.snapshots.delete_outside(state.log_start_offset, offset)
+            replay_producers(
+                state.producers, state.snapshots, list(state.segments), state.log_start_offset, offset, delete_ms
+            )
+            self._after_truncation(offset)
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None, now_ms: int | None) -> None:
+        """See `Log.truncate_fully_and_start_at`."""
+        state = self._state
+        with state.guarded():
+            delete_ms = state.now_ms if now_ms is None else now_ms
+            self._flusher.lower_durable_offset(offset)
+            state.lower_cleaned_offset(0)
+            for segment in list(state.segments):
+                self._deleter.delete_segment(segment, delete_ms)
+            state.segments.add(create_segment(state, offset, delete_ms))
+            state.snapshots.delete_outside(-1, -1)
+            state.epochs.clear()
+            state.save_epochs()
+            state.log_end_offset = offset
+            state.log_start_offset = offset if log_start_offset is None else log_start_offset
+            state.recovery_point = min(state.recovery_point, offset)
+            state.producers.reset(offset)
+            self._after_truncation(offset)
+
+    def _after_truncation(self, offset: int) -> None:
+        self._flusher.note_truncation(offset)
+        for listener in self._state.listeners:
+            listener.on_truncated()
+
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """See `Log.skip_to`."""
+        state = self._state
+        assert offset > state.log_end_offset, "the log's end lies at or above the offset"
+        with state.guarded():
+            active = state.segments.active
+            if active.size:
+                active.seal()
+                self._flusher.lower_recovery_point(active.base_offset)
+            else:
+                self._deleter.delete_segment(active, now_ms)
+            state.producers.end_offset = offset
+            state.snapshots.take(state.producers)
+            state.segments.add(create_segment(state, offset, now_ms))
+            state.log_end_offset = offset
