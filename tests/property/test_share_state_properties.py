@@ -79,13 +79,13 @@ class Log:
             return
         for record in turn.records:
             shard.apply(record, len(self.records), -1)
-            self.records.append(shard.encode(record))
+            self.records.append(shard.log_format.encode(record))
 
     def replay(self, start: int) -> ShareShard:
         shard = self.fresh()
         for offset, record in enumerate(self.records):
             if offset >= start:
-                decoded = shard.decode(record)
+                decoded = shard.log_format.decode(record)
                 assert decoded is not None
                 shard.apply(decoded, offset, -1)
         return shard

@@ -62,7 +62,7 @@ class World:
         self.jobs.clear()
         self.shard = TransactionShard(0, TransactionConfig(), Timeline(), self, lambda: 2)
         for record in self.log:
-            decoded = self.shard.decode(record)
+            decoded = self.shard.log_format.decode(record)
             assert decoded is not None
             self.shard.apply(decoded, 0, -1)
         turn = self.turn()
@@ -81,7 +81,7 @@ class World:
 
     def carry_out(self, turn: Turn) -> None:
         for record in turn.records:
-            encoded = self.shard.encode(record)
+            encoded = self.shard.log_format.encode(record)
             self.log.append(encoded)
             self.shard.apply(record, len(self.log), -1)
             if record.value is not None:

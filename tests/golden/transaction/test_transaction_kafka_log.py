@@ -67,7 +67,7 @@ def _aborted(txn: Transaction, now_ms: int) -> Transaction:
 def test_a_coordinator_goes_on_from_it() -> None:
     shard = TransactionShard(0, TransactionConfig(), Timeline(), NoMarkers(), lambda: 2)
     for offset, record in enumerate(RECORDS):
-        decoded = shard.decode(record)
+        decoded = shard.log_format.decode(record)
         assert decoded is not None
         shard.apply(decoded, offset, -1)
     found = {name: (txn.state, txn.epoch, txn.partitions) for name, txn in shard.transactions.items()}

@@ -169,7 +169,7 @@ class ShardHost(Generic[S]):
         """Apply and append; undo back to `mark`, or to the last batch that was taken, when one is refused."""
         shard = self.shard
         producer_id = turn.producer.producer_id if turn.producer else NO_PRODUCER_ID
-        encoded = [shard.encode(record) for record in turn.records]
+        encoded = [shard.log_format.encode(record) for record in turn.records]
         start = 0
         for end in _cuts(encoded, turn.atomic):
             if turn.replay:

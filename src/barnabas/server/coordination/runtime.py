@@ -278,7 +278,7 @@ def replay(host: ShardHost[S], chunk: Buffer, high_watermark: int) -> None:
                     producer = Producer(header.producer_id, header.producer_epoch)
                     shard.apply_marker(producer, committed=control.commit)
                 continue
-            decoded = shard.decode(LogRecord(record.key, record.value))
+            decoded = shard.log_format.decode(LogRecord(record.key, record.value))
             if decoded is not None:
                 shard.apply(decoded, record.offset, header.producer_id if header.is_transactional else -1)
         host.end_offset = header.next_offset

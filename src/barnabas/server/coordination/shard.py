@@ -8,14 +8,21 @@ from barnabas.server.coordination.ports import LogRecord, Producer
 from barnabas.server.coordination.turn import StateRecord, TimerKey, Turn
 
 
-class Shard(Protocol):
-    """Replicated state lives in the maps of the timeline it was built with, and changes only in `apply`."""
+class RecordFormat(Protocol):
+    """Translates between decoded records and the bytes of the log (Kafka's CoordinatorRecordSerde)."""
 
     def encode(self, record: StateRecord) -> LogRecord: ...
 
     def decode(self, record: LogRecord) -> StateRecord | None:
-        """None for a kind of record that this version does not know (a later version wrote it): it is skipped."""
+        """None if this version does not know the kind of record (a later version wrote it); the record is skipped."""
         ...
+
+
+class Shard(Protocol):
+    """Replicated state lives in the maps of the timeline it was built with, and changes only in `apply`."""
+
+    @property
+    def log_format(self) -> RecordFormat: ...
 
     def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
         """Make the record part of the state. `producer_id` is -1 unless it belongs to a transaction."""

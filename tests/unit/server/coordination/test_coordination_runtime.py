@@ -29,6 +29,10 @@ class Sums:
         self.rung: list[TimerKey] = []
         self.loaded = False
 
+    @property
+    def log_format(self) -> Sums:
+        return self
+
     def encode(self, record: StateRecord) -> LogRecord:
         return LogRecord(record.key.encode(), None if record.value is None else str(record.value).encode())
 

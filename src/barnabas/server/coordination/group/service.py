@@ -220,7 +220,7 @@ class GroupCoordinator:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         listed: list[ListedGroup] = []
         for _, shard in self._runtime.active():
-            listed.extend(shard.list_groups(request.states_filter, request.types_filter))
+            listed.extend(shard.admin.list_groups(request.states_filter, request.types_filter))
         return ListGroupsResponse(groups=listed)
 
     async def delete_groups(self, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
@@ -245,12 +245,16 @@ class GroupCoordinator:
             ExplainedGroup,
             ExplainGroupResponse,
         )
+        from barnabas.server.coordination.group.explain import explain
 
         explained = []
         for group_id in request.group_ids:
             try:
                 host = self._runtime.host(self.partition_for(group_id))
-                explained.append(host.shard.explain_group(group_id, host.timers.left_ms, self._clock.now_ms()))
+                shard, left_ms = host.shard, host.timers.left_ms
+                explained.append(
+                    explain(shard.table, shard.offsets, shard.topics, group_id, left_ms, self._clock.now_ms())
+                )
             except KafkaError as error:
                 code = error_for_client(error.code)
                 explained.append(ExplainedGroup(group_id=group_id, error_code=code, error_message=str(error)))
@@ -423,15 +427,15 @@ def _new_shard(
 
 
 def _describe(group_id: str, api_version: int, shard: GroupShard) -> DescribedGroup:
-    return shard.describe_group(group_id, api_version)
+    return shard.admin.describe_group(group_id, api_version)
 
 
 def _describe_consumers(group_id: str, shard: GroupShard) -> described_consumers.DescribedGroup:
-    return shard.describe_consumer_group(group_id)
+    return shard.admin.describe_consumer_group(group_id)
 
 
 def _delete(group_ids: Sequence[str], shard: GroupShard, turn: Turn) -> list[DeletableGroupResult]:
-    return shard.delete_groups(turn, group_ids)
+    return shard.admin.delete_groups(turn, group_ids)
 
 
 def _check_group_id(group_id: str) -> None:

@@ -6,26 +6,20 @@ kind of group, by the kind of record, by the kind of timer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import NO_PRODUCER_ID, TopicId
-from barnabas.protocol.wire.messages import consumer_group_describe, share_group_describe
+from barnabas.core.ids import NO_PRODUCER_ID
 from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from barnabas.protocol.wire.messages.delete_groups import DeletableGroupResult
-from barnabas.protocol.wire.messages.describe_groups import DescribedGroup
-from barnabas.protocol.wire.messages.explain_group import ExplainedGroup
 from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from barnabas.protocol.wire.messages.list_groups import ListedGroup
 from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.server.coordination.errors import error_for_client
-from barnabas.server.coordination.group import admin, explain, migration
+from barnabas.server.coordination.group import migration
 from barnabas.server.coordination.group import records as rec
+from barnabas.server.coordination.group.admin import GroupAdmin
 from barnabas.server.coordination.group.classic import group as classic_group
 from barnabas.server.coordination.group.classic import join as classic_join
 from barnabas.server.coordination.group.classic import members as classic_members
@@ -33,19 +27,15 @@ from barnabas.server.coordination.group.classic import rebalance as classic_reba
 from barnabas.server.coordination.group.classic.group import ClassicGroup
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.server.coordination.group.consumer import classic_members as classic_in_consumer
-from barnabas.server.coordination.group.consumer import describe as consumer_describe
 from barnabas.server.coordination.group.consumer import groups as consumer_groups
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.consumer.groups import ConsumerGroups
-from barnabas.server.coordination.group.explain import LeftMs
 from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.offset_store import OffsetStore
 from barnabas.server.coordination.group.offsets import Offsets
-from barnabas.server.coordination.group.share import describe as share_describe
-from barnabas.server.coordination.group.share import offsets as share_offsets
 from barnabas.server.coordination.group.share.group import ShareGroup
 from barnabas.server.coordination.group.share.groups import ShareGroups
-from barnabas.server.coordination.group.share.ports import StateTopics
+from barnabas.server.coordination.group.share.offsets import ShareGroupOffsets
 from barnabas.server.coordination.group.share.records import (
     SHARE_KINDS,
     ShareGroupCurrentMemberAssignmentKey,
@@ -56,7 +46,7 @@ from barnabas.server.coordination.group.share.records import (
     ShareGroupTargetAssignmentMetadataKey,
 )
 from barnabas.server.coordination.log_format import LogFormat
-from barnabas.server.coordination.ports import LogRecord, Producer, RequestContext, TopicCatalog
+from barnabas.server.coordination.ports import Producer, RequestContext, TopicCatalog
 from barnabas.server.coordination.timeline import Timeline
 from barnabas.server.coordination.turn import PARKED, Parked, StateRecord, TimerKey, Turn
 
@@ -77,6 +67,8 @@ EXPIRE_TIMER: TimerKey = ("expire",)
 class GroupShard:
     """One partition's groups and offsets."""
 
+    log_format = FORMAT
+
     def __init__(
         self, config: GroupCoordinatorConfig, group_configs: GroupConfigs, topics: TopicCatalog, timeline: Timeline
     ) -> None:
@@ -91,6 +83,10 @@ class GroupShard:
         )
         self.shares = ShareGroups(
             config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
+        )
+        self.share_offsets = ShareGroupOffsets(self.shares)
+        self.admin = GroupAdmin(
+            self.table, self.offsets, topics, self.consumers.default_assignor, self.shares.assignor.name
         )
 
     # -- classic groups ------------------------------------------------------------------------------------------
@@ -180,49 +176,7 @@ class GroupShard:
         reason = f"the last member of the new protocol, {member_id}, {why}"
         classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
 
-    # -- share groups --------------------------------------------------------------------------------------------
-
-    def known_share_topics(self, turn: Turn, group_id: str) -> StateTopics:
-        return share_offsets.known_topics(self.shares, turn, group_id)
-
-    def begin_share_alter(self, turn: Turn, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
-        return share_offsets.begin_alter(self.shares, turn, group_id, starts)
-
-    def begin_share_delete(
-        self, turn: Turn, group_id: str, topic_ids: Collection[TopicId] | None
-    ) -> Mapping[TopicId, frozenset[int]]:
-        return share_offsets.begin_delete(self.shares, turn, group_id, topic_ids)
-
-    def finish_share_delete(self, turn: Turn, group_id: str, topic_ids: Collection[TopicId]) -> None:
-        share_offsets.finish_delete(self.shares, turn, group_id, topic_ids)
-
-    def describe_share_group(self, group_id: str) -> share_group_describe.DescribedGroup:
-        return share_describe.describe(self.table, self.topics, group_id, self.shares.assignor.name)
-
-    # -- groups of any kind --------------------------------------------------------------------------------------
-
-    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
-        return admin.list_groups(self.table, states, types)
-
-    def describe_group(self, group_id: str, api_version: int) -> DescribedGroup:
-        return admin.describe(self.table, group_id, api_version)
-
-    def describe_consumer_group(self, group_id: str) -> consumer_group_describe.DescribedGroup:
-        return consumer_describe.describe(self.table, self.topics, group_id, self.consumers.default_assignor)
-
-    def explain_group(self, group_id: str, left_ms: LeftMs, now_ms: int) -> ExplainedGroup:
-        return explain.explain(self.table, self.offsets, self.topics, group_id, left_ms, now_ms)
-
-    def delete_groups(self, turn: Turn, group_ids: Sequence[str]) -> list[DeletableGroupResult]:
-        return admin.delete_groups(self.table, self.offsets, turn, group_ids)
-
     # -- the runtime's doors -------------------------------------------------------------------------------------
-
-    def encode(self, record: StateRecord) -> LogRecord:
-        return FORMAT.encode(record)
-
-    def decode(self, record: LogRecord) -> StateRecord | None:
-        return FORMAT.decode(record)
 
     def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
         key, value = record.key, record.value
@@ -347,7 +301,7 @@ class GroupShard:
     def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[str]) -> None:
         """The metadata changed."""
         before, self.topics = self.topics, topics
-        self.consumers.catalog = self.shares.catalog = topics
+        self.consumers.catalog = self.shares.catalog = self.admin.catalog = topics
         self.consumers.topics_version += 1
         self.shares.topics_version += 1
         if deleted:

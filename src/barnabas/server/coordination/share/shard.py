@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
-from barnabas.server.coordination.ports import LogRecord, Producer, TopicCatalog
+from barnabas.server.coordination.ports import Producer, TopicCatalog
 from barnabas.server.coordination.share import records as rec
 from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.share.state import (
@@ -38,6 +38,8 @@ NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
 
 class ShareShard:
     """One partition's share of the state."""
+
+    log_format = rec.FORMAT
 
     def __init__(self, config: ShareCoordinatorConfig, topics: TopicCatalog, timeline: Timeline) -> None:
         self.config = config
@@ -153,12 +155,6 @@ class ShareShard:
             turn.write(_tombstone(key))
 
     # -- the runtime's doors -------------------------------------------------------------------------------------
-
-    def encode(self, record: StateRecord) -> LogRecord:
-        return rec.FORMAT.encode(record)
-
-    def decode(self, record: LogRecord) -> StateRecord | None:
-        return rec.FORMAT.decode(record)
 
     def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
         self.end_offset = max(self.end_offset, offset + 1)

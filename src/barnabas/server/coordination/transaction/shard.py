@@ -15,7 +15,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_ID, TopicPartition
 from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdResponse
-from barnabas.server.coordination.ports import LogRecord, Producer
+from barnabas.server.coordination.ports import Producer
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
 from barnabas.server.coordination.transaction import transitions
 from barnabas.server.coordination.transaction.config import TransactionConfig
@@ -33,6 +33,8 @@ EXPIRED_PER_TURN: Final = 1_000
 
 class TransactionShard:
     """One partition's transactional ids."""
+
+    log_format = FORMAT
 
     def __init__(
         self,
@@ -182,12 +184,6 @@ class TransactionShard:
             self._put(turn, job.transactional_id, transitions.complete(txn, turn.now_ms))
 
     # -- the runtime's doors -----------------------------------------------------------------------------------------
-
-    def encode(self, record: StateRecord) -> LogRecord:
-        return FORMAT.encode(record)
-
-    def decode(self, record: LogRecord) -> StateRecord | None:
-        return FORMAT.decode(record)
 
     def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
         key, value = record.key, record.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -119,9 +119,6 @@ def state_of(number: int) -> MemberState:
         return MemberState(number)
     except ValueError:
         return MemberState.UNKNOWN
-
-
-EntryT = TypeVar("EntryT", CurrentTopicPartitions, TargetTopicPartitions)
 
 
 def partitions_of(entries: Iterable[CurrentTopicPartitions | TargetTopicPartitions]) -> Partitions:

@@ -16,56 +16,58 @@ from barnabas.server.coordination.group.share.ports import StateTopic, StateTopi
 from barnabas.server.coordination.turn import Turn
 
 
-def _unused(groups: ShareGroups, group_id: str) -> ShareGroup:
-    """Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-    group = groups.table.find_share(group_id)
-    if not group.is_empty:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-    return group
+class ShareGroupOffsets:
+    """The offset APIs of one shard's share groups."""
 
+    def __init__(self, groups: ShareGroups) -> None:
+        self._groups = groups
 
-def known_topics(groups: ShareGroups, turn: Turn, group_id: str) -> StateTopics:
-    """The share partitions that have state. Raises KafkaError GROUP_ID_NOT_FOUND."""
-    turn.after_pending = True
-    return groups.table.find_share(group_id).states.value.initialized
+    def _find_empty(self, group_id: str) -> ShareGroup:
+        """Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group = self._groups.table.find_share(group_id)
+        if not group.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        return group
 
-
-def begin_alter(groups: ShareGroups, turn: Turn, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
-    """These share partitions will begin elsewhere. Gives the state epoch for that, a new one: leaders with the old
-    one are fenced. Raises KafkaError.
-    """
-    group = _unused(groups, group_id)
-    topics: dict[TopicId, StateTopic] = {}
-    for topic_id, offsets in starts.items():
-        view = groups.catalog.by_id(topic_id)
-        assert view is not None, "the service asks for topics that exist"
-        topics[topic_id] = StateTopic(view.name, frozenset(offsets))
-    if topics:
-        groups.raise_epoch(turn, group, always=True)
-        groups.put(turn, group.states_record(group.states.value.begin(topics)))
-    return group.epoch.value
-
-
-def begin_delete(
-    groups: ShareGroups, turn: Turn, group_id: str, topic_ids: Collection[TopicId] | None
-) -> Mapping[TopicId, frozenset[int]]:
-    """The state of these topics (None: of all) will be forgotten. Gives the share partitions. Raises KafkaError."""
-    group = _unused(groups, group_id)
-    states = group.states.value
-    known = {*states.initialized, *states.initializing}
-    chosen = known if topic_ids is None else known & set(topic_ids)
-    partitions = {topic_id: states.known(topic_id) for topic_id in sorted(chosen)}
-    if partitions:
-        groups.put(turn, group.states_record(states.delete(partitions)))
-    else:
+    def known_topics(self, turn: Turn, group_id: str) -> StateTopics:
+        """The share partitions that have state. Raises KafkaError GROUP_ID_NOT_FOUND."""
         turn.after_pending = True
-    return partitions
+        return self._groups.table.find_share(group_id).states.value.initialized
 
+    def begin_alter(self, turn: Turn, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
+        """These share partitions will begin elsewhere. Gives the state epoch for that, a new one: leaders with the old
+        one are fenced. Raises KafkaError.
+        """
+        group = self._find_empty(group_id)
+        topics: dict[TopicId, StateTopic] = {}
+        for topic_id, offsets in starts.items():
+            view = self._groups.catalog.by_id(topic_id)
+            assert view is not None, "the service asks for topics that exist"
+            topics[topic_id] = StateTopic(view.name, frozenset(offsets))
+        if topics:
+            self._groups.raise_epoch(turn, group, always=True)
+            self._groups.put(turn, group.states_record(group.states.value.begin(topics)))
+        return group.epoch.value
 
-def finish_delete(groups: ShareGroups, turn: Turn, group_id: str, topic_ids: Collection[TopicId]) -> None:
-    """The share coordinator has forgotten these topics."""
-    group = groups.table.share(group_id)
-    if group is not None:
-        after = group.states.value.deleted(topic_ids)
-        if after != group.states.value:
-            groups.put(turn, group.states_record(after))
+    def begin_delete(
+        self, turn: Turn, group_id: str, topic_ids: Collection[TopicId] | None
+    ) -> Mapping[TopicId, frozenset[int]]:
+        """The state of these topics (None: of all) will be forgotten. Gives the share partitions. Raises KafkaError."""
+        group = self._find_empty(group_id)
+        states = group.states.value
+        known = {*states.initialized, *states.initializing}
+        chosen = known if topic_ids is None else known & set(topic_ids)
+        partitions = {topic_id: states.known(topic_id) for topic_id in sorted(chosen)}
+        if partitions:
+            self._groups.put(turn, group.states_record(states.delete(partitions)))
+        else:
+            turn.after_pending = True
+        return partitions
+
+    def finish_delete(self, turn: Turn, group_id: str, topic_ids: Collection[TopicId]) -> None:
+        """The share coordinator has forgotten these topics."""
+        group = self._groups.table.share(group_id)
+        if group is not None:
+            after = group.states.value.deleted(topic_ids)
+            if after != group.states.value:
+                self._groups.put(turn, group.states_record(after))

@@ -103,7 +103,7 @@ class ShareGroupService:
         groups = []
         for group_id in request.group_ids:
             try:
-                groups.append(self._groups.read(group_id, partial(_describe, group_id)))
+                groups.append(self._groups.read(group_id, partial(_describe_share_group, group_id)))
             except KafkaError as error:
                 groups.append(
                     described_groups.DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
@@ -130,7 +130,7 @@ class ShareGroupService:
     ) -> list[describe.DescribeShareGroupOffsetsResponseTopic]:
         """Raises KafkaError GROUP_ID_NOT_FOUND."""
         group_id = asked.group_id
-        known = await self._groups.write(group_id, lambda shard, turn: shard.known_share_topics(turn, group_id))
+        known = await self._groups.write(group_id, lambda shard, turn: shard.share_offsets.known_topics(turn, group_id))
         if asked.topics is None:
             wanted = [(topic.name, sorted(topic.partitions)) for topic in known.values()]
         else:
@@ -180,7 +180,7 @@ class ShareGroupService:
                     topics[view.topic_id] = StateTopic(view.name, frozenset(offsets))
         try:
             epoch = await self._groups.write(
-                group_id, lambda shard, turn: shard.begin_share_alter(turn, group_id, starts)
+                group_id, lambda shard, turn: shard.share_offsets.begin_alter(turn, group_id, starts)
             )
             found = await self._initialize(group_id, epoch, starts, topics) if starts else {}
         except KafkaError as error:
@@ -235,7 +235,7 @@ class ShareGroupService:
     async def _delete(self, group_id: str, topic_ids: set[TopicId] | None) -> dict[TopicId, KafkaError]:
         """The topics that could not be forgotten, with the reason. Raises KafkaError."""
         partitions = await self._groups.write(
-            group_id, lambda shard, turn: shard.begin_share_delete(turn, group_id, topic_ids)
+            group_id, lambda shard, turn: shard.share_offsets.begin_delete(turn, group_id, topic_ids)
         )
         if not partitions:
             return {}
@@ -244,14 +244,14 @@ class ShareGroupService:
         gone = [topic_id for topic_id in partitions if topic_id not in failed]
 
         def finish(shard: GroupShard, turn: Turn) -> None:
-            shard.finish_share_delete(turn, group_id, gone)
+            shard.share_offsets.finish_delete(turn, group_id, gone)
 
         await self._groups.write(group_id, finish)
         return failed
 
 
-def _describe(group_id: str, shard: GroupShard) -> described_groups.DescribedGroup:
-    return shard.describe_share_group(group_id)
+def _describe_share_group(group_id: str, shard: GroupShard) -> described_groups.DescribedGroup:
+    return shard.admin.describe_share_group(group_id)
 
 
 def _where(topics: StateTopics, wanted: Callable[[tuple[TopicId, int]], bool]) -> dict[TopicId, StateTopic]:
