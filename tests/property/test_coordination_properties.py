@@ -85,7 +85,7 @@ class World:
         self.rng = random.Random(seed)
         self.catalog = Catalog(t=5, u=3, v=1)
         self.writer = MemoryWriter()
-        self.consumers: list[Consumer] = []
+        self.consumer_groups: list[Consumer] = []
         self.leader_epoch = 0
 
     async def __aenter__(self) -> World:
@@ -123,15 +123,15 @@ class World:
 
     async def step(self) -> None:
         roll = self.rng.random()
-        if roll < 0.12 and len(self.consumers) < 6:
+        if roll < 0.12 and len(self.consumer_groups) < 6:
             topics = self.rng.sample(TOPICS, self.rng.randint(1, 3))
-            self.consumers.append(Consumer(f"c{self.rng.getrandbits(32)}", topics))
-        elif roll < 0.62 and self.consumers:
-            await self.poll(self.rng.choice(self.consumers), lose_answer=self.rng.random() < 0.1)
-        elif roll < 0.68 and self.consumers:
-            self.rng.choice(self.consumers).topics = self.rng.sample(TOPICS, self.rng.randint(1, 3))
-        elif roll < 0.74 and self.consumers:
-            gone = self.consumers.pop(self.rng.randrange(len(self.consumers)))
+            self.consumer_groups.append(Consumer(f"c{self.rng.getrandbits(32)}", topics))
+        elif roll < 0.62 and self.consumer_groups:
+            await self.poll(self.rng.choice(self.consumer_groups), lose_answer=self.rng.random() < 0.1)
+        elif roll < 0.68 and self.consumer_groups:
+            self.rng.choice(self.consumer_groups).topics = self.rng.sample(TOPICS, self.rng.randint(1, 3))
+        elif roll < 0.74 and self.consumer_groups:
+            gone = self.consumer_groups.pop(self.rng.randrange(len(self.consumer_groups)))
             gone.owned, gone.pending = set(), None
             if gone.epoch > 0 and self.rng.random() < 0.5:
                 request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=gone.name, member_epoch=-1)
@@ -152,7 +152,7 @@ class World:
         group = self.shard().table.get("g")
         if isinstance(group, ConsumerGroup):
             # Who was silent for too long has been fenced, and will learn of it when it comes back or commits.
-            present = [consumer for consumer in self.consumers if consumer.name in group.members]
+            present = [consumer for consumer in self.consumer_groups if consumer.name in group.members]
             owned = [partition for consumer in present for partition in consumer.owned]
             assert len(owned) == len(set(owned)), "a partition has two owners"
             held = [
@@ -168,17 +168,17 @@ class World:
     async def settle_down(self) -> None:
         """Everyone keeps polling: in the end all have what they should, and together they have everything."""
         self.writer.refusals = []
-        for _ in range(12 + 2 * len(self.consumers)):
+        for _ in range(12 + 2 * len(self.consumer_groups)):
             await asyncio.sleep(4)  # whoever is gone expires
-            for consumer in self.consumers:
+            for consumer in self.consumer_groups:
                 await self.poll(consumer)
             self.check()
-        for consumer in self.consumers:
+        for consumer in self.consumer_groups:
             consumer.owned = consumer.pending if consumer.pending is not None else consumer.owned
-        wanted = {t for consumer in self.consumers for t in consumer.topics}
+        wanted = {t for consumer in self.consumer_groups for t in consumer.topics}
         expected = {(v.topic_id, p) for n, v in self.catalog.views.items() if n in wanted for p in range(v.partitions)}
-        assert {p for consumer in self.consumers for p in consumer.owned} == expected
-        assert len({consumer.epoch for consumer in self.consumers}) <= 1
+        assert {p for consumer in self.consumer_groups for p in consumer.owned} == expected
+        assert len({consumer.epoch for consumer in self.consumer_groups}) <= 1
 
 
 def stored_state(shard: GroupShard) -> dict[str, object]:

@@ -10,12 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.errors import KafkaError
+from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import LogRecord
 from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.share.shard import ShareShard
-from barnabas.server.coordination.share.state import AVAILABLE, Batch, ShareKey, StateWrite, news_of, overlay
+from barnabas.server.coordination.share.state import (
+    AVAILABLE,
+    PersisterStateBatch,
+    ShareKey,
+    StateWrite,
+    merge_batches,
+    newer_parts,
+)
 from barnabas.server.coordination.timeline import Timeline
-from barnabas.server.coordination.turn import Turn
 from tests.unit.server.coordination.kit import Catalog, seeded
 
 ACKNOWLEDGED = 2
@@ -23,13 +30,13 @@ KEYS = [ShareKey("g", UUID(int=1), 0), ShareKey("g", UUID(int=1), 1), ShareKey("
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[Batch, ...]:
+def batches(draw: st.DrawFn) -> tuple[PersisterStateBatch, ...]:
     """Ascending, apart."""
     found, at = [], draw(st.integers(0, 5))
     for _ in range(draw(st.integers(0, 4))):
         first = at + draw(st.integers(0, 4))
         last = first + draw(st.integers(0, 5))
-        found.append(Batch(first, last, draw(st.sampled_from((0, 2, 4))), draw(st.integers(1, 3))))
+        found.append(PersisterStateBatch(first, last, draw(st.sampled_from((0, 2, 4))), draw(st.integers(1, 3))))
         at = last + 1
     return tuple(found)
 
@@ -60,24 +67,24 @@ class Log:
         return ShareShard(self.config, Catalog(t=2, u=1), timeline)
 
     def take(self, step: tuple[Any, ...]) -> None:
-        turn = Turn(self.now_ms, seeded())
+        op = WriteOperation(self.now_ms, seeded())
         shard = self.shard
         try:
             match step:
                 case ("initialize", key, epoch, start):
-                    shard.initialize(turn, key, epoch, start)
+                    shard.initialize(op, key, epoch, start)
                 case ("read", key, epoch):
-                    shard.read(turn, key, epoch)
+                    shard.read(op, key, epoch)
                 case ("write", key, state_epoch, leader_epoch, start, changed):
-                    shard.write(turn, key, StateWrite(state_epoch, leader_epoch, start, 0, changed))
+                    shard.write(op, key, StateWrite(state_epoch, leader_epoch, start, 0, changed))
                 case ("delete", key):
-                    shard.delete(turn, key)
+                    shard.delete(op, key)
                 case ("cold", ms):
                     self.now_ms += ms
-                    shard.snapshot_cold(turn)
+                    shard.snapshot_cold(op)
         except KafkaError:
             return
-        for record in turn.records:
+        for record in op.records:
             shard.apply(record, len(self.records), -1)
             self.records.append(shard.log_format.encode(record))
 
@@ -105,9 +112,11 @@ def test_a_replay_says_the_same(history: list[tuple[Any, ...]], updates: int) ->
 
 
 @given(batches(), batches(), st.integers(0, 30))
-def test_overlay_is_offset_by_offset(current: tuple[Batch, ...], news: tuple[Batch, ...], start: int) -> None:
+def test_overlay_is_offset_by_offset(
+    current: tuple[PersisterStateBatch, ...], news: tuple[PersisterStateBatch, ...], start: int
+) -> None:
     model = {o: (b.state, b.deliveries) for b in (*current, *news) for o in range(b.first, b.last + 1) if o >= start}
-    merged = overlay(current, news, start)
+    merged = merge_batches(current, news, start)
     assert {o: (b.state, b.deliveries) for b in merged for o in range(b.first, b.last + 1)} == model
     for one, other in pairwise(merged):
         assert one.last < other.first
@@ -115,9 +124,11 @@ def test_overlay_is_offset_by_offset(current: tuple[Batch, ...], news: tuple[Bat
 
 
 @given(batches(), batches())
-def test_what_comes_late_changes_nothing(current: tuple[Batch, ...], told: tuple[Batch, ...]) -> None:
+def test_what_comes_late_changes_nothing(
+    current: tuple[PersisterStateBatch, ...], told: tuple[PersisterStateBatch, ...]
+) -> None:
     known = {o: (b.deliveries, b.state != AVAILABLE) for b in current for o in range(b.first, b.last + 1)}
-    news = news_of(current, told)
+    news = newer_parts(current, told)
     kept = {o: (b.state, b.deliveries) for b in news for o in range(b.first, b.last + 1)}
     assert kept == {
         o: (b.state, b.deliveries)
@@ -125,8 +136,8 @@ def test_what_comes_late_changes_nothing(current: tuple[Batch, ...], told: tuple
         for o in range(b.first, b.last + 1)
         if o not in known or (not known[o][1] and known[o] < (b.deliveries, b.state != AVAILABLE))
     }
-    after = overlay(current, news, 0)
-    assert news_of(after, told) == () and news_of(after, current) == (), "said again, early or late"
+    after = merge_batches(current, news, 0)
+    assert newer_parts(after, told) == () and newer_parts(after, current) == (), "said again, early or late"
 
 
 def test_a_release_that_comes_late_does_not_bring_back_what_is_done_with() -> None:
@@ -134,12 +145,23 @@ def test_a_release_that_comes_late_does_not_bring_back_what_is_done_with() -> No
     log = Log(ShareCoordinatorConfig(10))
     key = KEYS[0]
     log.take(("initialize", key, 1, 0))
-    log.take(("write", key, 1, 5, 0, (Batch(0, 9, ACKNOWLEDGED, 1),)))
+    log.take(("write", key, 1, 5, 0, (PersisterStateBatch(0, 9, ACKNOWLEDGED, 1),)))
     log.take(
-        ("write", key, 1, 5, 0, (Batch(0, 3, ACKNOWLEDGED, 1), Batch(4, 6, AVAILABLE, 1), Batch(7, 12, AVAILABLE, 1)))
+        (
+            "write",
+            key,
+            1,
+            5,
+            0,
+            (
+                PersisterStateBatch(0, 3, ACKNOWLEDGED, 1),
+                PersisterStateBatch(4, 6, AVAILABLE, 1),
+                PersisterStateBatch(7, 12, AVAILABLE, 1),
+            ),
+        )
     )
     state = log.shard.states[key]
-    assert state.batches == (Batch(0, 9, ACKNOWLEDGED, 1), Batch(10, 12, AVAILABLE, 1))
+    assert state.batches == (PersisterStateBatch(0, 9, ACKNOWLEDGED, 1), PersisterStateBatch(10, 12, AVAILABLE, 1))
     assert log.replay(0).states[key] == state
 
 

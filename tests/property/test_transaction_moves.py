@@ -29,10 +29,10 @@ from barnabas.protocol.wire.messages.end_txn import EndTxnRequest
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.wire.schema import Request
 from barnabas.server.broker.verification import TransactionGate
-from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.storage.producers.state import ProducerState
-from tests.golden.transaction.conversation import Asker
+from tests.golden.transaction.conversation import TransactionRequestContext
 from tests.unit.server.coordination.kit import run_virtual
 from tests.unit.server.coordination.transaction_cluster import NODES, Cluster, Entry, Fate
 
@@ -84,19 +84,19 @@ class History:
     async def program(self, transactions: int) -> None:
         """One incarnation of the producer."""
         request = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
-        first = await self.insist(lambda: self.coordinator().init_producer_id(Asker(5), request))
+        first = await self.insist(lambda: self.coordinator().init_producer_id(TransactionRequestContext(5), request))
         if first.error_code:
             return
         identity: Identity = (first.producer_id, first.producer_epoch)
         self.begun.append((identity, asyncio.get_running_loop().time()))
         for _ in range(transactions):
-            written = await self._write_all(Producer(*identity))
+            written = await self._write_all(ProducerIdAndEpoch(*identity))
             following = await self._end(identity, commit=written and self.rng.random() < 0.7)
             if following is None:
                 return
             identity = following
 
-    async def _write_all(self, producer: Producer) -> bool:
+    async def _write_all(self, producer: ProducerIdAndEpoch) -> bool:
         partitions = self.rng.sample(sorted(self.cluster.data), self.rng.randint(1, len(self.cluster.data)))
         for tp in partitions:
             for sequence in range(self.rng.randint(1, 2)):
@@ -104,25 +104,27 @@ class History:
                     return False
         return True
 
-    def _writing(self, producer: Producer, tp: TopicPartition, sequence: int) -> Callable[[], Awaitable[ErrorCode]]:
+    def _writing(
+        self, producer: ProducerIdAndEpoch, tp: TopicPartition, sequence: int
+    ) -> Callable[[], Awaitable[ErrorCode]]:
         return lambda: self.cluster.write(NAME, producer, tp, sequence)
 
     async def _end(self, identity: Identity, *, commit: bool) -> Identity | None:
         request = EndTxnRequest(
             transactional_id=NAME, producer_id=identity[0], producer_epoch=identity[1], committed=commit
         )
-        asked: list[float] = []
+        requested: list[float] = []
 
         async def ask() -> Any:
-            asked.append(asyncio.get_running_loop().time())
-            return await self.coordinator().end_txn(Asker(5), request)
+            requested.append(asyncio.get_running_loop().time())
+            return await self.coordinator().end_txn(TransactionRequestContext(5), request)
 
         answer = await self.insist(ask)
         if answer.error_code:
             return None
         self.told[identity] = commit
         for newer, since in self.begun:
-            if newer > identity and since < asked[-1] and commit:
+            if newer > identity and since < requested[-1] and commit:
                 self.zombies.append(f"{identity} committed although {newer} had begun")
         return answer.producer_id, answer.producer_epoch
 
@@ -263,12 +265,14 @@ def random_steps(rng: random.Random) -> list[tuple[tuple[Any, ...], int]]:
 
 def _forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     """A new coordinator does not carry on where the one before was."""
-    patch.setattr(TransactionShard, "on_loaded", lambda self, turn: None)
+    patch.setattr(TransactionShard, "on_loaded", lambda self, op: None)
 
 
 def _gives_up(patch: pytest.MonkeyPatch) -> None:
     """Markers are tried once."""
-    patch.setattr("barnabas.server.coordination.transaction.markers.MarkerSender._later", lambda self, pending: None)
+    patch.setattr(
+        "barnabas.server.coordination.transaction.markers.MarkerSender._schedule_retry", lambda self, pending: None
+    )
 
 
 def _old_coordinators_are_believed(patch: pytest.MonkeyPatch) -> None:

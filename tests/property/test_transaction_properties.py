@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.server.coordination.ports import LogRecord, Producer
+from barnabas.server.coordination.operation import WriteOperation
+from barnabas.server.coordination.ports import LogRecord, ProducerIdAndEpoch
 from barnabas.server.coordination.timeline import Timeline
 from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.ports import MarkerJob
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, from_record
 from barnabas.server.coordination.transaction.transitions import Initialize, ProducerIdNeededError
-from barnabas.server.coordination.turn import Turn
 from tests.unit.server.coordination.kit import seeded
 
 NAME = "id"
@@ -36,7 +36,7 @@ class World:
     now_ms: int = 1_000
     log: list[LogRecord] = field(default_factory=list)
     jobs: list[MarkerJob] = field(default_factory=list)
-    producers: list[Producer] = field(default_factory=list)
+    producers: list[ProducerIdAndEpoch] = field(default_factory=list)
     known: list[tuple[int, int]] = field(default_factory=list)
     states: list[Transaction] = field(default_factory=list)
     open_in: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
@@ -65,31 +65,31 @@ class World:
             decoded = self.shard.log_format.decode(record)
             assert decoded is not None
             self.shard.apply(decoded, 0, -1)
-        turn = self.turn()
-        self.shard.on_loaded(turn)
-        for armed in turn.timers:
+        op = self.op()
+        self.shard.on_loaded(op)
+        for armed in op.timers:
             if armed.key[0] == "announce":
                 self.timer(armed.key)
 
-    def turn(self) -> Turn:
-        return Turn(self.now_ms, seeded())
+    def op(self) -> WriteOperation:
+        return WriteOperation(self.now_ms, seeded())
 
     def timer(self, key: tuple[str, ...]) -> None:
-        turn = self.turn()
-        self.shard.on_timer(turn, key)
-        self.carry_out(turn)
+        op = self.op()
+        self.shard.on_timer(op, key)
+        self.execute(op)
 
-    def carry_out(self, turn: Turn) -> None:
-        for record in turn.records:
+    def execute(self, op: WriteOperation) -> None:
+        for record in op.records:
             encoded = self.shard.log_format.encode(record)
             self.log.append(encoded)
             self.shard.apply(record, len(self.log), -1)
             if record.value is not None:
                 self.check_step(from_record(record.value))
-        if turn.then is not None:
-            after = self.turn()
-            turn.then(after, ErrorCode.NONE)
-            self.carry_out(after)
+        if op.append_callback is not None:
+            after = self.op()
+            op.append_callback(after, ErrorCode.NONE)
+            self.execute(after)
 
     def check_step(self, now: Transaction) -> None:
         if self.states:
@@ -103,19 +103,19 @@ class World:
 
     # -- what happens
 
-    def init(self, who: Producer | None, fresh: bool) -> None:
+    def init(self, who: ProducerIdAndEpoch | None, fresh: bool) -> None:
         ask = Initialize(60_000, who.producer_id, who.epoch) if who is not None else Initialize(60_000)
-        turn = self.turn()
+        op = self.op()
         try:
-            response = self.shard.init_producer_id(turn, NAME, ask)
+            response = self.shard.init_producer_id(op, NAME, ask)
         except ProducerIdNeededError:
             if not fresh:
                 return
             self.fresh += 1
-            response = self.shard.init_producer_id(turn, NAME, ask, self.fresh)
+            response = self.shard.init_producer_id(op, NAME, ask, self.fresh)
         except KafkaError:
             return
-        self.carry_out(turn)
+        self.execute(op)
         if response.error_code == 0:
             told = (response.producer_id, response.producer_epoch)
             if who is None:
@@ -124,29 +124,29 @@ class World:
 
     def tell(self, producer_id: int, epoch: int) -> None:
         self.known.append((producer_id, epoch))
-        self.producers.append(Producer(producer_id, epoch))
+        self.producers.append(ProducerIdAndEpoch(producer_id, epoch))
 
-    def add(self, who: Producer, partition: TopicPartition, version: int) -> None:
-        turn = self.turn()
+    def add(self, who: ProducerIdAndEpoch, partition: TopicPartition, version: int) -> None:
+        op = self.op()
         try:
-            self.shard.add_partitions(turn, NAME, who, [partition], version)
+            self.shard.add_partitions(op, NAME, who, [partition], version)
         except KafkaError:
             return
         rightful = self.shard.transactions[NAME]
-        self.carry_out(turn)
+        self.execute(op)
         assert (who.producer_id, who.epoch) == rightful.identity
         self.open_in.setdefault(partition, {}).setdefault(who.producer_id, who.epoch)  # it writes
 
-    def end(self, who: Producer, commit: bool, version: int) -> None:
+    def end(self, who: ProducerIdAndEpoch, commit: bool, version: int) -> None:
         before = self.shard.transactions.get(NAME)
-        turn = self.turn()
+        op = self.op()
         try:
-            response = self.shard.end_txn(turn, NAME, who, commit=commit, version=version, fresh_id=self.fresh + 1)
+            response = self.shard.end_txn(op, NAME, who, commit=commit, version=version, fresh_id=self.fresh + 1)
         except KafkaError:
             assert self.shard.transactions.get(NAME) is before
             return
         self.fresh += 1
-        self.carry_out(turn)
+        self.execute(op)
         if version == 2:
             self.tell(response.producer_id, response.producer_epoch)
 
@@ -163,9 +163,9 @@ class World:
                 assert job.epoch >= opened
                 if job.version >= 2:
                     assert job.epoch > opened
-        turn = self.turn()
-        self.shard.markers_written(turn, job)
-        self.carry_out(turn)
+        op = self.op()
+        self.shard.markers_written(op, job)
+        self.execute(op)
 
     def check(self) -> None:
         """Replay equals life; and at rest no partition is left open."""
@@ -209,12 +209,12 @@ def test_histories_of_one_id(steps: list[tuple[object, ...]], first_epoch: int) 
         skipped = Transaction(raised.producer_id, first_epoch, timeout_ms=60_000, updated_ms=world.now_ms)
         from barnabas.server.coordination.transaction.state import to_record
 
-        turn = world.turn()
-        turn.write(to_record(NAME, skipped, 1))
-        world.carry_out(turn)
+        op = world.op()
+        op.write(to_record(NAME, skipped, 1))
+        world.execute(op)
         world.tell(skipped.producer_id, skipped.epoch)
 
-    def producer(choice: int) -> Producer:
+    def producer(choice: int) -> ProducerIdAndEpoch:
         """Negative: the newest ones, so that something succeeds now and then."""
         return (
             world.producers[choice]

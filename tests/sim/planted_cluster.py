@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.coordination.host import ShardHost
+from barnabas.server.coordination.context import CoordinatorContext
 from barnabas.server.coordination.runtime import CoordinatorRuntime
 from barnabas.server.metadata import snapshot
 from barnabas.server.metadata.controller import alter_partition, partition_change
@@ -229,21 +229,21 @@ def _minority_elects(patch: Patch) -> None:
 
 
 def _coordinator_stays(patch: Patch) -> None:
-    """A coordinator that does not lead its partition any more goes on answering."""
+    """A coordinator that no longer leads its partition continues to answer requests."""
     patch.setattr(CoordinatorRuntime, "on_resigned", lambda self, partition, leader_epoch=None: None)
 
 
 def _answers_before_commit(patch: Patch) -> None:
-    """A coordinator answers when it has appended, and does not wait for the replicas."""
-    real = ShardHost.on_committed
+    """A coordinator answers a request when it has appended the records, without waiting for the high watermark."""
+    real = CoordinatorContext.on_committed
 
-    def carry_out(self: Any, *args: Any) -> Any:
-        result = real_carry_out(self, *args)
+    def execute(self: Any, *args: Any) -> Any:
+        result = real_execute(self, *args)
         real(self, self.end_offset)
         return result
 
-    real_carry_out = ShardHost._carry_out
-    patch.setattr(ShardHost, "_carry_out", carry_out)
+    real_execute = CoordinatorContext._execute
+    patch.setattr(CoordinatorContext, "_execute", execute)
 
 
 def _markers_dropped(patch: Patch) -> None:

@@ -385,14 +385,14 @@ async def fetch(stage: Stage, words: list[str], options: dict[str, str]) -> None
     """fetch t-0 t-1, or fetch all"""
     coordinator = await stage.start()
     version = int(options.get("v", 9))
-    asked = None
+    requested = None
     if words != ["all"]:
-        asked = []
+        requested = []
         for target in words:
             topic, partition = target.rsplit("-", 1)
             view = stage.catalog.by_name(topic)
             topic_id = view.topic_id if view else UUID(int=99)
-            asked.append((topic, topic_id, int(partition)))
+            requested.append((topic, topic_id, int(partition)))
     group_id = options.get("group", "g")
     stable = options.get("stable") == "yes"
     if version >= 8:
@@ -401,9 +401,10 @@ async def fetch(stage: Stage, words: list[str], options: dict[str, str]) -> None
             member_id=stage.member(options["member"]) if "member" in options else None,
             member_epoch=int(options.get("epoch", -1)),
             topics=None
-            if asked is None
+            if requested is None
             else [
-                offset_fetch.OffsetFetchRequestTopics(name=t, topic_id=i, partition_indexes=[p]) for t, i, p in asked
+                offset_fetch.OffsetFetchRequestTopics(name=t, topic_id=i, partition_indexes=[p])
+                for t, i, p in requested
             ],
         )
         request = offset_fetch.OffsetFetchRequest(groups=[group], require_stable=stable)
@@ -411,8 +412,8 @@ async def fetch(stage: Stage, words: list[str], options: dict[str, str]) -> None
         request = offset_fetch.OffsetFetchRequest(
             group_id=group_id,
             topics=None
-            if asked is None
-            else [offset_fetch.OffsetFetchRequestTopic(name=t, partition_indexes=[p]) for t, _, p in asked],
+            if requested is None
+            else [offset_fetch.OffsetFetchRequestTopic(name=t, partition_indexes=[p]) for t, _, p in requested],
         )
 
     def show(r: offset_fetch.OffsetFetchResponse) -> str:

@@ -214,7 +214,7 @@ async def move(stage: Stage, words: list[str], options: dict[str, str]) -> None:
     stage.events.append(f"moved: {ErrorCode(r.error_code).name} {each}".rstrip())
 
 
-async def forget_topics(stage: Stage, words: list[str], options: dict[str, str]) -> None:
+async def on_topics_deleted(stage: Stage, words: list[str], options: dict[str, str]) -> None:
     topics = [forget.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in words]
     request = forget.DeleteShareGroupOffsetsRequest(group_id=options.get("group", "g"), topics=topics)
     r = await stage.shares.delete_share_group_offsets(Context(0), request)
@@ -302,7 +302,7 @@ COMMANDS: dict[str, Callable[[Stage, list[str], dict[str, str]], Awaitable[None]
     "delete": delete,
     "describe": describe,
     "fail": fail,
-    "forget": forget_topics,
+    "forget": on_topics_deleted,
     "heard": heard,
     "list": list_all,
     "move": move,

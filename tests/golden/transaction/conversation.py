@@ -39,12 +39,12 @@ from barnabas.protocol.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.operation import CoordinatorRecord
+from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, from_record, to_record
-from barnabas.server.coordination.turn import StateRecord
 from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
 
 TP = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -74,7 +74,7 @@ async def _run(text: str) -> str:
 
 
 @dataclass
-class Asker:
+class TransactionRequestContext:
     api_version: int
     connection_id: int = 1
 
@@ -193,11 +193,11 @@ class Stage:
         self.events.clear()
         return taken
 
-    def producer(self, name: str, options: dict[str, str]) -> Producer:
+    def producer(self, name: str, options: dict[str, str]) -> ProducerIdAndEpoch:
         if "as" in options:
             producer_id, epoch = options["as"].split("/")
-            return Producer(int(producer_id), int(epoch))
-        return Producer(*self.producers.get(name, (-1, -1)))
+            return ProducerIdAndEpoch(int(producer_id), int(epoch))
+        return ProducerIdAndEpoch(*self.producers.get(name, (-1, -1)))
 
     def call(self, name: str, awaitable: Awaitable[Any], show: Callable[[Any], str]) -> None:
         async def answered() -> None:
@@ -217,7 +217,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def show_record(record: StateRecord) -> str:
+def show_record(record: CoordinatorRecord) -> str:
     name = record.key.transactional_id
     if record.value is None:
         return f"{name} removed"
@@ -250,7 +250,7 @@ async def init(stage: Stage, words: list[str], options: dict[str, str]) -> None:
     """init NAME [as=id/epoch] [timeout=ms] [2pc=yes] [keep=yes]"""
     coordinator = await stage.start()
     name = words[0]
-    given = stage.producer(name, options) if "as" in options else Producer()
+    given = stage.producer(name, options) if "as" in options else ProducerIdAndEpoch()
     request = InitProducerIdRequest(
         transactional_id="" if name == "nameless" else name,
         transaction_timeout_ms=int(options.get("timeout", 60_000)),
@@ -267,7 +267,7 @@ async def init(stage: Stage, words: list[str], options: dict[str, str]) -> None:
         kept = f" ongoing={r.ongoing_txn_producer_id}/{r.ongoing_txn_producer_epoch}"
         return f"NONE {r.producer_id}/{r.producer_epoch}" + (kept if r.ongoing_txn_producer_id >= 0 else "")
 
-    stage.call(name, coordinator.init_producer_id(Asker(int(options.get("v", 6))), request), show)
+    stage.call(name, coordinator.init_producer_id(TransactionRequestContext(int(options.get("v", 6))), request), show)
 
 
 async def add(stage: Stage, words: list[str], options: dict[str, str]) -> None:
@@ -294,7 +294,7 @@ async def verify(stage: Stage, words: list[str], options: dict[str, str]) -> Non
     for word in words[1:]:
         topic, partition = _split(word)
         topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(partition)
-    asked = AddPartitionsToTxnTransaction(
+    requested = AddPartitionsToTxnTransaction(
         transactional_id=name,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
@@ -309,7 +309,7 @@ async def verify(stage: Stage, words: list[str], options: dict[str, str]) -> Non
             for p in topic.results_by_partition
         )
 
-    stage.call(f"leader for {name}", coordinator.batched_partitions(asked, version=2), show)
+    stage.call(f"leader for {name}", coordinator.add_or_verify_partitions(requested, version=2), show)
 
 
 async def end(stage: Stage, words: list[str], options: dict[str, str]) -> None:
@@ -333,7 +333,7 @@ async def end(stage: Stage, words: list[str], options: dict[str, str]) -> None:
             return f"NONE {r.producer_id}/{r.producer_epoch}"
         return "NONE"
 
-    asker = Asker(version, int(options.get("conn", 1)))
+    asker = TransactionRequestContext(version, int(options.get("conn", 1)))
     stage.call(name, coordinator.end_txn(asker, request), show)
 
 
@@ -348,7 +348,7 @@ async def show_one(stage: Stage, words: list[str], options: dict[str, str]) -> N
         return f"{t.transaction_state} {t.producer_id}/{t.producer_epoch} timeout={t.transaction_timeout_ms} [{where}]"
 
     request = DescribeTransactionsRequest(transactional_ids=[words[0]])
-    stage.call("describe", coordinator.describe_transactions(Asker(0), request), show)
+    stage.call("describe", coordinator.describe_transactions(TransactionRequestContext(0), request), show)
 
 
 async def list_all(stage: Stage, words: list[str], options: dict[str, str]) -> None:
@@ -368,7 +368,7 @@ async def list_all(stage: Stage, words: list[str], options: dict[str, str]) -> N
         found = " ".join(f"{t.transactional_id}:{t.transaction_state}" for t in r.transaction_states)
         return f"[{found}]{unknown}"
 
-    stage.call("list", coordinator.list_transactions(Asker(2), request), show)
+    stage.call("list", coordinator.list_transactions(TransactionRequestContext(2), request), show)
 
 
 async def markers(stage: Stage, words: list[str], options: dict[str, str]) -> None:

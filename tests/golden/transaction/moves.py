@@ -20,8 +20,8 @@ from barnabas.protocol.wire.messages.end_txn import EndTxnRequest
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from barnabas.protocol.wire.schema import Request
-from barnabas.server.coordination.ports import Producer
-from tests.golden.transaction.conversation import Asker, _show_marker, settle
+from barnabas.server.coordination.ports import ProducerIdAndEpoch
+from tests.golden.transaction.conversation import TransactionRequestContext, _show_marker, settle
 from tests.unit.server.coordination.kit import run_virtual
 from tests.unit.server.coordination.transaction_cluster import NODES, Cluster, Entry
 
@@ -103,11 +103,11 @@ class Stage:
     def coordinator(self, options: dict[str, str]) -> Any:
         return self.cluster.nodes[int(options.get("at", self.cluster.state.leader))].coordinator
 
-    def who(self, options: dict[str, str]) -> Producer:
+    def who(self, options: dict[str, str]) -> ProducerIdAndEpoch:
         if "as" in options:
             producer_id, epoch = options["as"].split("/")
-            return Producer(int(producer_id), int(epoch))
-        return Producer(*self.producer)
+            return ProducerIdAndEpoch(int(producer_id), int(epoch))
+        return ProducerIdAndEpoch(*self.producer)
 
 
 def _show(request: Request) -> str:
@@ -144,7 +144,7 @@ async def init(stage: Stage, words: list[str], options: dict[str, str]) -> None:
             stage.sequences.clear()
         return f"{ErrorCode(r.error_code).name} {r.producer_id}/{r.producer_epoch}"
 
-    stage.call("init", stage.coordinator(options).init_producer_id(Asker(5), request), show)
+    stage.call("init", stage.coordinator(options).init_producer_id(TransactionRequestContext(5), request), show)
 
 
 async def write(stage: Stage, words: list[str], options: dict[str, str]) -> None:
@@ -177,7 +177,7 @@ async def end(stage: Stage, words: list[str], options: dict[str, str]) -> None:
         stage.sequences.clear()
         return f"NONE {r.producer_id}/{r.producer_epoch}"
 
-    stage.call("end", stage.coordinator(options).end_txn(Asker(5), request), show)
+    stage.call("end", stage.coordinator(options).end_txn(TransactionRequestContext(5), request), show)
 
 
 async def elect(stage: Stage, words: list[str], options: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""Table: what a coordinator's client is told when the coordinator's own partition refused a write.
+"""Table: the error code that a coordinator's client receives when the coordinator's own partition rejects a write.
 
-Coordination raises no exceptions of its own: refusals are `KafkaError`s with codes of Kafka's table.
+Coordination defines no exceptions. It raises `KafkaError` with a code of Kafka's error table.
 """
 
 from __future__ import annotations
@@ -23,5 +23,6 @@ _TRANSLATED: Final = {
 
 
 def error_for_client(code: ErrorCode) -> ErrorCode:
-    """NOT_LEADER of `__consumer_offsets-7` means nothing to a consumer: NOT_COORDINATOR does."""
+    """Translate a partition's error for the coordinator's client: NOT_LEADER_OR_FOLLOWER for a partition of
+    `__consumer_offsets` becomes NOT_COORDINATOR. Codes without a translation are returned unchanged."""
     return _TRANSLATED.get(code, code)

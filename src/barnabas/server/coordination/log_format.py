@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.schema import Message, schema_of
+from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.ports import LogRecord
-from barnabas.server.coordination.turn import StateRecord
 
 _PREFIX: Final = Packer(">h")
 
@@ -40,7 +40,7 @@ class LogFormat:
         for kind in kinds:
             self._by_key.setdefault(kind.key, kind)
 
-    def encode(self, record: StateRecord) -> LogRecord:
+    def encode(self, record: CoordinatorRecord) -> LogRecord:
         kind = self._by_key[type(record.key)]
         key = _PREFIX.pack(kind.kind) + encode(record.key, 0)
         if record.value is None:
@@ -48,7 +48,7 @@ class LogFormat:
         version = kind.write_version if record.version is None else record.version
         return LogRecord(key, _PREFIX.pack(version) + encode(record.value, version))
 
-    def decode(self, record: LogRecord) -> StateRecord | None:
+    def decode(self, record: LogRecord) -> CoordinatorRecord | None:
         """None for a kind this table does not have, or a value of a version newer than this code knows.
 
         Raises WireError for bytes that are not what they claim to be.
@@ -59,8 +59,8 @@ class LogFormat:
             return None
         key = decode(kind.key, 0, record.key, _PREFIX.size)
         if record.value is None:
-            return StateRecord(key, None)
+            return CoordinatorRecord(key, None)
         (version,) = _PREFIX.unpack_from(record.value)
         if version not in schema_of(kind.value).versions:
             return None
-        return StateRecord(key, decode(kind.value, version, record.value, _PREFIX.size), version)
+        return CoordinatorRecord(key, decode(kind.value, version, record.value, _PREFIX.size), version)

@@ -22,7 +22,7 @@ class LogRecord(Struct, frozen=True):
     value: bytes | None
 
 
-class Producer(Struct, frozen=True):
+class ProducerIdAndEpoch(Struct, frozen=True):
     """The producer on whose behalf transactional offsets are written."""
 
     producer_id: int = NO_PRODUCER_ID
@@ -32,7 +32,7 @@ class Producer(Struct, frozen=True):
 class Marker(Struct, frozen=True):
     """The end of a transaction: a control batch that commits or aborts what the producer wrote."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     coordinator_epoch: int
     committed: bool
 
@@ -45,7 +45,7 @@ class PartitionWriter(Protocol):
     """
 
     def append(
-        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> int:
         """Append the records as one batch (transactional when `producer` is given). Returns the log end
         offset after it.
@@ -71,7 +71,7 @@ class PartitionWriter(Protocol):
         ...
 
 
-class TopicView(Struct, frozen=True):
+class CatalogTopic(Struct, frozen=True):
     """What a coordinator may know of a topic. `racks[p]` are the racks of the replicas of partition p."""
 
     name: str
@@ -83,16 +83,16 @@ class TopicView(Struct, frozen=True):
 class TopicCatalog(Protocol):
     """The topics of the newest metadata image."""
 
-    def by_name(self, name: str) -> TopicView | None: ...
+    def by_name(self, name: str) -> CatalogTopic | None: ...
 
-    def by_id(self, topic_id: TopicId) -> TopicView | None: ...
+    def by_id(self, topic_id: TopicId) -> CatalogTopic | None: ...
 
     def names(self) -> Sequence[str]:
         """All topic names, sorted."""
         ...
 
 
-class RequestContext(Protocol):
+class GroupRequestContext(Protocol):
     """What a coordinator may know of a request besides its message. The broker's own context satisfies it."""
 
     @property

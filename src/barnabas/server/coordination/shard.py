@@ -1,44 +1,45 @@
-"""Port: what the runtime asks of a coordinator's machine, one instance per partition ("shard", as Kafka calls it)."""
+"""Port: the state machine of one partition of a coordinator's topic (Kafka's CoordinatorShard)."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from barnabas.server.coordination.ports import LogRecord, Producer
-from barnabas.server.coordination.turn import StateRecord, TimerKey, Turn
+from barnabas.server.coordination.operation import CoordinatorRecord, TimerKey, WriteOperation
+from barnabas.server.coordination.ports import LogRecord, ProducerIdAndEpoch
 
 
 class RecordFormat(Protocol):
     """Translates between decoded records and the bytes of the log (Kafka's CoordinatorRecordSerde)."""
 
-    def encode(self, record: StateRecord) -> LogRecord: ...
+    def encode(self, record: CoordinatorRecord) -> LogRecord: ...
 
-    def decode(self, record: LogRecord) -> StateRecord | None:
+    def decode(self, record: LogRecord) -> CoordinatorRecord | None:
         """None if this version does not know the kind of record (a later version wrote it); the record is skipped."""
         ...
 
 
-class Shard(Protocol):
-    """Replicated state lives in the maps of the timeline it was built with, and changes only in `apply`."""
+class CoordinatorShard(Protocol):
+    """The replicated state is kept in maps of the shard's `Timeline`, and only `apply` and `apply_marker` change it."""
 
     @property
     def log_format(self) -> RecordFormat: ...
 
-    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
-        """Make the record part of the state. `producer_id` is -1 unless it belongs to a transaction."""
+    def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
+        """Apply one record of the log to the state. `producer_id` is -1 unless the record is transactional."""
         ...
 
-    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
-        """The producer's transaction has ended."""
+    def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
+        """Apply the marker that commits or aborts the producer's transaction."""
         ...
 
-    def on_loaded(self, turn: Turn) -> None:
-        """All of the log has been applied; arm the timers that the state calls for. Nothing is written here: a refusal
-        would undo the loading. What must be written gets a timer of no delay, with `retry`."""
+    def on_loaded(self, op: WriteOperation) -> None:
+        """Schedule the timers of the loaded state. All records of the log have been applied. This method must not write
+        records, because a failed append would undo the loading; it schedules a timer without delay, with `retry`, for
+        records that are needed."""
         ...
 
-    def on_timer(self, turn: Turn, key: TimerKey) -> None: ...
+    def on_timer(self, op: WriteOperation, key: TimerKey) -> None: ...
 
-    def on_unloaded(self, turn: Turn) -> None:
-        """This node no longer owns the partition: answer whatever is parked (records and timers are ignored)."""
+    def on_unloaded(self, op: WriteOperation) -> None:
+        """Complete all pending responses: this node no longer leads the partition. Records and timers are ignored."""
         ...

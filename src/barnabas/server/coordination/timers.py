@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.server.coordination.turn import TimerKey
+from barnabas.server.coordination.operation import TimerKey
 
 STALL_S: Final = 1.0
 """Who is woken so much too late has not run meanwhile: the process was stopped, or the machine slept."""
@@ -46,7 +46,7 @@ class Timers:
     def __contains__(self, key: TimerKey) -> bool:
         return key in self._timers
 
-    def arm(self, key: TimerKey, delay_ms: int, *, retry: bool = False, if_absent: bool = False) -> None:
+    def schedule(self, key: TimerKey, delay_ms: int, *, retry: bool = False, if_absent: bool = False) -> None:
         """Fire `delay_ms` from now instead of whenever this key was to fire before."""
         timer = self._timers.get(key)
         deadline = self._loop.time() + delay_ms / 1000
@@ -60,12 +60,12 @@ class Timers:
             timer.handle.cancel()
         self._timers[key] = _Timer(deadline, self._loop.call_at(deadline, self._wake, key), retry)
 
-    def left_ms(self, key: TimerKey) -> int:
+    def remaining_ms(self, key: TimerKey) -> int:
         """How long until it fires; -1 when there is no such timer."""
         timer = self._timers.get(key)
         return -1 if timer is None else max(round((timer.deadline - self._loop.time()) * 1000), 0)
 
-    def disarm(self, key: TimerKey) -> None:
+    def cancel(self, key: TimerKey) -> None:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.handle.cancel()

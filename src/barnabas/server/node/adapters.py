@@ -18,7 +18,7 @@ from barnabas.protocol.records.validate import Origin
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.coordination.group.service import GroupCoordinator
-from barnabas.server.coordination.ports import LogRecord, Marker, Producer, TopicView
+from barnabas.server.coordination.ports import CatalogTopic, LogRecord, Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.driver import ControllerDriver
@@ -52,9 +52,9 @@ class ReplicatedWriter:
         """`offsets.topic.compression.codec`"""
 
     def append(
-        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> int:
-        by = producer or Producer()
+        by = producer or ProducerIdAndEpoch()
         batch = build_batch(
             [SimpleRecord(record.key, record.value, now_ms) for record in records],
             codec=self._codec,
@@ -115,23 +115,23 @@ class ImageCatalog:
         self._image = image
         self._racks = {broker.broker_id: broker.rack for broker in image.brokers if broker.rack}
 
-    def by_name(self, name: str) -> TopicView | None:
+    def by_name(self, name: str) -> CatalogTopic | None:
         topic = self._image.topics.get(name)
         return None if topic is None else self._view(topic)
 
-    def by_id(self, topic_id: TopicId) -> TopicView | None:
+    def by_id(self, topic_id: TopicId) -> CatalogTopic | None:
         topic = self._image.topics.get_by_id(topic_id)
         return None if topic is None else self._view(topic)
 
     def names(self) -> Sequence[str]:
         return self._image.topics.names()
 
-    def _view(self, topic: TopicImage) -> TopicView:
+    def _view(self, topic: TopicImage) -> CatalogTopic:
         racks = self._racks
         by_partition = (
             tuple(frozenset(racks[r] for r in p.replicas if r in racks) for p in topic.partitions) if racks else ()
         )
-        return TopicView(topic.name, topic.topic_id, len(topic.partitions), by_partition)
+        return CatalogTopic(topic.name, topic.topic_id, len(topic.partitions), by_partition)
 
 
 class ImageGroupConfigs:
@@ -219,6 +219,6 @@ class TransactionFeed:
         self._transactions.on_feature_level(image.features.levels.get("transaction.version", 0))
         if delta.topics:
             # soon: the channel to the leaders looks into an image that has other readers before it
-            asyncio.get_running_loop().call_soon(self._transactions.markers.look_again)
+            asyncio.get_running_loop().call_soon(self._transactions.markers.on_leaders_changed)
             topic = image.topics.get(TRANSACTION_STATE_TOPIC)
             self._transactions.on_partition_count(0 if topic is None else len(topic.partitions))

@@ -15,7 +15,7 @@ from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
-from barnabas.server.coordination.ports import LogRecord, Marker, Producer, TopicView
+from barnabas.server.coordination.ports import CatalogTopic, LogRecord, Marker, ProducerIdAndEpoch
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class MemoryWriter:
         return self.partitions.setdefault(tp, MemoryPartition())
 
     def append(
-        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> int:
         simple = [SimpleRecord(record.key, record.value, now_ms) for record in records]
         if producer is None:
@@ -183,13 +183,13 @@ class Catalog:
 
     def __init__(self, **partitions: int) -> None:
         self.views = {
-            name: TopicView(name, UUID(int=i), count) for i, (name, count) in enumerate(partitions.items(), start=1)
+            name: CatalogTopic(name, UUID(int=i), count) for i, (name, count) in enumerate(partitions.items(), start=1)
         }
 
-    def by_name(self, name: str) -> TopicView | None:
+    def by_name(self, name: str) -> CatalogTopic | None:
         return self.views.get(name)
 
-    def by_id(self, topic_id: TopicId) -> TopicView | None:
+    def by_id(self, topic_id: TopicId) -> CatalogTopic | None:
         return next((view for view in self.views.values() if view.topic_id == topic_id), None)
 
     def names(self) -> Sequence[str]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.server.coordination.ports import Marker, Producer
+from barnabas.server.coordination.ports import Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.runtime import CoordinatorRuntime
 from tests.golden.coordination.conversation import settle
 from tests.unit.server.coordination.kit import MemoryWriter
@@ -22,7 +22,7 @@ def with_an_uncommitted_tail() -> MemoryWriter:
         await elected(runtime)
         await runtime.write(0, lambda s, t: s.add(t, "a", 1))
         writer.hold = True
-        runtime.host(0).submit(lambda s, t: s.add(t, "a", 1))
+        runtime.context(0).submit(lambda s, t: s.add(t, "a", 1))
 
     play(first, writer)
     return writer
@@ -65,7 +65,7 @@ def test_elected_again_while_the_epoch_before_is_still_loading() -> None:
         runtime.on_elected(0, 3)
         runtime.on_resigned(0, 2)  # late news of the time between
         await settle()
-        assert runtime.host(0).leader_epoch == 3
+        assert runtime.context(0).leader_epoch == 3
         assert await runtime.write(0, lambda s, t: s.add(t, "a", 1)) == 3
 
         runtime.on_elected(0, 5)
@@ -89,7 +89,7 @@ def test_commits_are_followed_for_the_new_leadership_while_the_old_one_still_wai
         await elected(runtime, 2)  # so does this one, and nothing is written that would remind it
         writer.commit(TP)
         await settle()
-        assert runtime.host(0).shard.sums.committed() == {"a": 2}
+        assert runtime.context(0).shard.sums.committed() == {"a": 2}
 
     play(scenario, writer)
 
@@ -107,14 +107,14 @@ def test_a_write_of_a_deposed_coordinator_is_refused_and_not_answered_by_its_suc
         await settle()
         writer.commit(TP)
         await settle()
-        assert runtime.host(0).shard.sums.committed() == {"a": 1}, "it may come true all the same"
+        assert runtime.context(0).shard.sums.committed() == {"a": 1}, "it may come true all the same"
 
     play(scenario, writer)
 
 
 def test_markers_say_where_the_partition_is_not_where_the_coordinator_is() -> None:
     writer = MemoryWriter()
-    marker = Marker(Producer(7, 0), 1, True)
+    marker = Marker(ProducerIdAndEpoch(7, 0), 1, True)
 
     async def scenario(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
         assert await code_of(runtime.end_transaction(0, marker)) is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -9,10 +9,10 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.server.coordination.ports import LogRecord, Marker, Producer
+from barnabas.server.coordination.operation import DEFERRED, CoordinatorRecord, ResponseFuture, TimerKey, WriteOperation
+from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
-from barnabas.server.coordination.turn import PARKED, StateRecord, Ticket, TimerKey, Turn
 from tests.golden.coordination.conversation import settle
 from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
 
@@ -25,7 +25,7 @@ class Sums:
     def __init__(self, timeline: Timeline) -> None:
         self.sums: TimelineMap[str, int] = TimelineMap(timeline)
         self.ended: list[tuple[int, bool]] = []
-        self.parked: list[Ticket] = []
+        self.parked: list[ResponseFuture] = []
         self.rung: list[TimerKey] = []
         self.loaded = False
 
@@ -33,35 +33,35 @@ class Sums:
     def log_format(self) -> Sums:
         return self
 
-    def encode(self, record: StateRecord) -> LogRecord:
+    def encode(self, record: CoordinatorRecord) -> LogRecord:
         return LogRecord(record.key.encode(), None if record.value is None else str(record.value).encode())
 
-    def decode(self, record: LogRecord) -> StateRecord | None:
-        return StateRecord(record.key.decode(), None if record.value is None else int(record.value))
+    def decode(self, record: LogRecord) -> CoordinatorRecord | None:
+        return CoordinatorRecord(record.key.decode(), None if record.value is None else int(record.value))
 
-    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+    def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         if record.value is None:
             self.sums.pop(record.key)
         else:
             self.sums[record.key] = record.value
 
-    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+    def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
         self.ended.append((producer.producer_id, committed))
 
-    def on_loaded(self, turn: Turn) -> None:
+    def on_loaded(self, op: WriteOperation) -> None:
         self.loaded = True
 
-    def on_timer(self, turn: Turn, key: TimerKey) -> None:
+    def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
         self.rung.append(key)
-        self.add(turn, "rings", 1)
+        self.add(op, "rings", 1)
 
-    def on_unloaded(self, turn: Turn) -> None:
-        for ticket in self.parked:
-            turn.answer(ticket, "gone")
+    def on_unloaded(self, op: WriteOperation) -> None:
+        for future in self.parked:
+            op.complete(future, "gone")
 
-    def add(self, turn: Turn, key: str, amount: int) -> int:
+    def add(self, op: WriteOperation, key: str, amount: int) -> int:
         total = (self.sums.get(key) or 0) + amount
-        turn.write(StateRecord(key, total))
+        op.write(CoordinatorRecord(key, total))
         return total
 
 
@@ -88,7 +88,7 @@ def play(scenario: Scenario, writer: MemoryWriter | None = None) -> None:
 async def elected(runtime: CoordinatorRuntime[Sums], epoch: int = 0) -> Sums:
     runtime.on_elected(0, epoch)
     await settle()
-    return runtime.host(0).shard
+    return runtime.context(0).shard
 
 
 async def code_of(awaitable: Awaitable[object]) -> ErrorCode:
@@ -136,7 +136,7 @@ def test_an_exception_in_a_decision_undoes_what_it_changed() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
 
-        def broken(s: Sums, turn: Turn) -> int:
+        def broken(s: Sums, op: WriteOperation) -> int:
             s.sums["a"] = 99
             raise KafkaError(ErrorCode.INVALID_REQUEST)
 
@@ -154,8 +154,8 @@ def test_without_records_nothing_waits() -> None:
         await settle()
         assert await runtime.write(0, lambda s, t: "beat") == "beat"
 
-        def newest(s: Sums, turn: Turn) -> int | None:
-            turn.after_pending = True
+        def newest(s: Sums, op: WriteOperation) -> int | None:
+            op.wait_for_pending = True
             return s.sums.get("a")
 
         waits = asyncio.ensure_future(runtime.write(0, newest))
@@ -183,9 +183,9 @@ def test_then_runs_after_the_commit_and_after_a_refusal() -> None:
         await elected(runtime)
         codes: list[ErrorCode] = []
 
-        def decide(s: Sums, turn: Turn) -> int:
-            turn.then = lambda _, code: codes.append(code)
-            return s.add(turn, "a", 1)
+        def decide(s: Sums, op: WriteOperation) -> int:
+            op.append_callback = lambda _, code: codes.append(code)
+            return s.add(op, "a", 1)
 
         writer.hold = True
         pending = asyncio.ensure_future(runtime.write(0, decide))
@@ -207,21 +207,21 @@ def test_loading_replays_the_log_and_refuses_meanwhile() -> None:
         await elected(runtime)
         await runtime.write(0, lambda s, t: s.add(t, "a", 1))
         await runtime.write(0, lambda s, t: s.add(t, "b", 2))
-        await runtime.end_transaction(0, Marker(Producer(7, 0), 1, True))
+        await runtime.end_transaction(0, Marker(ProducerIdAndEpoch(7, 0), 1, True))
 
     async def second(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
         assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.NOT_COORDINATOR
         runtime.on_elected(0, 5)
         assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await settle()
-        shard = runtime.host(0).shard
+        shard = runtime.context(0).shard
         assert shard.loaded
         assert shard.sums.snapshot() == shard.sums.committed() == {"a": 1, "b": 2}
         assert shard.ended == [(7, True)]
         runtime.on_elected(0, 4)  # old news
-        assert runtime.host(0).shard is shard
+        assert runtime.context(0).shard is shard
         runtime.on_resigned(0, 4)
-        assert runtime.host(0).shard is shard
+        assert runtime.context(0).shard is shard
         runtime.on_resigned(0, 5)
         assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.NOT_COORDINATOR
 
@@ -237,7 +237,7 @@ def test_what_was_loaded_above_the_high_watermark_is_read_when_it_is_committed()
         await runtime.write(0, lambda s, t: s.add(t, "a", 1))
         writer.hold = True
         asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 1))).cancel()
-        runtime.host(0).submit(lambda s, t: s.add(t, "a", 1))
+        runtime.context(0).submit(lambda s, t: s.add(t, "a", 1))
 
     async def second(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
         shard = await elected(runtime)
@@ -256,11 +256,11 @@ def test_a_deposed_coordinator_answers_everyone() -> None:
         writer.hold = True
         pending = asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 1)))
 
-        def park(s: Sums, turn: Turn) -> object:
-            s.parked.append(turn.ticket)
-            return PARKED
+        def park(s: Sums, op: WriteOperation) -> object:
+            s.parked.append(op.response_future)
+            return DEFERRED
 
-        parked: asyncio.Future[object] = asyncio.ensure_future(runtime.write(0, park, parks=True))
+        parked: asyncio.Future[object] = asyncio.ensure_future(runtime.write(0, park, may_defer=True))
         await settle()
         writer.depose(TP)
         assert await code_of(pending) is ErrorCode.NOT_COORDINATOR
@@ -273,24 +273,24 @@ def test_a_deposed_coordinator_answers_everyone() -> None:
 def test_timers_fire_once_are_pushed_back_and_try_again() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
-        await runtime.write(0, lambda s, t: t.arm(("x",), 1_000))
+        await runtime.write(0, lambda s, t: t.schedule(("x",), 1_000))
         await asyncio.sleep(0.9)
-        await runtime.write(0, lambda s, t: t.arm(("x",), 1_000))
+        await runtime.write(0, lambda s, t: t.schedule(("x",), 1_000))
         await asyncio.sleep(0.9)
         assert shard.rung == []
         await asyncio.sleep(0.2)
         assert shard.rung == [("x",)]
 
-        await runtime.write(0, lambda s, t: t.arm(("y",), 10_000))
-        await runtime.write(0, lambda s, t: t.arm(("y",), 100))  # sooner
-        await runtime.write(0, lambda s, t: t.arm(("y",), 100_000, if_absent=True))
+        await runtime.write(0, lambda s, t: t.schedule(("y",), 10_000))
+        await runtime.write(0, lambda s, t: t.schedule(("y",), 100))  # sooner
+        await runtime.write(0, lambda s, t: t.schedule(("y",), 100_000, if_absent=True))
         await asyncio.sleep(0.2)
         assert shard.rung == [("x",), ("y",)]
 
-        await runtime.write(0, lambda s, t: t.arm(("z",), 100))
-        await runtime.write(0, lambda s, t: t.disarm(("z",)))
+        await runtime.write(0, lambda s, t: t.schedule(("z",), 100))
+        await runtime.write(0, lambda s, t: t.cancel(("z",)))
         writer.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
-        await runtime.write(0, lambda s, t: t.arm(("w",), 100, retry=True))
+        await runtime.write(0, lambda s, t: t.schedule(("w",), 100, retry=True))
         await asyncio.sleep(5)
         assert shard.rung == [("x",), ("y",), ("w",), ("w",)]
         assert shard.sums.snapshot() == {"rings": 3}
@@ -302,10 +302,10 @@ def test_large_turns_that_need_not_be_atomic_are_cut() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
 
-        def many(s: Sums, turn: Turn) -> int:
-            turn.atomic = False
+        def many(s: Sums, op: WriteOperation) -> int:
+            op.atomic = False
             for i in range(30_000):
-                turn.write(StateRecord(f"key-{i:030d}", i))
+                op.write(CoordinatorRecord(f"key-{i:030d}", i))
             return 0
 
         await runtime.write(0, many)
@@ -313,10 +313,10 @@ def test_large_turns_that_need_not_be_atomic_are_cut() -> None:
         assert 2 <= len(writer[TP].log) <= 10
         before = shard.sums.snapshot()
 
-        def more(s: Sums, turn: Turn) -> int:
-            turn.atomic = False
+        def more(s: Sums, op: WriteOperation) -> int:
+            op.atomic = False
             for i in range(30_000):
-                turn.write(StateRecord(f"key-{i:030d}", -1))
+                op.write(CoordinatorRecord(f"key-{i:030d}", -1))
             return 0
 
         batches = len(writer[TP].log)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from barnabas.server.coordination.operation import TimerKey
 from barnabas.server.coordination.timers import GRACE_S, Timers
-from barnabas.server.coordination.turn import TimerKey
 from tests.unit.server.coordination.kit import VirtualLoop, run_virtual
 
 
@@ -17,12 +17,12 @@ def test_timers_wait_for_unread_beats_after_the_process_stood_still() -> None:
         assert isinstance(loop, VirtualLoop)
         timers = Timers(lambda key, retry: fired.append((key, loop.time())))
         for name, seconds in (("beats", 10), ("silent", 10), ("later", 30), ("in time", 3)):
-            timers.arm((name,), seconds * 1000)
+            timers.schedule((name,), seconds * 1000)
         await asyncio.sleep(5)
         loop.now += 15  # at 20 s the process goes on
         await asyncio.sleep(1)
         assert fired == [(("in time",), 3.0)]
-        timers.arm(("beats",), 10_000)
+        timers.schedule(("beats",), 10_000)
         await asyncio.sleep(40)
 
     run_virtual(main())

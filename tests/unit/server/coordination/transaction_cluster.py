@@ -24,7 +24,7 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import AddPartitionsT
 from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.broker.handlers.transactions import add_partitions_to_txn, write_txn_markers
 from barnabas.server.broker.verification import TransactionGate
-from barnabas.server.coordination.ports import LogRecord, Marker, Producer
+from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
@@ -163,7 +163,7 @@ class StateWriter:
     # -- PartitionWriter
 
     def append(
-        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: Producer | None = None
+        self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> int:
         self._require()
         if not self.leads:
@@ -348,7 +348,7 @@ class Cluster:
         elif log.leader != node_id and node.writer.epoch is not None:
             node.writer.end()
             node.coordinator.on_resigned(0, log.epoch)
-        node.coordinator.markers.look_again()
+        node.coordinator.markers.on_leaders_changed()
 
     def hold(self) -> None:
         self.state.hold = True
@@ -379,7 +379,7 @@ class Cluster:
             if told or node.node_id in concerned:
                 self.tell(node.node_id)
 
-    async def write(self, name: str, producer: Producer, tp: TopicPartition, sequence: int) -> ErrorCode:
+    async def write(self, name: str, producer: ProducerIdAndEpoch, tp: TopicPartition, sequence: int) -> ErrorCode:
         """A producer of protocol 2 sends a batch to the partition's leader, as Produce 12 does."""
         from barnabas.server.broker.verification import Protocol890, Write
 

@@ -18,12 +18,12 @@ from barnabas.protocol.wire.messages.list_groups import ListedGroup
 from barnabas.server.coordination.group import groups
 from barnabas.server.coordination.group.classic.group import DEAD, STABLE, ClassicGroup
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
-from barnabas.server.coordination.group.consumer.member import NO_PARTITIONS, ConsumerMember, Partitions
+from barnabas.server.coordination.group.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
 from barnabas.server.coordination.group.groups import Group, GroupTable
 from barnabas.server.coordination.group.offsets import Offsets
-from barnabas.server.coordination.group.share.group import ShareGroup, ShareMember
+from barnabas.server.coordination.group.share.group import ShareGroup, ShareGroupMember
+from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import TopicCatalog
-from barnabas.server.coordination.turn import Turn
 
 NOT_FOUND_FROM: Final = 6
 """The DescribeGroups version that first returns GROUP_ID_NOT_FOUND for an unknown group (KIP-1043). Earlier versions
@@ -99,7 +99,7 @@ class GroupAdmin:
             ],
         )
 
-    def _consumer_member(self, member: ConsumerMember, target: Partitions) -> consumer_group_describe.Member:
+    def _consumer_member(self, member: ConsumerGroupMember, target: Partitions) -> consumer_group_describe.Member:
         return consumer_group_describe.Member(
             member_id=member.member_id,
             instance_id=member.instance_id,
@@ -141,7 +141,7 @@ class GroupAdmin:
             members=[self._share_member(members[member_id]) for member_id in sorted(members)],
         )
 
-    def _share_member(self, member: ShareMember) -> share_group_describe.Member:
+    def _share_member(self, member: ShareGroupMember) -> share_group_describe.Member:
         return share_group_describe.Member(
             member_id=member.member_id,
             rack_id=member.rack_id,
@@ -187,7 +187,7 @@ class GroupAdmin:
             )
         return listed
 
-    def delete_groups(self, turn: Turn, group_ids: Collection[str]) -> list[DeletableGroupResult]:
+    def delete_groups(self, op: WriteOperation, group_ids: Collection[str]) -> list[DeletableGroupResult]:
         """Delete empty groups with their offsets. Each group has its own result."""
         results = []
         for group_id in group_ids:
@@ -199,8 +199,8 @@ class GroupAdmin:
             except KafkaError as error:
                 result.error_code = error.code
                 continue
-            self._offsets.delete_all(turn, group_id)
-            turn.write(*groups.tombstones(group))
+            self._offsets.delete_all(op, group_id)
+            op.write(*groups.tombstones(group))
         return results
 
 

@@ -15,30 +15,39 @@ from typing import Final
 from barnabas.core.ids import TopicId
 from barnabas.protocol.wire.messages.explain_group import ExplainedGroup, Holding, Member
 from barnabas.server.coordination.group import groups
-from barnabas.server.coordination.group.classic.group import COMPLETING, PREPARING, STABLE, ClassicGroup, ClassicMember
+from barnabas.server.coordination.group.classic.group import (
+    COMPLETING,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+    ClassicGroupMember,
+)
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup, ConsumerState
 from barnabas.server.coordination.group.consumer.member import (
     NO_PARTITIONS,
     STATIC_LEAVING_EPOCH,
-    ConsumerMember,
-    MemberState,
+    ConsumerGroupMember,
+    ConsumerMemberState,
     Partitions,
     pairs,
 )
 from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.offsets import Offsets
 from barnabas.server.coordination.group.share.group import ShareGroup
+from barnabas.server.coordination.operation import TimerKey
 from barnabas.server.coordination.ports import TopicCatalog
-from barnabas.server.coordination.turn import TimerKey
 
-LeftMs = Callable[[TimerKey], int]
+RemainingMs = Callable[[TimerKey], int]
 """How long until a timer goes off; -1 if it is not set."""
 
-_PENDING: Final = {MemberState.UNREVOKED_PARTITIONS: "revoke", MemberState.UNRELEASED_PARTITIONS: "release"}
+_PENDING: Final = {
+    ConsumerMemberState.UNREVOKED_PARTITIONS: "revoke",
+    ConsumerMemberState.UNRELEASED_PARTITIONS: "release",
+}
 
 
 def explain(
-    table: GroupTable, offsets: Offsets, catalog: TopicCatalog, group_id: str, left_ms: LeftMs, now_ms: int
+    table: GroupTable, offsets: Offsets, catalog: TopicCatalog, group_id: str, remaining_ms: RemainingMs, now_ms: int
 ) -> ExplainedGroup:
     """Raises KafkaError GROUP_ID_NOT_FOUND."""
     group = table.find(group_id)
@@ -49,25 +58,25 @@ def explain(
         protocol_type=groups.protocol_type(group),
     )
     if isinstance(group, ClassicGroup):
-        _classic(explained, group, left_ms)
+        _classic(explained, group, remaining_ms)
     elif isinstance(group, ConsumerGroup):
-        _consumer(explained, group, catalog, left_ms)
+        _consumer(explained, group, catalog, remaining_ms)
     else:
-        _share(explained, group, left_ms)
-    facts = offsets.facts(group)
-    explained.offset_count = facts.committed
-    explained.pending_offset_count = facts.pending
-    explained.kept_offset_count = facts.kept
-    explained.offsets_retention_ms = facts.retention_ms
-    explained.first_offset_expiry_ms = facts.first_expiry_ms
-    explained.next_offset_check_left_ms = left_ms(("expire",))
+        _share(explained, group, remaining_ms)
+    summary = offsets.summary(group)
+    explained.offset_count = summary.committed
+    explained.pending_offset_count = summary.pending
+    explained.kept_offset_count = summary.kept
+    explained.offsets_retention_ms = summary.retention_ms
+    explained.first_offset_expiry_ms = summary.first_expiry_ms
+    explained.next_offset_check_left_ms = remaining_ms(("expire",))
     return explained
 
 
 # -- classic groups --------------------------------------------------------------------------------------------------
 
 
-def _classic(explained: ExplainedGroup, group: ClassicGroup, left_ms: LeftMs) -> None:
+def _classic(explained: ExplainedGroup, group: ClassicGroup, remaining_ms: RemainingMs) -> None:
     explained.state = group.state.value
     explained.state_since_ms = -1 if group.state_timestamp_ms is None else group.state_timestamp_ms
     explained.epoch = group.generation_id
@@ -76,10 +85,10 @@ def _classic(explained: ExplainedGroup, group: ClassicGroup, left_ms: LeftMs) ->
     explained.reason = group.reason
     if group.state is PREPARING:
         explained.phase = "join" if group.initial_remaining_ms is None else "initial-delay"
-        explained.phase_left_ms = left_ms(("join", group.group_id))
+        explained.phase_left_ms = remaining_ms(("join", group.group_id))
     elif group.state is COMPLETING:
         explained.phase = "sync" if group.leader_id in group.pending_sync else "store"
-        explained.phase_left_ms = left_ms(("sync", group.group_id))
+        explained.phase_left_ms = remaining_ms(("sync", group.group_id))
     explained.members = [
         Member(
             member_id=member.member_id,
@@ -88,7 +97,7 @@ def _classic(explained: ExplainedGroup, group: ClassicGroup, left_ms: LeftMs) ->
             client_host=member.client_host,
             epoch=-1 if member.is_new else group.generation_id,
             pending=_classic_pending(group, member),
-            session_left_ms=left_ms(("heartbeat", group.group_id, member.member_id)),
+            session_left_ms=remaining_ms(("heartbeat", group.group_id, member.member_id)),
             rebalance_left_ms=explained.phase_left_ms if _classic_pending(group, member) else -1,
         )
         for member in group.members.values()
@@ -97,13 +106,13 @@ def _classic(explained: ExplainedGroup, group: ClassicGroup, left_ms: LeftMs) ->
         Member(
             member_id=member_id,
             pending="come-back",
-            session_left_ms=left_ms(("heartbeat", group.group_id, member_id)),
+            session_left_ms=remaining_ms(("heartbeat", group.group_id, member_id)),
         )
         for member_id in group.pending_join
     ]
 
 
-def _classic_pending(group: ClassicGroup, member: ClassicMember) -> str:
+def _classic_pending(group: ClassicGroup, member: ClassicGroupMember) -> str:
     if group.state is PREPARING:
         return "rejoin" if member.awaiting_join is None else ""
     if group.state in (COMPLETING, STABLE) and member.member_id in group.pending_sync:
@@ -114,8 +123,10 @@ def _classic_pending(group: ClassicGroup, member: ClassicMember) -> str:
 # -- consumer groups -------------------------------------------------------------------------------------------------
 
 
-def _consumer(explained: ExplainedGroup, group: ConsumerGroup, catalog: TopicCatalog, left_ms: LeftMs) -> None:
-    state, change = group.state(), group.changed.value
+def _consumer(
+    explained: ExplainedGroup, group: ConsumerGroup, catalog: TopicCatalog, remaining_ms: RemainingMs
+) -> None:
+    state, change = group.state(), group.last_epoch_bump.value
     explained.state = state.value
     explained.epoch = group.epoch.value
     explained.assignment_epoch = group.assignment_epoch.value
@@ -125,12 +136,12 @@ def _consumer(explained: ExplainedGroup, group: ConsumerGroup, catalog: TopicCat
     explained.assignor = group.preferred_assignor("")
     if state is ConsumerState.ASSIGNING:
         explained.phase = "assign"
-        explained.phase_left_ms = left_ms(("consumer-assign", group.group_id))
+        explained.phase_left_ms = remaining_ms(("consumer-assign", group.group_id))
     elif state is ConsumerState.RECONCILING:
         explained.phase = "reconcile"
         if change.at_ms < 0:
             explained.state_since_ms = group.assigned_at_ms.value
-    holders = _holders(group)
+    producer_transactions = _holders(group)
     for member_id in sorted(group.members):
         member, target = group.members[member_id], group.target_of(member_id)
         explained.members.append(
@@ -141,23 +152,27 @@ def _consumer(explained: ExplainedGroup, group: ConsumerGroup, catalog: TopicCat
                 client_host=member.client_host,
                 epoch=member.member_epoch,
                 pending=_consumer_pending(group, member),
-                session_left_ms=left_ms(("consumer-session", group.group_id, member_id)),
+                session_left_ms=remaining_ms(("consumer-session", group.group_id, member_id)),
                 rebalance_left_ms=max(
-                    left_ms((kind, group.group_id, member_id))
+                    remaining_ms((kind, group.group_id, member_id))
                     for kind in ("consumer-rebalance", "consumer-join", "consumer-sync")
                 ),
                 assigned_count=_count(member.assigned),
                 target_count=_count(target),
                 to_revoke=[_holding(catalog, key, member_id) for key in pairs(member.revoking)],
-                awaited=[_holding(catalog, key, holders[key]) for key in _missing(member, target) if key in holders],
+                awaited=[
+                    _holding(catalog, key, producer_transactions[key])
+                    for key in _missing(member, target)
+                    if key in producer_transactions
+                ],
             )
         )
 
 
-def _consumer_pending(group: ConsumerGroup, member: ConsumerMember) -> str:
+def _consumer_pending(group: ConsumerGroup, member: ConsumerGroupMember) -> str:
     if member.member_epoch == STATIC_LEAVING_EPOCH:
         return "return"
-    if member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member):
+    if member.state is ConsumerMemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member):
         return "heartbeat"  # all is free now, and its next heartbeat will tell it
     if member.state in _PENDING:
         return _PENDING[member.state]
@@ -174,7 +189,7 @@ def _holders(group: ConsumerGroup) -> dict[tuple[TopicId, int], str]:
     }
 
 
-def _missing(member: ConsumerMember, target: Partitions) -> Iterator[tuple[TopicId, int]]:
+def _missing(member: ConsumerGroupMember, target: Partitions) -> Iterator[tuple[TopicId, int]]:
     for topic_id, partition in pairs(target):
         if partition not in (member.assigned or NO_PARTITIONS).get(topic_id, frozenset()):
             yield topic_id, partition
@@ -193,13 +208,13 @@ def _count(partitions: Partitions) -> int:
 # -- share groups ----------------------------------------------------------------------------------------------------
 
 
-def _share(explained: ExplainedGroup, group: ShareGroup, left_ms: LeftMs) -> None:
+def _share(explained: ExplainedGroup, group: ShareGroup, remaining_ms: RemainingMs) -> None:
     explained.state = group.committed_state().value
     explained.epoch = group.epoch.value
     explained.assignment_epoch = group.assignment_epoch.value
     if group.epoch.value > group.assignment_epoch.value:
         explained.phase = "assign"
-        explained.phase_left_ms = left_ms(("share-assign", group.group_id))
+        explained.phase_left_ms = remaining_ms(("share-assign", group.group_id))
     for member_id in sorted(group.members):
         member = group.members[member_id]
         behind = member.member_epoch < group.assignment_epoch.value
@@ -210,7 +225,7 @@ def _share(explained: ExplainedGroup, group: ShareGroup, left_ms: LeftMs) -> Non
                 client_host=member.client_host,
                 epoch=member.member_epoch,
                 pending="heartbeat" if behind else "",
-                session_left_ms=left_ms(("share-session", group.group_id, member_id)),
+                session_left_ms=remaining_ms(("share-session", group.group_id, member_id)),
                 assigned_count=_count(member.assigned),
             )
         )

@@ -13,8 +13,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.coordination.group.classic.group import COMPLETING, DEAD, EMPTY, STABLE, ClassicGroup
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.share.group import ShareGroup
+from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
-from barnabas.server.coordination.turn import StateRecord
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
 
@@ -116,7 +116,7 @@ def is_subscribed_to(group: Group, topic: str) -> bool:
     return group.is_subscribed_to(topic)
 
 
-def tombstones(group: Group) -> Iterator[StateRecord]:
+def tombstones(group: Group) -> Iterator[CoordinatorRecord]:
     """Everything that must be written to make the log forget the group (its offsets apart)."""
     return group.tombstones()
 
@@ -203,7 +203,7 @@ def expiry_base_ms(group: Group, commit_timestamp_ms: int) -> int | None:
     return None
 
 
-def may_vanish(group: Group) -> bool:
+def is_removable(group: Group) -> bool:
     """Without offsets, nothing is left of it; but a share group has more than those, and stays until it is deleted."""
     if isinstance(group, ShareGroup):
         return False

@@ -14,16 +14,16 @@ from barnabas.protocol.wire.messages.join_group import JoinGroupResponse
 from barnabas.protocol.wire.messages.sync_group import SyncGroupResponse
 from barnabas.server.coordination.group.classic import consumer_protocol
 from barnabas.server.coordination.group.classic import rebalance as classic_rebalance
-from barnabas.server.coordination.group.classic.group import STABLE, ClassicGroup, ClassicMember
+from barnabas.server.coordination.group.classic.group import STABLE, ClassicGroup, ClassicGroupMember
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
-from barnabas.server.coordination.group.consumer.groups import ConsumerGroups
-from barnabas.server.coordination.group.consumer.member import ClassicPart, ConsumerMember, Partitions
+from barnabas.server.coordination.group.consumer.manager import ConsumerGroupManager
+from barnabas.server.coordination.group.consumer.member import ClassicProtocolMetadata, ConsumerGroupMember, Partitions
+from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import TopicCatalog
-from barnabas.server.coordination.turn import Turn
 
 
-def may_upgrade(machine: ConsumerGroups, group: ClassicGroup) -> bool:
-    config = machine.config
+def may_upgrade(manager: ConsumerGroupManager, group: ClassicGroup) -> bool:
+    config = manager.config
     return (
         config.group_consumer_migration_policy.may_upgrade
         and group.is_consumer_protocol
@@ -31,11 +31,11 @@ def may_upgrade(machine: ConsumerGroups, group: ClassicGroup) -> bool:
     )
 
 
-def upgrade(machine: ConsumerGroups, turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
+def upgrade(manager: ConsumerGroupManager, op: WriteOperation, classic: ClassicGroup) -> ConsumerGroup:
     """Everyone keeps what it has; who waits in a rebalance is told to come again. Raises GROUP_ID_NOT_FOUND."""
     group_id = classic.group_id
     try:
-        members = [_member_from_classic(machine.catalog, classic, member) for member in classic.members.values()]
+        members = [_member_from_classic(manager.catalog, classic, member) for member in classic.members.values()]
     except WireError as error:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -44,34 +44,34 @@ def upgrade(machine: ConsumerGroups, turn: Turn, classic: ClassicGroup) -> Consu
         ) from error
     again = ErrorCode.REBALANCE_IN_PROGRESS
     for waiting in classic.members.values():
-        classic_rebalance.answer_join(
-            turn, classic, waiting, JoinGroupResponse(error_code=again, member_id=waiting.member_id)
+        classic_rebalance.complete_join_future(
+            op, classic, waiting, JoinGroupResponse(error_code=again, member_id=waiting.member_id)
         )
-        classic_rebalance.answer_sync(turn, waiting, SyncGroupResponse(error_code=again))
+        classic_rebalance.complete_sync_future(op, waiting, SyncGroupResponse(error_code=again))
     for member_id in (*classic.members, *classic.pending_join):
-        turn.disarm(("heartbeat", group_id, member_id))
-    turn.disarm(("join", group_id))
-    turn.disarm(("sync", group_id))
-    machine.put(turn, *classic.tombstones())
-    group = machine.table.by_id[group_id] = ConsumerGroup(group_id, machine.table.timeline)
-    machine.put(turn, *(member.metadata_record(group_id) for member in members))
-    machine.put(turn, group.epoch_record(classic.generation_id, 0))
-    machine.put(turn, *(group.target_record(member.member_id, member.assigned) for member in members))
-    machine.put(turn, group.target_epoch_record(classic.generation_id, turn.now_ms))
-    machine.put(turn, *(member.assignment_record(group_id) for member in members))
+        op.cancel(("heartbeat", group_id, member_id))
+    op.cancel(("join", group_id))
+    op.cancel(("sync", group_id))
+    manager.apply_and_write(op, *classic.tombstones())
+    group = manager.table.by_id[group_id] = ConsumerGroup(group_id, manager.table.timeline)
+    manager.apply_and_write(op, *(member.metadata_record(group_id) for member in members))
+    manager.apply_and_write(op, group.epoch_record(classic.generation_id, 0))
+    manager.apply_and_write(op, *(group.target_record(member.member_id, member.assigned) for member in members))
+    manager.apply_and_write(op, group.target_epoch_record(classic.generation_id, op.now_ms))
+    manager.apply_and_write(op, *(member.assignment_record(group_id) for member in members))
     for member in members:
         assert member.classic is not None
-        turn.arm(("consumer-session", group_id, member.member_id), member.classic.session_timeout_ms, retry=True)
+        op.schedule(("consumer-session", group_id, member.member_id), member.classic.session_timeout_ms, retry=True)
     return group
 
 
-def _member_from_classic(catalog: TopicCatalog, group: ClassicGroup, member: ClassicMember) -> ConsumerMember:
+def _member_from_classic(catalog: TopicCatalog, group: ClassicGroup, member: ClassicGroupMember) -> ConsumerGroupMember:
     """Raises WireError."""
     subscription = consumer_protocol.parse_subscription(
         member.metadata(group.protocol_name) if group.protocol_name else member.protocols[0][1]
     )
     assigned = consumer_protocol.parse_assignment(member.assignment) if member.assignment else {}
-    return ConsumerMember(
+    return ConsumerGroupMember(
         member.member_id,
         member.instance_id,
         subscription.rack_id,
@@ -79,7 +79,7 @@ def _member_from_classic(catalog: TopicCatalog, group: ClassicGroup, member: Cla
         member.client_host,
         member.rebalance_timeout_ms,
         tuple(sorted(set(subscription.topics))),
-        classic=ClassicPart(member.session_timeout_ms, tuple(member.protocols)),
+        classic=ClassicProtocolMetadata(member.session_timeout_ms, tuple(member.protocols)),
         member_epoch=group.generation_id,
         previous_epoch=group.generation_id,
         assigned=by_id(catalog, assigned),
@@ -105,10 +105,10 @@ def by_name(catalog: TopicCatalog, partitions: Partitions) -> dict[str, list[int
     return found
 
 
-def may_downgrade(machine: ConsumerGroups, group: ConsumerGroup, without: str, *, replaced: bool) -> bool:
+def may_downgrade(manager: ConsumerGroupManager, group: ConsumerGroup, without: str, *, replaced: bool) -> bool:
     """Whether the group is classic once member `without` is gone (or has been `replaced` by a classic one)."""
     remaining = len(group.members) - (not replaced)
-    config = machine.config
+    config = manager.config
     return (
         remaining > 0
         and all(m.classic is not None for m in group.members.values() if m.member_id != without)
@@ -117,15 +117,17 @@ def may_downgrade(machine: ConsumerGroups, group: ConsumerGroup, without: str, *
     )
 
 
-def downgrade(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, without: str | None) -> ClassicGroup:
+def downgrade(
+    manager: ConsumerGroupManager, op: WriteOperation, group: ConsumerGroup, without: str | None
+) -> ClassicGroup:
     """The group as a classic one, stable in the assignment it was to have; `without` a member that leaves."""
     group_id = group.group_id
-    classic = ClassicGroup(group_id, STABLE, state_timestamp_ms=turn.now_ms, generation_id=group.epoch.value)
+    classic = ClassicGroup(group_id, STABLE, state_timestamp_ms=op.now_ms, generation_id=group.epoch.value)
     for member in group.members.values():
         if member.member_id == without or member.classic is None:
             continue
         classic.add(
-            ClassicMember(
+            ClassicGroupMember(
                 member.member_id,
                 member.instance_id,
                 member.client_id,
@@ -140,13 +142,13 @@ def downgrade(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, without
     classic.subscribed = classic.compute_subscribed()
     for present in classic.members.values():
         version = consumer_protocol.version_of(present.metadata(classic.protocol_name))
-        target = by_name(machine.catalog, group.target_of(present.member_id))
+        target = by_name(manager.catalog, group.target_of(present.member_id))
         present.assignment = consumer_protocol.build_assignment(target, version)
     for member_id in list(group.members):
-        machine.disarm(turn, group_id, member_id)
-    machine.put(turn, *list(group.tombstones()))
-    turn.write(classic.record())
-    machine.table.by_id[group_id] = classic
+        manager.cancel_timers(op, group_id, member_id)
+    manager.apply_and_write(op, *list(group.tombstones()))
+    op.write(classic.record())
+    manager.table.by_id[group_id] = classic
     for present in classic.members.values():
-        classic_rebalance.arm_session(turn, classic, present)
+        classic_rebalance.schedule_session_timeout(op, classic, present)
     return classic

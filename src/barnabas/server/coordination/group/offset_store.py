@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from barnabas.core.ids import NO_PRODUCER_ID, NO_TOPIC_ID, TopicId
 from barnabas.server.coordination.group.records import OffsetCommitKey, OffsetCommitValue
+from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
-from barnabas.server.coordination.turn import StateRecord
 
 NO_OFFSET = -1
 
@@ -152,7 +152,7 @@ class OffsetStore:
         return offsets
 
 
-def commit_record(group_id: str, topic: str, partition: int, offset: CommittedOffset) -> StateRecord:
+def commit_record(group_id: str, topic: str, partition: int, offset: CommittedOffset) -> CoordinatorRecord:
     """The record of a commit. Only version 1 has a place for an expiry of its own (OffsetCommit before v5)."""
     value = OffsetCommitValue(
         offset=offset.offset,
@@ -163,8 +163,8 @@ def commit_record(group_id: str, topic: str, partition: int, offset: CommittedOf
         topic_id=offset.topic_id,
     )
     version = 1 if offset.expire_timestamp_ms != -1 else None
-    return StateRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
 
 
-def commit_tombstone(group_id: str, topic: str, partition: int) -> StateRecord:
-    return StateRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+def commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

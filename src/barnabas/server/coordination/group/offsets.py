@@ -49,14 +49,14 @@ from barnabas.server.coordination.group.offset_store import (
     commit_record,
     commit_tombstone,
 )
-from barnabas.server.coordination.ports import Producer, RequestContext, TopicCatalog, TopicView
-from barnabas.server.coordination.turn import Turn
+from barnabas.server.coordination.operation import WriteOperation
+from barnabas.server.coordination.ports import CatalogTopic, GroupRequestContext, ProducerIdAndEpoch, TopicCatalog
 
 TOPIC_IDS_FROM: Final = 10
 MEMBER_EPOCHS_FROM: Final = 9
 
 
-class OffsetsFacts(Struct, frozen=True):
+class OffsetsSummary(Struct, frozen=True):
     """A group's offsets: how many are committed, wait for a transaction's end, are kept in any case; and when the first
     of the others will be forgotten (-1: none will).
     """
@@ -68,7 +68,7 @@ class OffsetsFacts(Struct, frozen=True):
     first_expiry_ms: int
 
 
-def resolve(topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int) -> TopicView | ErrorCode:
+def resolve(topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int) -> CatalogTopic | ErrorCode:
     """The topic a request means, by name before version 10 and by id from then on."""
     if api_version >= TOPIC_IDS_FROM:
         return topics.by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
@@ -86,7 +86,7 @@ class Offsets:
     # -- commit --------------------------------------------------------------------------------------------------
 
     def commit(
-        self, turn: Turn, ctx: RequestContext, topics: TopicCatalog, request: OffsetCommitRequest
+        self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: OffsetCommitRequest
     ) -> OffsetCommitResponse:
         """Raises KafkaError when the member may not commit at all."""
         group = self._table.get(request.group_id)
@@ -106,21 +106,21 @@ class Offsets:
         if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
             member = group.members.get(request.member_id)
             if member is not None:
-                classic_rebalance.arm_session(turn, group, member)
+                classic_rebalance.schedule_session_timeout(op, group, member)
         retention = request.retention_time_ms
-        expires = -1 if retention == -1 else turn.now_ms + retention
+        expires = -1 if retention == -1 else op.now_ms + retention
         response = OffsetCommitResponse()
-        for asked in request.topics:
-            topic = resolve(topics, asked.name, asked.topic_id, ctx.api_version)
-            answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+        for requested in request.topics:
+            topic = resolve(topics, requested.name, requested.topic_id, ctx.api_version)
+            answer = OffsetCommitResponseTopic(name=requested.name, topic_id=requested.topic_id)
             response.topics.append(answer)
-            for p in asked.partitions:
+            for p in requested.partitions:
                 code = self._refusal(topic, p.partition_index, p.committed_metadata)
                 answer.partitions.append(
                     OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
                 if code is ErrorCode.NONE and not isinstance(topic, ErrorCode):
-                    timestamp = turn.now_ms if p.commit_timestamp == -1 else p.commit_timestamp
+                    timestamp = op.now_ms if p.commit_timestamp == -1 else p.commit_timestamp
                     stored = CommittedOffset(
                         p.committed_offset,
                         p.committed_leader_epoch,
@@ -129,11 +129,11 @@ class Offsets:
                         expires,
                         topic.topic_id,
                     )
-                    turn.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
+                    op.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
         return response
 
     def commit_transactional(
-        self, turn: Turn, ctx: RequestContext, topics: TopicCatalog, request: TxnOffsetCommitRequest
+        self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: TxnOffsetCommitRequest
     ) -> TxnOffsetCommitResponse:
         """As `commit`, but the offsets count once the producer's transaction commits. Raises KafkaError."""
         group = self._table.get(request.group_id)
@@ -154,13 +154,13 @@ class Offsets:
             if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # not a code that this API knows
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
             raise
-        turn.producer = Producer(request.producer_id, request.producer_epoch)
+        op.producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         response = TxnOffsetCommitResponse()
-        for asked in request.topics:
-            topic = resolve(topics, asked.name, NO_TOPIC_ID, 0)
-            answer = TxnOffsetCommitResponseTopic(name=asked.name)
+        for requested in request.topics:
+            topic = resolve(topics, requested.name, NO_TOPIC_ID, 0)
+            answer = TxnOffsetCommitResponseTopic(name=requested.name)
             response.topics.append(answer)
-            for p in asked.partitions:
+            for p in requested.partitions:
                 code = self._refusal(topic, p.partition_index, p.committed_metadata)
                 answer.partitions.append(
                     TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
@@ -170,13 +170,13 @@ class Offsets:
                         p.committed_offset,
                         p.committed_leader_epoch,
                         p.committed_metadata or "",
-                        turn.now_ms,
+                        op.now_ms,
                         topic_id=topic.topic_id,
                     )
-                    turn.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
+                    op.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
         return response
 
-    def _refusal(self, topic: TopicView | ErrorCode, partition: int, metadata: str | None) -> ErrorCode:
+    def _refusal(self, topic: CatalogTopic | ErrorCode, partition: int, metadata: str | None) -> ErrorCode:
         if isinstance(topic, ErrorCode):
             return topic
         if not 0 <= partition < topic.partitions:
@@ -208,11 +208,11 @@ class Offsets:
             if exists:
                 response.topics = self._fetch_all(topics, group_id, api_version, stable=stable)
             return response
-        for asked in request.topics:
-            topic = self._topic_of_fetch(topics, asked.name, asked.topic_id, api_version)
-            answer = OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id)
+        for requested in request.topics:
+            topic = self._topic_of_fetch(topics, requested.name, requested.topic_id, api_version)
+            answer = OffsetFetchResponseTopics(name=requested.name, topic_id=requested.topic_id)
             response.topics.append(answer)
-            for p in asked.partition_indexes:
+            for p in requested.partition_indexes:
                 if topic is None:
                     answer.partitions.append(_no_offset(p, ErrorCode.UNKNOWN_TOPIC_ID))
                     continue
@@ -221,7 +221,7 @@ class Offsets:
                 if found is not None and NO_TOPIC_ID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
                     found = None  # of an earlier topic of the same name
                 unstable = stable and exists and self._store.is_unstable(group_id, name, p)
-                answer.partitions.append(_answer_of(p, found, unstable=unstable))
+                answer.partitions.append(_partition_response(p, found, unstable=unstable))
         return response
 
     def _topic_of_fetch(
@@ -247,23 +247,23 @@ class Offsets:
                 topic_id = NO_TOPIC_ID if view is None else view.topic_id
                 answer = answers[topic] = OffsetFetchResponseTopics(name=topic, topic_id=topic_id)
             unstable = stable and self._store.is_unstable(group_id, topic, partition)
-            answer.partitions.append(_answer_of(partition, offsets[(topic, partition)], unstable=unstable))
+            answer.partitions.append(_partition_response(partition, offsets[(topic, partition)], unstable=unstable))
         return list(answers.values())
 
     # -- delete and expire ---------------------------------------------------------------------------------------
 
-    def delete(self, turn: Turn, topics: TopicCatalog, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    def delete(self, op: WriteOperation, topics: TopicCatalog, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Raises KafkaError when the group does not exist, or does not allow it."""
         group = self._table.find(request.group_id)
         groups.check_offset_delete(group)
         response = OffsetDeleteResponse()
-        for asked in request.topics:
-            answer = OffsetDeleteResponseTopic(name=asked.name)
+        for requested in request.topics:
+            answer = OffsetDeleteResponseTopic(name=requested.name)
             response.topics.append(answer)
-            subscribed = groups.is_subscribed_to(group, asked.name)
-            view = topics.by_name(asked.name)
-            for p in asked.partitions:
-                known = self._is_known(request.group_id, asked.name, p.partition_index)
+            subscribed = groups.is_subscribed_to(group, requested.name)
+            view = topics.by_name(requested.name)
+            for p in requested.partitions:
+                known = self._is_known(request.group_id, requested.name, p.partition_index)
                 code = ErrorCode.NONE
                 if subscribed:
                     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -273,34 +273,34 @@ class Offsets:
                     OffsetDeleteResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
                 if known and not subscribed:
-                    turn.write(commit_tombstone(request.group_id, asked.name, p.partition_index))
+                    op.write(commit_tombstone(request.group_id, requested.name, p.partition_index))
         return response
 
     def _is_known(self, group_id: str, topic: str, partition: int) -> bool:
         store = self._store
         return store.get(group_id, topic, partition) is not None or store.is_unstable(group_id, topic, partition)
 
-    def delete_all(self, turn: Turn, group_id: str) -> None:
+    def delete_all(self, op: WriteOperation, group_id: str) -> None:
         """Tombstones for everything the group has committed or is about to."""
         for topic, partition in self._store.known_partitions(group_id):
-            turn.write(commit_tombstone(group_id, topic, partition))
+            op.write(commit_tombstone(group_id, topic, partition))
 
-    def expire(self, turn: Turn) -> None:
+    def expire(self, op: WriteOperation) -> None:
         """Drop the offsets whose retention is over, and the groups of which nothing is left."""
-        turn.atomic = False
+        op.atomic = False
         for group_id in sorted(self._table.by_id):
             group = self._table.by_id[group_id]
-            if self._expire_group(turn, group_id, group) and groups.may_vanish(group):
-                turn.write(*groups.tombstones(group))
+            if self._expire_group(op, group_id, group) and groups.is_removable(group):
+                op.write(*groups.tombstones(group))
         self._store.compact()
 
-    def _expire_group(self, turn: Turn, group_id: str, group: groups.Group) -> bool:
+    def _expire_group(self, op: WriteOperation, group_id: str, group: groups.Group) -> bool:
         """True: no offset remains."""
         remains = False
         for (topic, partition), stored in sorted(self._store.view(group_id, committed=False).items()):
             expires_ms = self.expires_ms(group, topic, partition, stored)
-            if expires_ms is not None and turn.now_ms >= expires_ms:
-                turn.write(commit_tombstone(group_id, topic, partition))
+            if expires_ms is not None and op.now_ms >= expires_ms:
+                op.write(commit_tombstone(group_id, topic, partition))
             else:
                 remains = True
         return not remains and not self._store.has_open_transactions(group_id)
@@ -316,13 +316,13 @@ class Offsets:
             return stored.expire_timestamp_ms
         return base + self._config.offsets_retention_ms
 
-    def facts(self, group: groups.Group) -> OffsetsFacts:
+    def summary(self, group: groups.Group) -> OffsetsSummary:
         """What the group has committed, and what will become of it."""
         view = self._store.view(group.group_id, committed=False)
         times = [self.expires_ms(group, topic, partition, stored) for (topic, partition), stored in view.items()]
         due = [time for time in times if time is not None]
         known = self._store.known_partitions(group.group_id)
-        return OffsetsFacts(
+        return OffsetsSummary(
             len(view),
             sum(self._store.is_unstable(group.group_id, topic, partition) for topic, partition in known),
             len(times) - len(due),
@@ -330,17 +330,19 @@ class Offsets:
             min(due, default=-1),
         )
 
-    def forget_topics(self, turn: Turn, deleted: Sequence[str]) -> None:
+    def on_topics_deleted(self, op: WriteOperation, deleted: Sequence[str]) -> None:
         """Topics were deleted: so are all offsets in them."""
         gone = set(deleted)
-        turn.atomic = False
+        op.atomic = False
         for group_id in self._store.groups():
             for topic, partition in self._store.known_partitions(group_id):
                 if topic in gone:
-                    turn.write(commit_tombstone(group_id, topic, partition))
+                    op.write(commit_tombstone(group_id, topic, partition))
 
 
-def _answer_of(partition: int, found: CommittedOffset | None, *, unstable: bool) -> OffsetFetchResponsePartitions:
+def _partition_response(
+    partition: int, found: CommittedOffset | None, *, unstable: bool
+) -> OffsetFetchResponsePartitions:
     if unstable:
         return _no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     if found is None:

@@ -74,10 +74,16 @@ from barnabas.protocol.wire.messages.txn_offset_commit import (
 )
 from barnabas.server.coordination.errors import error_for_client
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig, NoGroupConfigs
-from barnabas.server.coordination.ports import Marker, PartitionWriter, Producer, RequestContext, TopicCatalog
+from barnabas.server.coordination.operation import Deferred, WriteOperation
+from barnabas.server.coordination.ports import (
+    GroupRequestContext,
+    Marker,
+    PartitionWriter,
+    ProducerIdAndEpoch,
+    TopicCatalog,
+)
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.timeline import Timeline
-from barnabas.server.coordination.turn import Parked, Turn
 
 if TYPE_CHECKING:
     from barnabas.protocol.wire.messages.explain_group import ExplainGroupRequest, ExplainGroupResponse
@@ -132,7 +138,7 @@ class GroupCoordinator:
     def on_topics_changed(self, topics: TopicCatalog, deleted: frozenset[str] = frozenset()) -> None:
         """A new metadata image; offsets of deleted topics are dropped from all groups."""
         self._topics = topics
-        self._runtime.each(lambda shard, turn: shard.on_topics(turn, topics, deleted))
+        self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted))
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that owns the group; FindCoordinator asks here.
@@ -145,7 +151,7 @@ class GroupCoordinator:
 
     # -- classic groups ----------------------------------------------------------------------------------------------
 
-    async def join_group(self, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+    async def join_group(self, ctx: GroupRequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
         config = self._config
         try:
             _check_group_id(request.group_id)
@@ -153,7 +159,7 @@ class GroupCoordinator:
             if not shortest <= request.session_timeout_ms <= longest:
                 raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
             response = await self._write(
-                request.group_id, lambda shard, turn: shard.join_group(turn, ctx, request), parks=True
+                request.group_id, lambda shard, op: shard.join_group(op, ctx, request), may_defer=True
             )
         except KafkaError as error:
             response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
@@ -163,27 +169,27 @@ class GroupCoordinator:
             response.protocol_name = ""
         return response
 
-    async def sync_group(self, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    async def sync_group(self, ctx: GroupRequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
         try:
             if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KIP-559 made both mandatory
             _check_group_id(request.group_id)
             return await self._write(
-                request.group_id, lambda shard, turn: shard.sync_group(turn, ctx, request), parks=True
+                request.group_id, lambda shard, op: shard.sync_group(op, ctx, request), may_defer=True
             )
         except KafkaError as error:
             return SyncGroupResponse(error_code=error.code)
 
-    async def heartbeat(self, ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    async def heartbeat(self, ctx: GroupRequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         try:
             _check_group_id(request.group_id)
-            return await self._write(request.group_id, lambda shard, turn: shard.heartbeat(turn, ctx, request))
+            return await self._write(request.group_id, lambda shard, op: shard.heartbeat(op, ctx, request))
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return HeartbeatResponse()  # the member is not to blame, and its session begins when loading ends
             return HeartbeatResponse(error_code=error.code)
 
-    async def leave_group(self, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    async def leave_group(self, ctx: GroupRequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
         single = ctx.api_version < 3
         if single:
             request = LeaveGroupRequest(
@@ -191,7 +197,7 @@ class GroupCoordinator:
             )
         try:
             _check_group_id(request.group_id)
-            response = await self._write(request.group_id, lambda shard, turn: shard.leave_group(turn, ctx, request))
+            response = await self._write(request.group_id, lambda shard, op: shard.leave_group(op, ctx, request))
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_MEMBER_ID or single:
                 return LeaveGroupResponse(error_code=error.code)
@@ -205,7 +211,7 @@ class GroupCoordinator:
             return LeaveGroupResponse(error_code=response.members[0].error_code)
         return response
 
-    async def describe_groups(self, ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    async def describe_groups(self, ctx: GroupRequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
         described = []
         for group_id in request.groups:
             describe = partial(_describe, group_id, ctx.api_version)
@@ -215,7 +221,7 @@ class GroupCoordinator:
                 described.append(DescribedGroup(group_id=group_id, error_code=error.code))
         return DescribeGroupsResponse(groups=described)
 
-    async def list_groups(self, ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    async def list_groups(self, ctx: GroupRequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
         if self._runtime.is_loading:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         listed: list[ListedGroup] = []
@@ -223,7 +229,7 @@ class GroupCoordinator:
             listed.extend(shard.admin.list_groups(request.states_filter, request.types_filter))
         return ListGroupsResponse(groups=listed)
 
-    async def delete_groups(self, ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    async def delete_groups(self, ctx: GroupRequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         by_partition: dict[int, list[str]] = {}
         results: dict[str, DeletableGroupResult] = {}
         for group_id in dict.fromkeys(request.groups_names):
@@ -232,7 +238,7 @@ class GroupCoordinator:
             except KafkaError as error:
                 results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error.code)
         for partition, group_ids in by_partition.items():
-            delete: Callable[[GroupShard, Turn], list[DeletableGroupResult]] = partial(_delete, group_ids)
+            delete: Callable[[GroupShard, WriteOperation], list[DeletableGroupResult]] = partial(_delete, group_ids)
             try:
                 deleted = await self._runtime.write(partition, delete)
             except KafkaError as error:
@@ -240,7 +246,7 @@ class GroupCoordinator:
             results.update((result.group_id, result) for result in deleted)
         return DeleteGroupsResponse(results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)])
 
-    async def explain_group(self, ctx: RequestContext, request: ExplainGroupRequest) -> ExplainGroupResponse:
+    async def explain_group(self, ctx: GroupRequestContext, request: ExplainGroupRequest) -> ExplainGroupResponse:
         from barnabas.protocol.wire.messages.explain_group import (  # no start needs it
             ExplainedGroup,
             ExplainGroupResponse,
@@ -250,10 +256,10 @@ class GroupCoordinator:
         explained = []
         for group_id in request.group_ids:
             try:
-                host = self._runtime.host(self.partition_for(group_id))
-                shard, left_ms = host.shard, host.timers.left_ms
+                context = self._runtime.context(self.partition_for(group_id))
+                shard, remaining_ms = context.shard, context.timers.remaining_ms
                 explained.append(
-                    explain(shard.table, shard.offsets, shard.topics, group_id, left_ms, self._clock.now_ms())
+                    explain(shard.table, shard.offsets, shard.topics, group_id, remaining_ms, self._clock.now_ms())
                 )
             except KafkaError as error:
                 code = error_for_client(error.code)
@@ -262,10 +268,10 @@ class GroupCoordinator:
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 
-    async def offset_commit(self, ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    async def offset_commit(self, ctx: GroupRequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
         try:
             return await self._write(
-                request.group_id, lambda shard, turn: shard.offsets.commit(turn, ctx, shard.topics, request)
+                request.group_id, lambda shard, op: shard.offsets.commit(op, ctx, shard.topics, request)
             )
         except KafkaError as error:
             return OffsetCommitResponse(
@@ -282,7 +288,7 @@ class GroupCoordinator:
                 ]
             )
 
-    async def offset_fetch(self, ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    async def offset_fetch(self, ctx: GroupRequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         if ctx.api_version >= 8:
             groups = [await self._fetch_group(ctx, group, stable=request.require_stable) for group in request.groups]
             return OffsetFetchResponse(groups=groups)
@@ -291,12 +297,12 @@ class GroupCoordinator:
             topics = [
                 OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in request.topics
             ]
-        asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        group = await self._fetch_group(ctx, asked, stable=request.require_stable)
-        return _single_group_response(ctx.api_version, asked, group)
+        requested = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+        group = await self._fetch_group(ctx, requested, stable=request.require_stable)
+        return _single_group_response(ctx.api_version, requested, group)
 
     async def _fetch_group(
-        self, ctx: RequestContext, request: OffsetFetchRequestGroup, *, stable: bool
+        self, ctx: GroupRequestContext, request: OffsetFetchRequestGroup, *, stable: bool
     ) -> OffsetFetchResponseGroup:
         version = ctx.api_version
         try:
@@ -305,29 +311,31 @@ class GroupCoordinator:
                     request.group_id, lambda shard: shard.offsets.fetch(shard.topics, request, version, stable=False)
                 )
 
-            def newest(shard: GroupShard, turn: Turn) -> OffsetFetchResponseGroup:
-                turn.after_pending = True
+            def newest(shard: GroupShard, op: WriteOperation) -> OffsetFetchResponseGroup:
+                op.wait_for_pending = True
                 return shard.offsets.fetch(shard.topics, request, version, stable=True)
 
             return await self._write(request.group_id, newest)
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
 
-    async def offset_delete(self, ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    async def offset_delete(self, ctx: GroupRequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         try:
             _check_group_id(request.group_id)
             return await self._write(
-                request.group_id, lambda shard, turn: shard.offsets.delete(turn, shard.topics, request)
+                request.group_id, lambda shard, op: shard.offsets.delete(op, shard.topics, request)
             )
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=error.code)
 
-    async def txn_offset_commit(self, ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    async def txn_offset_commit(
+        self, ctx: GroupRequestContext, request: TxnOffsetCommitRequest
+    ) -> TxnOffsetCommitResponse:
         try:
             _check_group_id(request.group_id)
             return await self._write(
                 request.group_id,
-                lambda shard, turn: shard.offsets.commit_transactional(turn, ctx, shard.topics, request),
+                lambda shard, op: shard.offsets.commit_transactional(op, ctx, shard.topics, request),
             )
         except KafkaError as error:
             code = error.code
@@ -360,23 +368,23 @@ class GroupCoordinator:
 
         WriteTxnMarkers comes here for this topic instead of going to the partition. Raises KafkaError.
         """
-        marker = Marker(Producer(producer_id, producer_epoch), coordinator_epoch, committed)
+        marker = Marker(ProducerIdAndEpoch(producer_id, producer_epoch), coordinator_epoch, committed)
         await self._runtime.end_transaction(partition, marker, deadline)
 
     # -- consumer groups (KIP-848) -----------------------------------------------------------------------------------
 
     async def consumer_group_heartbeat(
-        self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
+        self, ctx: GroupRequestContext, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
         try:
             return await self._write(
-                request.group_id, lambda shard, turn: shard.consumer_group_heartbeat(turn, ctx, request)
+                request.group_id, lambda shard, op: shard.consumer_group_heartbeat(op, ctx, request)
             )
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
 
     async def consumer_group_describe(
-        self, ctx: RequestContext, request: ConsumerGroupDescribeRequest
+        self, ctx: GroupRequestContext, request: ConsumerGroupDescribeRequest
     ) -> ConsumerGroupDescribeResponse:
         described = []
         for group_id in request.group_ids:
@@ -396,7 +404,7 @@ class GroupCoordinator:
     def topics(self) -> TopicCatalog:
         return self._topics
 
-    async def write(self, group_id: str, decide: Callable[[GroupShard, Turn], R | Parked]) -> R:
+    async def write(self, group_id: str, decide: Callable[[GroupShard, WriteOperation], R | Deferred]) -> R:
         """One turn of the group's shard. Raises KafkaError."""
         return await self._write(group_id, decide)
 
@@ -407,9 +415,9 @@ class GroupCoordinator:
     # -- the way to the shards ---------------------------------------------------------------------------------------
 
     async def _write(
-        self, group_id: str, decide: Callable[[GroupShard, Turn], R | Parked], *, parks: bool = False
+        self, group_id: str, decide: Callable[[GroupShard, WriteOperation], R | Deferred], *, may_defer: bool = False
     ) -> R:
-        return await self._runtime.write(self.partition_for(group_id), decide, parks=parks)
+        return await self._runtime.write(self.partition_for(group_id), decide, may_defer=may_defer)
 
     def _read(self, group_id: str, query: Callable[[GroupShard], R]) -> R:
         try:
@@ -434,8 +442,8 @@ def _describe_consumers(group_id: str, shard: GroupShard) -> described_consumers
     return shard.admin.describe_consumer_group(group_id)
 
 
-def _delete(group_ids: Sequence[str], shard: GroupShard, turn: Turn) -> list[DeletableGroupResult]:
-    return shard.admin.delete_groups(turn, group_ids)
+def _delete(group_ids: Sequence[str], shard: GroupShard, op: WriteOperation) -> list[DeletableGroupResult]:
+    return shard.admin.delete_groups(op, group_ids)
 
 
 def _check_group_id(group_id: str) -> None:
@@ -445,7 +453,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def _single_group_response(
-    api_version: int, asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup
+    api_version: int, requested: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
     """Versions before 8 know one group; before 2 an error can only be told for each partition."""
     if group.error_code and api_version >= 2:
@@ -462,7 +470,7 @@ def _single_group_response(
                     for p in topic.partition_indexes
                 ],
             )
-            for topic in asked.topics or ()
+            for topic in requested.topics or ()
         ]
     return OffsetFetchResponse(
         topics=[

@@ -27,14 +27,13 @@ from barnabas.server.coordination.group.classic import rebalance as classic_reba
 from barnabas.server.coordination.group.classic.group import ClassicGroup
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.server.coordination.group.consumer import classic_members as classic_in_consumer
-from barnabas.server.coordination.group.consumer import groups as consumer_groups
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
-from barnabas.server.coordination.group.consumer.groups import ConsumerGroups
+from barnabas.server.coordination.group.consumer.manager import FENCE_REASONS, LEFT, ConsumerGroupManager
 from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.offset_store import OffsetStore
 from barnabas.server.coordination.group.offsets import Offsets
 from barnabas.server.coordination.group.share.group import ShareGroup
-from barnabas.server.coordination.group.share.groups import ShareGroups
+from barnabas.server.coordination.group.share.manager import ShareGroupManager
 from barnabas.server.coordination.group.share.offsets import ShareGroupOffsets
 from barnabas.server.coordination.group.share.records import (
     SHARE_KINDS,
@@ -46,9 +45,9 @@ from barnabas.server.coordination.group.share.records import (
     ShareGroupTargetAssignmentMetadataKey,
 )
 from barnabas.server.coordination.log_format import LogFormat
-from barnabas.server.coordination.ports import Producer, RequestContext, TopicCatalog
+from barnabas.server.coordination.operation import DEFERRED, CoordinatorRecord, Deferred, TimerKey, WriteOperation
+from barnabas.server.coordination.ports import GroupRequestContext, ProducerIdAndEpoch, TopicCatalog
 from barnabas.server.coordination.timeline import Timeline
-from barnabas.server.coordination.turn import PARKED, Parked, StateRecord, TimerKey, Turn
 
 FORMAT = LogFormat((*rec.GROUP_KINDS, *SHARE_KINDS))
 
@@ -78,107 +77,117 @@ class GroupShard:
         self.table = GroupTable(timeline)
         self.store = OffsetStore(timeline)
         self.offsets = Offsets(config, self.table, self.store)
-        self.consumers = ConsumerGroups(
+        self.consumer_groups = ConsumerGroupManager(
             config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
         )
-        self.shares = ShareGroups(
+        self.share_groups = ShareGroupManager(
             config, group_configs, self.table, topics, lambda record: self.apply(record, -1, NO_PRODUCER_ID)
         )
-        self.share_offsets = ShareGroupOffsets(self.shares)
+        self.share_offsets = ShareGroupOffsets(self.share_groups)
         self.admin = GroupAdmin(
-            self.table, self.offsets, topics, self.consumers.default_assignor, self.shares.assignor.name
+            self.table, self.offsets, topics, self.consumer_groups.default_assignor, self.share_groups.assignor.name
         )
 
     # -- classic groups ------------------------------------------------------------------------------------------
 
-    def join_group(self, turn: Turn, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Parked:
+    def join_group(
+        self, op: WriteOperation, ctx: GroupRequestContext, request: JoinGroupRequest
+    ) -> JoinGroupResponse | Deferred:
         group_id = request.group_id
         group = self.table.get(group_id)
         if isinstance(group, ConsumerGroup):
             if not group.is_empty:
-                return classic_in_consumer.join(self.consumers, turn, group, ctx, request)
-            self.consumers.put(turn, *list(group.tombstones()))  # an empty group just changes its protocol
+                return classic_in_consumer.join(self.consumer_groups, op, group, ctx, request)
+            self.consumer_groups.apply_and_write(
+                op, *list(group.tombstones())
+            )  # an empty group just changes its protocol
             group = None
         if isinstance(group, ShareGroup):
             return classic_join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if group is None:
-            return self._join_first(turn, ctx, request)
-        return classic_join.join(self.config, turn, group, ctx, request)
+            return self._join_first(op, ctx, request)
+        return classic_join.join(self.config, op, group, ctx, request)
 
-    def _join_first(self, turn: Turn, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Parked:
+    def _join_first(
+        self, op: WriteOperation, ctx: GroupRequestContext, request: JoinGroupRequest
+    ) -> JoinGroupResponse | Deferred:
         if request.member_id:
             return classic_join.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        ticket = turn.ticket
+        future = op.response_future
         group = self.table.classic_or_new(request.group_id)
-        response = classic_join.join(self.config, turn, group, ctx, request)
-        turn.write(group.empty_record())
-        turn.replay = False
+        response = classic_join.join(self.config, op, group, ctx, request)
+        op.write(group.empty_record())
+        op.replay_records = False
 
-        def stored(turn: Turn, code: ErrorCode) -> None:
+        def stored(op: WriteOperation, code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                turn.answer(ticket, classic_join.refused(error_for_client(code)))
+                op.complete(future, classic_join.refused(error_for_client(code)))
 
-        if response is PARKED:
-            turn.then = stored
+        if response is DEFERRED:
+            op.append_callback = stored
         return response
 
-    def sync_group(self, turn: Turn, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Parked:
+    def sync_group(
+        self, op: WriteOperation, ctx: GroupRequestContext, request: SyncGroupRequest
+    ) -> SyncGroupResponse | Deferred:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            return classic_members.sync(self.config, turn, group, request)
+            return classic_members.sync(self.config, op, group, request)
         if isinstance(group, ConsumerGroup):
-            return classic_in_consumer.sync(self.consumers, turn, group, request)
+            return classic_in_consumer.sync(self.consumer_groups, op, group, request)
         return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def heartbeat(self, turn: Turn, ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, op: WriteOperation, ctx: GroupRequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            return classic_members.heartbeat(turn, group, request)
+            return classic_members.heartbeat(op, group, request)
         if isinstance(group, ConsumerGroup):
-            return classic_in_consumer.heartbeat(turn, group, request)
+            return classic_in_consumer.heartbeat(op, group, request)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def leave_group(self, turn: Turn, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    def leave_group(
+        self, op: WriteOperation, ctx: GroupRequestContext, request: LeaveGroupRequest
+    ) -> LeaveGroupResponse:
         group = self.table.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            return classic_members.leave(self.config, turn, group, request)
+            return classic_members.leave(self.config, op, group, request)
         if isinstance(group, ConsumerGroup):
-            return classic_in_consumer.leave(self.consumers, turn, group, request)
+            return classic_in_consumer.leave(self.consumer_groups, op, group, request)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # -- consumer groups -----------------------------------------------------------------------------------------
 
     def consumer_group_heartbeat(
-        self, turn: Turn, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
+        self, op: WriteOperation, ctx: GroupRequestContext, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
-        leaving = self.consumers.check(ctx, request)
+        leaving = self.consumer_groups.check(ctx, request)
         joining = request.member_epoch == 0
-        group = self.consumers.find_or_new(turn, request.group_id, joining=joining)
+        group = self.consumer_groups.find_or_new(op, request.group_id, joining=joining)
         if isinstance(group, ClassicGroup):
-            if not migration.may_upgrade(self.consumers, group):
+            if not migration.may_upgrade(self.consumer_groups, group):
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-            group = migration.upgrade(self.consumers, turn, group)
+            group = migration.upgrade(self.consumer_groups, op, group)
         if not leaving:
-            return self.consumers.heartbeat(turn, ctx, group, request)
-        member, response = self.consumers.leave(turn, group, request)
+            return self.consumer_groups.heartbeat(op, ctx, group, request)
+        member, response = self.consumer_groups.leave(op, group, request)
         if member is not None:
-            self._fence(turn, group, member.member_id, consumer_groups.LEFT)
+            self._fence(op, group, member.member_id, LEFT)
         return response
 
-    def _fence(self, turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
+    def _fence(self, op: WriteOperation, group: ConsumerGroup, member_id: str, why: str) -> None:
         """The member is out, because it `why`. If only members of the classic protocol remain, the group is theirs
         again.
         """
-        if not migration.may_downgrade(self.consumers, group, member_id, replaced=False):
-            self.consumers.remove(turn, group, member_id, why)
+        if not migration.may_downgrade(self.consumer_groups, group, member_id, replaced=False):
+            self.consumer_groups.remove(op, group, member_id, why)
             return
-        classic = migration.downgrade(self.consumers, turn, group, member_id)
+        classic = migration.downgrade(self.consumer_groups, op, group, member_id)
         reason = f"the last member of the new protocol, {member_id}, {why}"
-        classic_rebalance.prepare_rebalance(self.config, turn, classic, reason)
+        classic_rebalance.prepare_rebalance(self.config, op, classic, reason)
 
     # -- the runtime's doors -------------------------------------------------------------------------------------
 
-    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+    def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         key, value = record.key, record.value
         if isinstance(key, rec.OffsetCommitKey):
             if value is not None and self.table.get(key.group) is None:
@@ -211,7 +220,7 @@ class GroupShard:
         elif isinstance(key, _SHARE_KEYS):
             self._apply_to_share_group(key.group_id, record)
 
-    def _apply_to_share_group(self, group_id: str, record: StateRecord) -> None:
+    def _apply_to_share_group(self, group_id: str, record: CoordinatorRecord) -> None:
         group = self.table.share(group_id)
         if isinstance(record.key, ShareGroupMetadataKey) and record.value is None:
             if group is not None:
@@ -230,56 +239,56 @@ class GroupShard:
             group = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
         return group
 
-    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+    def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
         self.store.apply_marker(producer.producer_id, committed=committed)
 
-    def on_loaded(self, turn: Turn) -> None:
-        turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
+    def on_loaded(self, op: WriteOperation) -> None:
+        op.schedule(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
         for group_id in sorted(self.table.by_id):
             group = self.table.by_id[group_id]
             if isinstance(group, ClassicGroup):
-                self._revive_classic(turn, group)
+                self._on_classic_loaded(op, group)
             elif isinstance(group, ShareGroup):
-                self.shares.revive(turn, group)
+                self.share_groups.on_loaded(op, group)
             else:
-                self.consumers.revive(turn, group)
+                self.consumer_groups.on_loaded(op, group)
 
-    def _revive_classic(self, turn: Turn, group: ClassicGroup) -> None:
+    def _on_classic_loaded(self, op: WriteOperation, group: ClassicGroup) -> None:
         """The members have a session's time to find the new coordinator."""
         for member in group.members.values():
-            classic_rebalance.arm_session(turn, group, member)
+            classic_rebalance.schedule_session_timeout(op, group, member)
         if len(group.members) > self.config.group_max_size:
-            classic_rebalance.prepare_rebalance(self.config, turn, group, "the group is larger than group.max.size")
+            classic_rebalance.prepare_rebalance(self.config, op, group, "the group is larger than group.max.size")
 
-    def on_timer(self, turn: Turn, key: TimerKey) -> None:
+    def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
         match key:
             case ("expire",):
-                self.offsets.expire(turn)
-                turn.arm(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
+                self.offsets.expire(op)
+                op.schedule(EXPIRE_TIMER, self.config.offsets_retention_check_interval_ms, retry=True)
             case ("heartbeat", group_id, member_id):
                 group = self.table.classic(group_id)
                 if group is not None:
-                    classic_rebalance.on_heartbeat_timer(self.config, turn, group, member_id)
+                    classic_rebalance.on_heartbeat_timer(self.config, op, group, member_id)
             case ("join", group_id):
                 group = self.table.classic(group_id)
                 if group is not None:
-                    classic_rebalance.on_join_timer(self.config, turn, group)
+                    classic_rebalance.on_join_timer(self.config, op, group)
             case ("sync", group_id):
                 group = self.table.classic(group_id)
                 if group is not None:
-                    classic_rebalance.on_sync_timer(self.config, turn, group)
+                    classic_rebalance.on_sync_timer(self.config, op, group)
             case ("consumer-assign", group_id):
                 consumers = self.table.consumer(group_id)
                 if consumers is not None and not consumers.is_empty:
-                    self.consumers.assign(turn, consumers)
+                    self.consumer_groups.assign(op, consumers)
             case ("share-assign", group_id):
                 shares = self.table.share(group_id)
                 if shares is not None and not shares.is_empty:
-                    self.shares.assign(turn, shares)
+                    self.share_groups.assign(op, shares)
             case ("share-session", group_id, member_id):
                 shares = self.table.share(group_id)
                 if shares is not None and member_id in shares.members:
-                    self.shares.remove(turn, shares, member_id)
+                    self.share_groups.remove(op, shares, member_id)
             case (
                 "consumer-session" | "consumer-rebalance" | "consumer-join" | "consumer-sync" as kind,
                 group_id,
@@ -287,30 +296,30 @@ class GroupShard:
             ):
                 consumers = self.table.consumer(group_id)
                 if consumers is not None and member_id in consumers.members:
-                    self._fence(turn, consumers, member_id, consumer_groups.FENCED_FOR[kind])
+                    self._fence(op, consumers, member_id, FENCE_REASONS[kind])
 
-    def on_unloaded(self, turn: Turn) -> None:
+    def on_unloaded(self, op: WriteOperation) -> None:
         code = ErrorCode.NOT_COORDINATOR
         for group in self.table.by_id.values():
             if not isinstance(group, ClassicGroup):
                 continue
             for member in group.members.values():
-                classic_rebalance.answer_join(turn, group, member, JoinGroupResponse(error_code=code))
-                classic_rebalance.answer_sync(turn, member, SyncGroupResponse(error_code=code))
+                classic_rebalance.complete_join_future(op, group, member, JoinGroupResponse(error_code=code))
+                classic_rebalance.complete_sync_future(op, member, SyncGroupResponse(error_code=code))
 
-    def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[str]) -> None:
+    def on_topics_changed(self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[str]) -> None:
         """The metadata changed."""
         before, self.topics = self.topics, topics
-        self.consumers.catalog = self.shares.catalog = self.admin.catalog = topics
-        self.consumers.topics_version += 1
-        self.shares.topics_version += 1
+        self.consumer_groups.catalog = self.share_groups.catalog = self.admin.catalog = topics
+        self.consumer_groups.topics_version += 1
+        self.share_groups.topics_version += 1
         if deleted:
             gone = [view.topic_id for name in sorted(deleted) if (view := before.by_name(name)) is not None]
-            self.shares.forget_topics(turn, gone)
-            self.offsets.forget_topics(turn, sorted(deleted))
+            self.share_groups.on_topics_deleted(op, gone)
+            self.offsets.on_topics_deleted(op, sorted(deleted))
 
 
-def _apply_to_consumer_group(group: ConsumerGroup, record: StateRecord) -> None:
+def _apply_to_consumer_group(group: ConsumerGroup, record: CoordinatorRecord) -> None:
     key, value = record.key, record.value
     match key:
         case rec.ConsumerGroupMemberMetadataKey():

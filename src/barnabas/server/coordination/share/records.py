@@ -21,7 +21,7 @@ class ShareSnapshotKey(Message, versions="0"):
     partition: int = int32()
 
 
-class StateBatch(Struct):
+class StateBatchSchema(Struct):
     first_offset: int = int64()
     last_offset: int = int64()
     delivery_state: int = int8()
@@ -36,7 +36,7 @@ class ShareSnapshotValue(Message, versions="0", flexible="0+"):
     delivery_complete_count: int = int32(tag=0, default=-1)
     create_timestamp: int = int64()
     write_timestamp: int = int64()
-    state_batches: list[StateBatch] = array(StateBatch)
+    state_batches: list[StateBatchSchema] = array(StateBatchSchema)
 
 
 class ShareUpdateKey(Message, versions="0"):
@@ -52,7 +52,7 @@ class ShareUpdateValue(Message, versions="0", flexible="0+"):
     leader_epoch: int = int32()
     start_offset: int = int64()
     delivery_complete_count: int = int32(tag=0, default=-1)
-    state_batches: list[StateBatch] = array(StateBatch)
+    state_batches: list[StateBatchSchema] = array(StateBatchSchema)
 
 
 FORMAT: Final = LogFormat(

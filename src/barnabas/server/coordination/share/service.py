@@ -22,13 +22,13 @@ from barnabas.protocol.wire.messages import initialize_share_group_state as init
 from barnabas.protocol.wire.messages import read_share_group_state as reading
 from barnabas.protocol.wire.messages import read_share_group_state_summary as summing
 from barnabas.protocol.wire.messages import write_share_group_state as writing
+from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import PartitionWriter, TopicCatalog
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.share.ports import LogPruner
-from barnabas.server.coordination.share.state import Batch, ShareKey, ShareState, StateWrite
+from barnabas.server.coordination.share.state import PersisterStateBatch, ShareKey, ShareState, StateWrite
 from barnabas.server.coordination.timeline import Timeline
-from barnabas.server.coordination.turn import Turn
 
 if TYPE_CHECKING:
     from barnabas.server.coordination.share.shard import ShareShard
@@ -91,7 +91,7 @@ class ShareCoordinator:
     def on_topics_changed(self, topics: TopicCatalog, deleted: frozenset[TopicId] = frozenset()) -> None:
         """A new metadata image; the share partitions of deleted topics are forgotten."""
         self._topics = topics
-        self._runtime.each(lambda shard, turn: shard.on_topics(turn, topics, deleted))
+        self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted))
 
     def partition_for(self, coordinator_key: str) -> int:
         """The partition of `__share_group_state` that owns a share partition; FindCoordinator asks here.
@@ -121,10 +121,10 @@ class ShareCoordinator:
     async def initialize_share_group_state(
         self, request: initializing.InitializeShareGroupStateRequest
     ) -> initializing.InitializeShareGroupStateResponse:
-        async def one(key: ShareKey, asked: initializing.PartitionData) -> initializing.PartitionResult:
+        async def one(key: ShareKey, requested: initializing.PartitionData) -> initializing.PartitionResult:
             result = initializing.PartitionResult(partition=key.partition)
-            epoch, start = asked.state_epoch, asked.start_offset
-            await self._into(result, key, lambda shard, turn: shard.initialize(turn, key, epoch, start))
+            epoch, start = requested.state_epoch, requested.start_offset
+            await self._into(result, key, lambda shard, op: shard.initialize(op, key, epoch, start))
             return result
 
         topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
@@ -138,10 +138,10 @@ class ShareCoordinator:
     async def read_share_group_state(
         self, request: reading.ReadShareGroupStateRequest
     ) -> reading.ReadShareGroupStateResponse:
-        async def one(key: ShareKey, asked: reading.PartitionData) -> reading.PartitionResult:
+        async def one(key: ShareKey, requested: reading.PartitionData) -> reading.PartitionResult:
             result = reading.PartitionResult(partition=key.partition)
-            epoch = asked.leader_epoch
-            state = await self._into(result, key, lambda shard, turn: shard.read(turn, key, epoch))
+            epoch = requested.leader_epoch
+            state = await self._into(result, key, lambda shard, op: shard.read(op, key, epoch))
             if state is not None:
                 result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
                 result.state_batches = [
@@ -163,19 +163,19 @@ class ShareCoordinator:
     async def write_share_group_state(
         self, request: writing.WriteShareGroupStateRequest
     ) -> writing.WriteShareGroupStateResponse:
-        async def one(key: ShareKey, asked: writing.PartitionData) -> writing.PartitionResult:
+        async def one(key: ShareKey, requested: writing.PartitionData) -> writing.PartitionResult:
             result = writing.PartitionResult(partition=key.partition)
             news = StateWrite(
-                asked.state_epoch,
-                asked.leader_epoch,
-                asked.start_offset,
-                asked.delivery_complete_count,
+                requested.state_epoch,
+                requested.leader_epoch,
+                requested.start_offset,
+                requested.delivery_complete_count,
                 tuple(
-                    Batch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
-                    for b in asked.state_batches
+                    PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+                    for b in requested.state_batches
                 ),
             )
-            await self._into(result, key, lambda shard, turn: shard.write(turn, key, news))
+            await self._into(result, key, lambda shard, op: shard.write(op, key, news))
             return result
 
         topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
@@ -189,9 +189,9 @@ class ShareCoordinator:
     async def delete_share_group_state(
         self, request: deleting.DeleteShareGroupStateRequest
     ) -> deleting.DeleteShareGroupStateResponse:
-        async def one(key: ShareKey, asked: deleting.PartitionData) -> deleting.PartitionResult:
+        async def one(key: ShareKey, requested: deleting.PartitionData) -> deleting.PartitionResult:
             result = deleting.PartitionResult(partition=key.partition)
-            await self._into(result, key, lambda shard, turn: shard.delete(turn, key))
+            await self._into(result, key, lambda shard, op: shard.delete(op, key))
             return result
 
         topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
@@ -205,7 +205,7 @@ class ShareCoordinator:
     async def read_share_group_state_summary(
         self, request: summing.ReadShareGroupStateSummaryRequest
     ) -> summing.ReadShareGroupStateSummaryResponse:
-        async def one(key: ShareKey, asked: summing.PartitionData) -> summing.PartitionResult:
+        async def one(key: ShareKey, requested: summing.PartitionData) -> summing.PartitionResult:
             result = summing.PartitionResult(partition=key.partition)
             state: ShareState | None = await self._into(result, key, partial(_summary, key))
             if state is not None:
@@ -231,7 +231,7 @@ class ShareCoordinator:
             | summing.PartitionResult
         ),
         key: ShareKey,
-        decide: Callable[[ShareShard, Turn], R],
+        decide: Callable[[ShareShard, WriteOperation], R],
     ) -> R | None:
         """One turn; a refusal becomes the result's error."""
         try:
@@ -243,8 +243,8 @@ class ShareCoordinator:
             return None
 
 
-def _summary(key: ShareKey, shard: ShareShard, turn: Turn) -> ShareState:
-    return shard.summary(turn, key)
+def _summary(key: ShareKey, shard: ShareShard, op: WriteOperation) -> ShareState:
+    return shard.summary(op, key)
 
 
 async def _each(
@@ -253,8 +253,8 @@ async def _each(
     """Ask about every share partition of a request; their turns begin in order, their commits overlap."""
     results = []
     for topic_id, partitions in topics:
-        asked = [one(ShareKey(group_id, topic_id, _index(partition)), partition) for partition in partitions]
-        results.append((topic_id, list(await asyncio.gather(*asked))))
+        requested = [one(ShareKey(group_id, topic_id, _index(partition)), partition) for partition in partitions]
+        results.append((topic_id, list(await asyncio.gather(*requested))))
     return results
 
 

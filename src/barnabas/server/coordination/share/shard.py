@@ -14,25 +14,25 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
-from barnabas.server.coordination.ports import Producer, TopicCatalog
+from barnabas.server.coordination.operation import CoordinatorRecord, TimerKey, WriteOperation
+from barnabas.server.coordination.ports import ProducerIdAndEpoch, TopicCatalog
 from barnabas.server.coordination.share import records as rec
 from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.share.state import (
     UNINITIALIZED_START_OFFSET,
     UNKNOWN_COUNT,
-    Batch,
+    PersisterStateBatch,
     ShareKey,
     ShareState,
     StateWrite,
-    news_of,
-    overlay,
+    merge_batches,
+    newer_parts,
 )
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
-from barnabas.server.coordination.turn import StateRecord, TimerKey, Turn
 
-COLD_TIMER: Final[TimerKey] = ("cold",)
-GONE_TIMER: Final[TimerKey] = ("gone",)
-SNAPSHOTS_PER_TURN: Final = 1_000
+COLD_PARTITION_TIMER: Final[TimerKey] = ("cold",)
+DELETED_TOPICS_TIMER: Final[TimerKey] = ("gone",)
+SNAPSHOTS_PER_OPERATION: Final = 1_000
 NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
 
 
@@ -49,7 +49,7 @@ class ShareShard:
 
     # -- what is asked -------------------------------------------------------------------------------------------
 
-    def initialize(self, turn: Turn, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+    def initialize(self, op: WriteOperation, key: ShareKey, state_epoch: int, start_offset: int) -> None:
         """Begin at `start_offset`, whatever was before. Raises KafkaError."""
         self._check_key(key)
         before = self.states.get(key)
@@ -62,12 +62,12 @@ class ShareShard:
             leader_epoch=0 if before is None else before.leader_epoch,
             start_offset=start_offset,
             complete_count=UNKNOWN_COUNT if start_offset == UNINITIALIZED_START_OFFSET else 0,
-            created_ms=turn.now_ms,
-            written_ms=turn.now_ms,
+            created_ms=op.now_ms,
+            written_ms=op.now_ms,
         )
-        turn.write(_snapshot_record(key, state))
+        op.write(_snapshot_record(key, state))
 
-    def read(self, turn: Turn, key: ShareKey, leader_epoch: int) -> ShareState:
+    def read(self, op: WriteOperation, key: ShareKey, leader_epoch: int) -> ShareState:
         """The state for a new leader, whose epoch is remembered first: its predecessor is fenced. Raises KafkaError."""
         self._check_key(key)
         state = self.states.get(key)
@@ -78,12 +78,12 @@ class ShareShard:
         self._check_topic(key)
         if leader_epoch > state.leader_epoch:
             unchanged = StateWrite(state.state_epoch, leader_epoch, state.start_offset, state.complete_count, ())
-            turn.write(self._record(turn, key, state, unchanged))
+            op.write(self._record(op, key, state, unchanged))
         else:
-            turn.after_pending = True
+            op.wait_for_pending = True
         return state
 
-    def write(self, turn: Turn, key: ShareKey, news: StateWrite) -> None:
+    def write(self, op: WriteOperation, key: ShareKey, news: StateWrite) -> None:
         """Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
         self._check_key(key)
         state = self.states.get(key)
@@ -94,23 +94,23 @@ class ShareShard:
         if news.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
-        news = replace(news, batches=news_of(state.batches, news.batches))
-        turn.write(self._record(turn, key, state, news))
+        news = replace(news, batches=newer_parts(state.batches, news.batches))
+        op.write(self._record(op, key, state, news))
 
-    def summary(self, turn: Turn, key: ShareKey) -> ShareState:
+    def summary(self, op: WriteOperation, key: ShareKey) -> ShareState:
         """Where the share partition stands; the initial state if there is none. Raises KafkaError."""
         self._check_key(key)
         self._check_topic(key)
-        turn.after_pending = True
+        op.wait_for_pending = True
         return self.states.get(key) or ShareState()
 
-    def delete(self, turn: Turn, key: ShareKey) -> None:
+    def delete(self, op: WriteOperation, key: ShareKey) -> None:
         """Forget it; what is not known is already forgotten. Raises KafkaError."""
         self._check_key(key)
         if key in self.states:
-            turn.write(_tombstone(key))
+            op.write(_tombstone(key))
         else:
-            turn.after_pending = True
+            op.wait_for_pending = True
 
     def _check_key(self, key: ShareKey) -> None:
         if key.partition < 0:
@@ -121,11 +121,11 @@ class ShareShard:
         if topic is None or key.partition >= topic.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _record(self, turn: Turn, key: ShareKey, state: ShareState, news: StateWrite) -> StateRecord:
+    def _record(self, op: WriteOperation, key: ShareKey, state: ShareState, news: StateWrite) -> CoordinatorRecord:
         """An update, or a snapshot when there have been enough of them."""
         if state.updates < self.config.snapshot_update_records_per_snapshot:
             return _update_record(key, state.snapshot_epoch, news)
-        merged = replace(_merged(state, news), snapshot_epoch=state.snapshot_epoch + 1, written_ms=turn.now_ms)
+        merged = replace(_merged(state, news), snapshot_epoch=state.snapshot_epoch + 1, written_ms=op.now_ms)
         return _snapshot_record(key, replace(merged, state_epoch=max(state.state_epoch, news.state_epoch)))
 
     # -- upkeep --------------------------------------------------------------------------------------------------
@@ -135,28 +135,28 @@ class ShareShard:
         oldest = [state.snapshot_at for state in self.states.committed().values()]
         return min(oldest, default=self.end_offset)
 
-    def snapshot_cold(self, turn: Turn) -> None:
+    def snapshot_cold(self, op: WriteOperation) -> None:
         """Write share partitions anew that have not changed for long, or their old snapshots would hold the log."""
-        turn.atomic = False
-        oldest_allowed = turn.now_ms - self.config.cold_partition_snapshot_interval_ms
+        op.atomic = False
+        oldest_allowed = op.now_ms - self.config.cold_partition_snapshot_interval_ms
         cold = [key for key, state in self.states.items() if state.written_ms <= oldest_allowed]
         if len(cold) == len(self.states) and not any(state.updates for state in self.states.values()):
             return  # nothing moves at all: writing it again would gain nothing
-        for key in sorted(cold)[:SNAPSHOTS_PER_TURN]:
+        for key in sorted(cold)[:SNAPSHOTS_PER_OPERATION]:
             state = self.states[key]
-            fresh = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=turn.now_ms)
-            turn.write(_snapshot_record(key, fresh))
+            fresh = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=op.now_ms)
+            op.write(_snapshot_record(key, fresh))
 
-    def on_topics(self, turn: Turn, topics: TopicCatalog, deleted: frozenset[TopicId]) -> None:
+    def on_topics_changed(self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[TopicId]) -> None:
         """The metadata changed; share partitions of deleted topics are forgotten."""
         self.topics = topics
-        turn.atomic = False
+        op.atomic = False
         for key in sorted(key for key in self.states if key.topic_id in deleted):
-            turn.write(_tombstone(key))
+            op.write(_tombstone(key))
 
     # -- the runtime's doors -------------------------------------------------------------------------------------
 
-    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+    def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         self.end_offset = max(self.end_offset, offset + 1)
         match record.key, record.value:
             case rec.ShareSnapshotKey(), None:
@@ -188,22 +188,22 @@ class ShareShard:
                 )
                 self.states[key] = replace(_merged(before, news), updates=before.updates + 1)
 
-    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+    def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
         """Nothing transactional is ever written here."""
 
-    def on_loaded(self, turn: Turn) -> None:
-        turn.arm(COLD_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
-        turn.arm(GONE_TIMER, 0, retry=True)
+    def on_loaded(self, op: WriteOperation) -> None:
+        op.schedule(COLD_PARTITION_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
+        op.schedule(DELETED_TOPICS_TIMER, 0, retry=True)
 
-    def on_timer(self, turn: Turn, key: TimerKey) -> None:
-        if key == COLD_TIMER:
-            self.snapshot_cold(turn)
-            turn.arm(COLD_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
-        elif key == GONE_TIMER:  # topics may have been deleted while nobody had these share partitions
-            turn.atomic = False
-            turn.write(*(_tombstone(key) for key in sorted(self.states) if self.topics.by_id(key.topic_id) is None))
+    def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
+        if key == COLD_PARTITION_TIMER:
+            self.snapshot_cold(op)
+            op.schedule(COLD_PARTITION_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
+        elif key == DELETED_TOPICS_TIMER:  # topics may have been deleted while nobody had these share partitions
+            op.atomic = False
+            op.write(*(_tombstone(key) for key in sorted(self.states) if self.topics.by_id(key.topic_id) is None))
 
-    def on_unloaded(self, turn: Turn) -> None:
+    def on_unloaded(self, op: WriteOperation) -> None:
         """Nobody is ever parked here."""
 
 
@@ -215,7 +215,7 @@ def _merged(state: ShareState, news: StateWrite) -> ShareState:
         leader_epoch=max(state.leader_epoch, news.leader_epoch),
         start_offset=start,
         complete_count=news.complete_count if news.start_offset >= state.start_offset else state.complete_count,
-        batches=overlay(state.batches, news.batches, start),
+        batches=merge_batches(state.batches, news.batches, start),
     )
 
 
@@ -223,18 +223,22 @@ def _key(key: rec.ShareSnapshotKey | rec.ShareUpdateKey) -> ShareKey:
     return ShareKey(key.group_id, key.topic_id, key.partition)
 
 
-def _batches(batches: Sequence[rec.StateBatch]) -> tuple[Batch, ...]:
-    return tuple(Batch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches)
+def _batches(batches: Sequence[rec.StateBatchSchema]) -> tuple[PersisterStateBatch, ...]:
+    return tuple(
+        PersisterStateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches
+    )
 
 
-def _entries(batches: Sequence[Batch]) -> list[rec.StateBatch]:
+def _entries(batches: Sequence[PersisterStateBatch]) -> list[rec.StateBatchSchema]:
     return [
-        rec.StateBatch(first_offset=b.first, last_offset=b.last, delivery_state=b.state, delivery_count=b.deliveries)
+        rec.StateBatchSchema(
+            first_offset=b.first, last_offset=b.last, delivery_state=b.state, delivery_count=b.deliveries
+        )
         for b in batches
     ]
 
 
-def _snapshot_record(key: ShareKey, state: ShareState) -> StateRecord:
+def _snapshot_record(key: ShareKey, state: ShareState) -> CoordinatorRecord:
     value = rec.ShareSnapshotValue(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,
@@ -245,23 +249,25 @@ def _snapshot_record(key: ShareKey, state: ShareState) -> StateRecord:
         write_timestamp=state.written_ms,
         state_batches=_entries(state.batches),
     )
-    return StateRecord(
+    return CoordinatorRecord(
         rec.ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value
     )
 
 
-def _update_record(key: ShareKey, snapshot_epoch: int, news: StateWrite) -> StateRecord:
+def _update_record(key: ShareKey, snapshot_epoch: int, news: StateWrite) -> CoordinatorRecord:
     value = rec.ShareUpdateValue(
         snapshot_epoch=snapshot_epoch,
         leader_epoch=news.leader_epoch,
         start_offset=news.start_offset,
         delivery_complete_count=news.complete_count,
-        state_batches=_entries(overlay((), news.batches, news.start_offset)),
+        state_batches=_entries(merge_batches((), news.batches, news.start_offset)),
     )
-    return StateRecord(rec.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value)
+    return CoordinatorRecord(
+        rec.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value
+    )
 
 
-def _tombstone(key: ShareKey) -> StateRecord:
-    return StateRecord(
+def _tombstone(key: ShareKey) -> CoordinatorRecord:
+    return CoordinatorRecord(
         rec.ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), None
     )

@@ -34,7 +34,7 @@ class ShareKey(Struct, frozen=True, order=True):
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
 
-class Batch(NamedTuple):
+class PersisterStateBatch(NamedTuple):
     """A run of offsets in the same state. States: 0 available, 2 acknowledged, 4 archived."""
 
     first: int
@@ -53,7 +53,7 @@ class ShareState(Struct, frozen=True):
     complete_count: int = UNKNOWN_COUNT
     created_ms: int = 0
     written_ms: int = 0
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[PersisterStateBatch, ...] = ()
     updates: int = 0
     """Update records since the snapshot."""
     snapshot_at: int = 0
@@ -67,10 +67,12 @@ class StateWrite(Struct, frozen=True):
     leader_epoch: int
     start_offset: int
     complete_count: int
-    batches: tuple[Batch, ...]
+    batches: tuple[PersisterStateBatch, ...]
 
 
-def overlay(current: Sequence[Batch], news: Iterable[Batch], start_offset: int) -> tuple[Batch, ...]:
+def merge_batches(
+    current: Sequence[PersisterStateBatch], news: Iterable[PersisterStateBatch], start_offset: int
+) -> tuple[PersisterStateBatch, ...]:
     """`news` over `current`, without what lies below `start_offset`, equal neighbours joined."""
     batches = list(current)
     for new in news:
@@ -84,17 +86,19 @@ def overlay(current: Sequence[Batch], news: Iterable[Batch], start_offset: int) 
             if tail.last > new.last:
                 middle.append(tail._replace(first=new.last + 1))
         batches[begin:end] = middle
-    return _joined(batches, start_offset)
+    return _combined(batches, start_offset)
 
 
-def news_of(known: Sequence[Batch], told: Iterable[Batch]) -> tuple[Batch, ...]:
+def newer_parts(
+    known: Sequence[PersisterStateBatch], told: Iterable[PersisterStateBatch]
+) -> tuple[PersisterStateBatch, ...]:
     """The parts of `told` that go further than what is known of their offsets.
 
     Each delivery of a record is counted, and an acknowledged or archived one is not delivered any more. So what counts
     fewer deliveries, or as many and no end, was sent before, by a leader that has been asked again since, and comes
     late: it must not bring back what is done with.
     """
-    news: list[Batch] = []
+    news: list[PersisterStateBatch] = []
     for new in told:
         cursor = new.first
         for batch in known[bisect_left(known, new.first, key=lambda batch: batch.last) :]:
@@ -103,22 +107,22 @@ def news_of(known: Sequence[Batch], told: Iterable[Batch]) -> tuple[Batch, ...]:
             if cursor < batch.first:
                 news.append(new._replace(first=cursor, last=batch.first - 1))
             low, high = max(cursor, batch.first), min(new.last, batch.last)
-            if _goes_further(new, batch):
+            if _is_newer(new, batch):
                 news.append(new._replace(first=low, last=high))
             cursor = high + 1
         if cursor <= new.last:
             news.append(new._replace(first=cursor))
-    return _joined(news, 0)
+    return _combined(news, 0)
 
 
-def _goes_further(new: Batch, known: Batch) -> bool:
+def _is_newer(new: PersisterStateBatch, known: PersisterStateBatch) -> bool:
     if known.state != AVAILABLE:
         return False
     return new.deliveries > known.deliveries or (new.deliveries == known.deliveries and new.state != AVAILABLE)
 
 
-def _joined(batches: Iterable[Batch], start_offset: int) -> tuple[Batch, ...]:
-    joined: list[Batch] = []
+def _combined(batches: Iterable[PersisterStateBatch], start_offset: int) -> tuple[PersisterStateBatch, ...]:
+    joined: list[PersisterStateBatch] = []
     for batch in batches:
         if batch.last < start_offset:
             continue

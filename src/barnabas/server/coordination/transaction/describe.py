@@ -70,7 +70,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransac
     )
 
 
-class Holder(Struct, frozen=True):
+class ProducerTransaction(Struct, frozen=True):
     """The transactional id behind a producer id, and how its transaction stands."""
 
     transactional_id: str
@@ -80,9 +80,13 @@ class Holder(Struct, frozen=True):
     partitions: frozenset[TopicPartition]
 
 
-def holders(shard: TransactionShard, producer_ids: Collection[int]) -> Iterator[tuple[int, Holder]]:
+def producer_transactions(
+    shard: TransactionShard, producer_ids: Collection[int]
+) -> Iterator[tuple[int, ProducerTransaction]]:
     """Who has these producer ids, with the id of the transaction that an earlier incarnation prepared (KIP-939)."""
     for transactional_id, txn in shard.transactions.committed_items():
         if txn.producer_id in producer_ids:
-            holder = Holder(transactional_id, txn.state.label, txn.started_ms, txn.timeout_ms, txn.partitions)
+            holder = ProducerTransaction(
+                transactional_id, txn.state.label, txn.started_ms, txn.timeout_ms, txn.partitions
+            )
             yield txn.producer_id, holder

@@ -32,11 +32,11 @@ log = get_logger("barnabas.server.coordination.transaction")
 RETRY_MS: Final = 100
 MARKERS_PER_REQUEST: Final = 1_000
 
-_OVERTAKEN: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+_SUPERSEDED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """The partition has seen a later epoch of this producer: its transaction there is over already."""
 
 
-class _Job:
+class _PendingJob:
     """A job and what is left of it."""
 
     __slots__ = ("at", "dropped", "job", "remaining", "retrying")
@@ -62,8 +62,8 @@ class MarkerSender:
         self._channel = channel
         self._coordinator_epoch = coordinator_epoch
         self._done = done
-        self._jobs: dict[tuple[int, str], _Job] = {}
-        self._outgoing: dict[int, list[tuple[_Job, list[TopicPartition]]]] = {}
+        self._jobs: dict[tuple[int, str], _PendingJob] = {}
+        self._outgoing: dict[int, list[tuple[_PendingJob, list[TopicPartition]]]] = {}
         self._busy: set[int] = set()
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -80,35 +80,35 @@ class MarkerSender:
             self._tasks = None
 
     def put(self, job: MarkerJob) -> None:
-        key = (job.home, job.transactional_id)
+        key = (job.state_partition, job.transactional_id)
         earlier = self._jobs.pop(key, None)
         if earlier is not None:
             earlier.dropped = True
-        pending = self._jobs[key] = _Job(job)
+        pending = self._jobs[key] = _PendingJob(job)
         # not now: this is called in a turn of the machine, and the end of a job is a turn of its own
-        asyncio.get_running_loop().call_soon(self._again, pending)
+        asyncio.get_running_loop().call_soon(self._route_unless_dropped, pending)
 
-    def drop(self, home: int) -> None:
-        for key in [key for key in self._jobs if key[0] == home]:
+    def drop(self, state_partition: int) -> None:
+        for key in [key for key in self._jobs if key[0] == state_partition]:
             self._jobs.pop(key).dropped = True
 
-    def look_again(self) -> None:
+    def on_leaders_changed(self) -> None:
         """Leaders have changed."""
         for pending in list(self._jobs.values()):
-            self._again(pending)
+            self._route_unless_dropped(pending)
 
     # -- out -------------------------------------------------------------------------------------------------------
 
-    def _route(self, pending: _Job) -> None:
+    def _route(self, pending: _PendingJob) -> None:
         """Sort what is left, and is not on its way already, by leader; start or retry."""
         by_leader: dict[int, list[TopicPartition]] = {}
-        homeless = False
+        leaderless = False
         for tp in sorted(pending.remaining):
             leader = self._channel.leader(tp)
             if leader is None:
                 pending.remaining.discard(tp)  # deleted, and its transactions with it
             elif leader < 0:
-                homeless = True
+                leaderless = True
             elif pending.at.get(tp) != leader:
                 pending.at[tp] = leader
                 by_leader.setdefault(leader, []).append(tp)
@@ -116,74 +116,74 @@ class MarkerSender:
             self._outgoing.setdefault(leader, []).append((pending, partitions))
             if leader not in self._busy and self._tasks is not None:
                 self._busy.add(leader)
-                self._tasks.create_task(self._serve(leader), name=f"markers for broker {leader}")
+                self._tasks.create_task(self._send_queued(leader), name=f"markers for broker {leader}")
         if not pending.remaining:
             self._finish(pending)
-        elif homeless:
-            self._later(pending)
+        elif leaderless:
+            self._schedule_retry(pending)
 
-    def _later(self, pending: _Job) -> None:
+    def _schedule_retry(self, pending: _PendingJob) -> None:
         if not pending.retrying:
             pending.retrying = True
             asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._retry, pending)
 
-    def _retry(self, pending: _Job) -> None:
+    def _retry(self, pending: _PendingJob) -> None:
         pending.retrying = False
-        self._again(pending)
+        self._route_unless_dropped(pending)
 
-    def _again(self, pending: _Job) -> None:
+    def _route_unless_dropped(self, pending: _PendingJob) -> None:
         if not pending.dropped and self._tasks is not None:
             self._route(pending)
 
-    async def _serve(self, leader: int) -> None:
+    async def _send_queued(self, leader: int) -> None:
         outgoing = self._outgoing[leader]
         try:
             while outgoing:
                 batch = outgoing[:MARKERS_PER_REQUEST]
                 del outgoing[:MARKERS_PER_REQUEST]
-                sent = [entry for pending, tps in batch if (entry := self._wanted(leader, pending, tps)) is not None]
+                sent = [entry for pending, tps in batch if (entry := self._still_due(leader, pending, tps)) is not None]
                 if sent:
                     await self._send(leader, sent)
         finally:
             self._busy.discard(leader)
             self._outgoing.pop(leader, None)
 
-    def _wanted(
-        self, leader: int, pending: _Job, partitions: list[TopicPartition]
-    ) -> tuple[_Job, list[TopicPartition], int] | None:
+    def _still_due(
+        self, leader: int, pending: _PendingJob, partitions: list[TopicPartition]
+    ) -> tuple[_PendingJob, list[TopicPartition], int] | None:
         """What of it is still to be said, and to this broker."""
-        epoch = None if pending.dropped else self._coordinator_epoch(pending.job.home)
+        epoch = None if pending.dropped else self._coordinator_epoch(pending.job.state_partition)
         left = [tp for tp in partitions if tp in pending.remaining and pending.at.get(tp) == leader]
         return None if epoch is None or not left else (pending, left, epoch)
 
-    async def _send(self, leader: int, sent: list[tuple[_Job, list[TopicPartition], int]]) -> None:
+    async def _send(self, leader: int, sent: list[tuple[_PendingJob, list[TopicPartition], int]]) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(p.job, tps, epoch) for p, tps, epoch in sent])
-        refused: dict[_Job, None] = {}
+        refused: dict[_PendingJob, None] = {}
         try:
             response = await self._channel.write(leader, request)
         except KafkaError as error:
             log.info("markers could not be sent; trying again", broker=leader, error=error.code.name)
             refused = {pending: None for pending, _, _ in sent}
         else:
-            refused = self._read(response, sent)
+            refused = self._handle_response(response, sent)
         for pending, partitions, _ in sent:
             for tp in partitions:
                 if pending.at.get(tp) == leader:
                     del pending.at[tp]
             if pending in refused:
                 if not pending.dropped:
-                    self._later(pending)
+                    self._schedule_retry(pending)
             elif not pending.remaining:
                 self._finish(pending)
 
-    def _read(
-        self, response: WriteTxnMarkersResponse, sent: list[tuple[_Job, list[TopicPartition], int]]
-    ) -> dict[_Job, None]:
+    def _handle_response(
+        self, response: WriteTxnMarkersResponse, sent: list[tuple[_PendingJob, list[TopicPartition], int]]
+    ) -> dict[_PendingJob, None]:
         """Strike out what is written; gives the jobs that something was refused of. Answers are in request order."""
         if len(response.markers) != len(sent):
-            log.error("an answer to WriteTxnMarkers does not fit", asked=len(sent), answered=len(response.markers))
+            log.error("an answer to WriteTxnMarkers does not fit", requested=len(sent), answered=len(response.markers))
             return {pending: None for pending, _, _ in sent}
-        refused: dict[_Job, None] = {}
+        refused: dict[_PendingJob, None] = {}
         for (pending, partitions, _), result in zip(sent, response.markers, strict=True):
             codes = {
                 TopicPartition(topic.name, p.partition_index): error_code(p.error_code)
@@ -194,7 +194,7 @@ class MarkerSender:
                 code = codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
                 if code is ErrorCode.NONE:
                     pending.remaining.discard(tp)
-                elif code in _OVERTAKEN:
+                elif code in _SUPERSEDED:
                     log.warning("a marker came too late", partition=tp, producer_id=pending.job.producer_id)
                     pending.remaining.discard(tp)
                 elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
@@ -206,13 +206,13 @@ class MarkerSender:
 
     # -- ends ------------------------------------------------------------------------------------------------------
 
-    def _forget(self, pending: _Job) -> None:
+    def _forget(self, pending: _PendingJob) -> None:
         pending.dropped = True
-        key = (pending.job.home, pending.job.transactional_id)
+        key = (pending.job.state_partition, pending.job.transactional_id)
         if self._jobs.get(key) is pending:
             del self._jobs[key]
 
-    def _finish(self, pending: _Job) -> None:
+    def _finish(self, pending: _PendingJob) -> None:
         """Every partition is done: write that down. If even that is refused, it is tried again."""
         if pending.dropped:
             return
@@ -222,7 +222,7 @@ class MarkerSender:
             if error.code is ErrorCode.NOT_COORDINATOR:
                 self._forget(pending)
             else:
-                self._later(pending)
+                self._schedule_retry(pending)
             return
         self._forget(pending)
 

@@ -13,7 +13,7 @@ from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersReq
 class MarkerJob(Struct, frozen=True):
     """A decided transaction whose partitions must be told."""
 
-    home: int
+    state_partition: int
     """The partition of `__transaction_state` that holds it."""
     transactional_id: str
     producer_id: int
@@ -28,7 +28,7 @@ class MarkerQueue(Protocol):
 
     def put(self, job: MarkerJob) -> None: ...
 
-    def drop(self, home: int) -> None:
+    def drop(self, state_partition: int) -> None:
         """This node no longer owns that partition of `__transaction_state`: another one will see to its jobs."""
         ...
 

@@ -31,7 +31,8 @@ from barnabas.protocol.wire.messages.end_txn import EndTxnRequest, EndTxnRespons
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from barnabas.server.coordination.errors import error_for_client
-from barnabas.server.coordination.ports import PartitionWriter, Producer
+from barnabas.server.coordination.operation import WriteOperation
+from barnabas.server.coordination.ports import PartitionWriter, ProducerIdAndEpoch
 from barnabas.server.coordination.regex import Re2Pattern
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.transaction import describe
@@ -40,7 +41,6 @@ from barnabas.server.coordination.transaction.markers import MarkerSender
 from barnabas.server.coordination.transaction.ports import MarkerChannel, MarkerJob
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.coordination.transaction.transitions import Initialize, ProducerIdNeededError
-from barnabas.server.coordination.turn import Turn
 
 R = TypeVar("R")
 
@@ -48,11 +48,11 @@ IMPLICIT_SINCE: Final = 5
 """EndTxn 5, TxnOffsetCommit 5, Produce 12: the versions of transaction protocol 2 (KIP-890)."""
 
 
-PATIENT_MAX: Final = 8
+END_WAITERS_MAX: Final = 8
 """Questions of one transactional id that wait for its transaction before to end; a producer asks one at a time."""
 
 
-class Asker(Protocol):
+class TransactionRequestContext(Protocol):
     """Who asks: the API's version, and over which connection (they are numbered as they are opened)."""
 
     @property
@@ -79,7 +79,7 @@ class TransactionCoordinator:
         self._next_producer_id = producer_ids
         self._partitions = 0
         self._feature_level = 2
-        self._patient: dict[str, list[asyncio.Future[None]]] = {}
+        self._end_waiters: dict[str, list[asyncio.Future[None]]] = {}
         """Who waits for the end of a transaction, by transactional id."""
         self.markers = MarkerSender(markers, self._coordinator_epoch, self._markers_written)
         self._runtime = CoordinatorRuntime(
@@ -87,7 +87,9 @@ class TransactionCoordinator:
             writer,
             clock,
             rng,
-            lambda home, timeline: TransactionShard(home, config, timeline, self.markers, lambda: self._feature_level),
+            lambda state_partition, timeline: TransactionShard(
+                state_partition, config, timeline, self.markers, lambda: self._feature_level
+            ),
         )
 
     async def run(self) -> None:
@@ -119,7 +121,9 @@ class TransactionCoordinator:
 
     # -- producers ---------------------------------------------------------------------------------------------------
 
-    async def init_producer_id(self, ctx: Asker, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    async def init_producer_id(
+        self, ctx: TransactionRequestContext, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse:
         """For a producer with a transactional id; the broker serves those without."""
         transactional_id = request.transactional_id or ""
         ask = Initialize(
@@ -132,7 +136,7 @@ class TransactionCoordinator:
         try:
             self._check_init(transactional_id, ask)
             return await self._write_with_id(
-                transactional_id, lambda shard, turn, fresh: shard.init_producer_id(turn, transactional_id, ask, fresh)
+                transactional_id, lambda shard, op, fresh: shard.init_producer_id(op, transactional_id, ask, fresh)
             )
         except KafkaError as error:
             code = _for_old_clients(error.code, ctx.api_version < 4)
@@ -151,12 +155,12 @@ class TransactionCoordinator:
     async def add_partitions(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         *,
         version: int,
         connection: int = 0,
-        patience_ms: int = 0,
+        max_wait_ms: int = 0,
     ) -> ErrorCode:
         """Take partitions into the producer's transaction. `version`: 2 when a write asked, not the producer.
 
@@ -164,15 +168,13 @@ class TransactionCoordinator:
         come back after 20 ms or more. Markers take less, so for `patience_ms` the question waits here instead.
         """
         wanted = frozenset(partitions)
-        deadline = asyncio.get_running_loop().time() + patience_ms / 1000
+        deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
         while True:
             try:
                 _check_id(transactional_id)
                 return await self._runtime.write(
                     self.partition_for(transactional_id),
-                    lambda shard, turn: shard.add_partitions(
-                        turn, transactional_id, producer, wanted, version, connection
-                    ),
+                    lambda shard, op: shard.add_partitions(op, transactional_id, producer, wanted, version, connection),
                 )
             except KafkaError as error:
                 if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -184,12 +186,12 @@ class TransactionCoordinator:
         """Until all markers of the id's transaction are written; False when the deadline comes first. Without a task
         of its own, as connections start requests (net.eager)."""
         loop = asyncio.get_running_loop()
-        waiting = self._patient.get(transactional_id, [])
-        if loop.time() >= deadline or len(waiting) >= PATIENT_MAX:
+        waiting = self._end_waiters.get(transactional_id, [])
+        if loop.time() >= deadline or len(waiting) >= END_WAITERS_MAX:
             return False
         future: asyncio.Future[None] = loop.create_future()
         waiting.append(future)
-        self._patient[transactional_id] = waiting
+        self._end_waiters[transactional_id] = waiting
         timer = loop.call_at(deadline, future.cancel)
         try:
             await asyncio.wait((future,))
@@ -198,40 +200,40 @@ class TransactionCoordinator:
             timer.cancel()
             waiting.remove(future)
             if not waiting:
-                self._patient.pop(transactional_id, None)
+                self._end_waiters.pop(transactional_id, None)
 
-    async def batched_partitions(
-        self, transaction: AddPartitionsToTxnTransaction, *, version: int, patience_ms: int = 0
+    async def add_or_verify_partitions(
+        self, transaction: AddPartitionsToTxnTransaction, *, version: int, max_wait_ms: int = 0
     ) -> AddPartitionsToTxnResult:
         """One transaction of AddPartitionsToTxn 4 and later, where a partition's leader asks: add, or only verify."""
         transactional_id = transaction.transactional_id
-        producer = Producer(transaction.producer_id, transaction.producer_epoch)
+        producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         wanted = [TopicPartition(topic.name, p) for topic in transaction.topics for p in topic.partitions]
         if not transaction.verify_only:
             code = await self.add_partitions(
-                transactional_id, producer, wanted, version=version, patience_ms=patience_ms
+                transactional_id, producer, wanted, version=version, max_wait_ms=max_wait_ms
             )
             return batched_result(transactional_id, transaction.topics, lambda _: code)
         try:
             _check_id(transactional_id)
             codes = await self._runtime.write(
                 self.partition_for(transactional_id),
-                lambda shard, turn: shard.verify_partitions(turn, transactional_id, producer, wanted),
+                lambda shard, op: shard.verify_partitions(op, transactional_id, producer, wanted),
             )
         except KafkaError as error:
             codes = dict.fromkeys(wanted, error.code)
         return batched_result(transactional_id, transaction.topics, codes.__getitem__)
 
-    async def end_txn(self, ctx: Asker, request: EndTxnRequest) -> EndTxnResponse:
+    async def end_txn(self, ctx: TransactionRequestContext, request: EndTxnRequest) -> EndTxnResponse:
         transactional_id = request.transactional_id
-        producer = Producer(request.producer_id, request.producer_epoch)
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         version = 2 if ctx.api_version >= IMPLICIT_SINCE else min(self._feature_level, 1)
         try:
             _check_id(transactional_id)
             return await self._write_with_id(
                 transactional_id,
-                lambda shard, turn, fresh: shard.end_txn(
-                    turn,
+                lambda shard, op, fresh: shard.end_txn(
+                    op,
                     transactional_id,
                     producer,
                     commit=request.committed,
@@ -246,7 +248,7 @@ class TransactionCoordinator:
     # -- tools (KIP-664) ---------------------------------------------------------------------------------------------
 
     async def describe_transactions(
-        self, ctx: Asker, request: DescribeTransactionsRequest
+        self, ctx: TransactionRequestContext, request: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
             transaction_states=[self._describe(transactional_id) for transactional_id in request.transactional_ids]
@@ -261,7 +263,9 @@ class TransactionCoordinator:
         except KafkaError as error:
             return TransactionState(error_code=error.code, transactional_id=transactional_id)
 
-    async def list_transactions(self, ctx: Asker, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    async def list_transactions(
+        self, ctx: TransactionRequestContext, request: ListTransactionsRequest
+    ) -> ListTransactionsResponse:
         if self._runtime.is_loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         pattern = request.transactional_id_pattern
@@ -277,24 +281,26 @@ class TransactionCoordinator:
                 response.transaction_states.extend(describe.list_transactions(shard, wanted, now_ms))
         return response
 
-    def holders(self, producer_ids: Collection[int]) -> dict[int, describe.Holder]:
+    def producer_transactions(self, producer_ids: Collection[int]) -> dict[int, describe.ProducerTransaction]:
         """The transactional ids, of those that this node coordinates, that have these producer ids."""
         return {
             producer_id: holder
             for _, shard in self._runtime.active()
-            for producer_id, holder in describe.holders(shard, producer_ids)
+            for producer_id, holder in describe.producer_transactions(shard, producer_ids)
         }
 
     # -- the way to the shards ---------------------------------------------------------------------------------------
 
-    async def _write_with_id(self, transactional_id: str, decide: Callable[[TransactionShard, Turn, int], R]) -> R:
+    async def _write_with_id(
+        self, transactional_id: str, decide: Callable[[TransactionShard, WriteOperation, int], R]
+    ) -> R:
         """A turn that may find out that it takes a fresh producer id, which only the controller can give."""
         partition = self.partition_for(transactional_id)
         try:
-            return await self._runtime.write(partition, lambda shard, turn: decide(shard, turn, NO_PRODUCER_ID))
+            return await self._runtime.write(partition, lambda shard, op: decide(shard, op, NO_PRODUCER_ID))
         except ProducerIdNeededError:
             fresh = await self._fresh_producer_id()
-        return await self._runtime.write(partition, lambda shard, turn: decide(shard, turn, fresh))
+        return await self._runtime.write(partition, lambda shard, op: decide(shard, op, fresh))
 
     async def _fresh_producer_id(self) -> int:
         try:
@@ -303,18 +309,18 @@ class TransactionCoordinator:
             code = error.code if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE
             raise KafkaError(code, error.detail) from error
 
-    def _coordinator_epoch(self, home: int) -> int | None:
+    def _coordinator_epoch(self, state_partition: int) -> int | None:
         try:
-            return self._runtime.host(home).leader_epoch
+            return self._runtime.context(state_partition).leader_epoch
         except KafkaError:
             return None
 
     def _markers_written(self, job: MarkerJob) -> None:
         try:
-            self._runtime.host(job.home).run(lambda shard, turn: shard.markers_written(turn, job))
+            self._runtime.context(job.state_partition).run(lambda shard, op: shard.markers_written(op, job))
         except KafkaError as error:
             raise KafkaError(error_for_client(error.code), error.detail) from error
-        for waiting in self._patient.get(job.transactional_id, ()):
+        for waiting in self._end_waiters.get(job.transactional_id, ()):
             if not waiting.done():
                 waiting.set_result(None)
 

@@ -15,7 +15,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import NO_PRODUCER_ID, TopicPartition
 from barnabas.protocol.wire.messages.end_txn import EndTxnResponse
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdResponse
-from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.operation import CoordinatorRecord, TimerKey, WriteOperation
+from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
 from barnabas.server.coordination.transaction import transitions
 from barnabas.server.coordination.transaction.config import TransactionConfig
@@ -23,11 +24,10 @@ from barnabas.server.coordination.transaction.ports import MarkerJob, MarkerQueu
 from barnabas.server.coordination.transaction.records import FORMAT, TransactionLogKey
 from barnabas.server.coordination.transaction.state import PREPARED, Transaction, TxnState, from_record, to_record
 from barnabas.server.coordination.transaction.transitions import Initialize
-from barnabas.server.coordination.turn import StateRecord, TimerKey, Turn
 
 ABORT_TIMER: Final[TimerKey] = ("abort",)
 EXPIRE_TIMER: Final[TimerKey] = ("expire",)
-EXPIRED_PER_TURN: Final = 1_000
+EXPIRED_PER_OPERATION: Final = 1_000
 """How many ids one batch of tombstones removes; the rest follow at once in turns of their own."""
 
 
@@ -38,13 +38,13 @@ class TransactionShard:
 
     def __init__(
         self,
-        home: int,
+        state_partition: int,
         config: TransactionConfig,
         timeline: Timeline,
         markers: MarkerQueue,
         feature_level: Callable[[], int],
     ) -> None:
-        self.home = home
+        self.state_partition = state_partition
         self.config = config
         self.transactions: TimelineMap[str, Transaction] = TimelineMap(timeline)
         self._ongoing: TimelineMap[str, None] = TimelineMap(timeline)
@@ -57,16 +57,16 @@ class TransactionShard:
     # -- what producers ask ----------------------------------------------------------------------------------------
 
     def init_producer_id(
-        self, turn: Turn, transactional_id: str, ask: Initialize, fresh_id: int = NO_PRODUCER_ID
+        self, op: WriteOperation, transactional_id: str, ask: Initialize, fresh_id: int = NO_PRODUCER_ID
     ) -> InitProducerIdResponse:
         """Raises KafkaError, ProducerIdNeededError."""
         before = self.transactions.get(transactional_id)
         if before is not None and before.state is TxnState.ONGOING and not ask.keep_prepared:
-            checked = transitions.initialize(before, ask, fresh_id, turn.now_ms, self._feature_level())
-            self._prepare(turn, transactional_id, checked)
+            checked = transitions.initialize(before, ask, fresh_id, op.now_ms, self._feature_level())
+            self._prepare(op, transactional_id, checked)
             return InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
-        after = transitions.initialize(before, ask, fresh_id, turn.now_ms, self._feature_level())
-        self._put(turn, transactional_id, after)
+        after = transitions.initialize(before, ask, fresh_id, op.now_ms, self._feature_level())
+        self._put(op, transactional_id, after)
         producer_id, epoch = after.identity
         response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
         if after.kept:
@@ -76,38 +76,40 @@ class TransactionShard:
 
     def add_partitions(
         self,
-        turn: Turn,
+        op: WriteOperation,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         version: int,
         connection: int = 0,
     ) -> ErrorCode:
         """Raises KafkaError."""
         before = self.transactions.get(transactional_id)
-        after = transitions.add_partitions(
-            before, producer.producer_id, producer.epoch, partitions, version, turn.now_ms
-        )
+        after = transitions.add_partitions(before, producer.producer_id, producer.epoch, partitions, version, op.now_ms)
         if after is before:
-            turn.after_pending = True  # they are in it, but that may not be committed yet
+            op.wait_for_pending = True  # they are in it, but that may not be committed yet
         else:
-            self._put(turn, transactional_id, after)
+            self._put(op, transactional_id, after)
         self._newest_connection[transactional_id] = max(connection, self._newest_connection.get(transactional_id, 0))
         return ErrorCode.NONE
 
     def verify_partitions(
-        self, turn: Turn, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+        self,
+        op: WriteOperation,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Iterable[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         """Which of the partitions the producer's open transaction holds (KIP-890). Raises KafkaError."""
         txn = transitions.check_producer(self.transactions.get(transactional_id), producer.producer_id, producer.epoch)
-        turn.after_pending = True
+        op.wait_for_pending = True
         return {tp: ErrorCode.NONE if tp in txn.partitions else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
 
     def end_txn(
         self,
-        turn: Turn,
+        op: WriteOperation,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         *,
         commit: bool,
         version: int,
@@ -123,13 +125,13 @@ class TransactionShard:
             commit=commit,
             version=version,
             fresh_id=fresh_id,
-            now_ms=turn.now_ms,
+            now_ms=op.now_ms,
         )
         if after is before:
-            turn.after_pending = True
+            op.wait_for_pending = True
         else:
             self._refuse_delayed(transactional_id, before, version, connection)
-            self._prepare(turn, transactional_id, after)
+            self._prepare(op, transactional_id, after)
         producer_id, epoch = after.identity_after
         return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
@@ -152,22 +154,22 @@ class TransactionShard:
 
     # -- records and markers -----------------------------------------------------------------------------------------
 
-    def _put(self, turn: Turn, transactional_id: str, txn: Transaction) -> None:
-        turn.write(to_record(transactional_id, txn, 1 if self._feature_level() >= 1 else 0))
+    def _put(self, op: WriteOperation, transactional_id: str, txn: Transaction) -> None:
+        op.write(to_record(transactional_id, txn, 1 if self._feature_level() >= 1 else 0))
 
-    def _prepare(self, turn: Turn, transactional_id: str, txn: Transaction) -> None:
+    def _prepare(self, op: WriteOperation, transactional_id: str, txn: Transaction) -> None:
         """The decision; the markers follow when it is committed."""
-        self._put(turn, transactional_id, txn)
-        turn.then = partial(self._announce, transactional_id)
+        self._put(op, transactional_id, txn)
+        op.append_callback = partial(self._announce, transactional_id)
 
-    def _announce(self, transactional_id: str, turn: Turn, code: ErrorCode) -> None:
+    def _announce(self, transactional_id: str, op: WriteOperation, code: ErrorCode) -> None:
         txn = self.transactions.get(transactional_id)
         if code is not ErrorCode.NONE or txn is None or txn.state not in PREPARED:
             return
         # also without partitions: the queue tries again when the end cannot be written
         self._markers.put(
             MarkerJob(
-                self.home,
+                self.state_partition,
                 transactional_id,
                 txn.producer_id,
                 txn.epoch,
@@ -177,15 +179,15 @@ class TransactionShard:
             )
         )
 
-    def markers_written(self, turn: Turn, job: MarkerJob) -> None:
+    def markers_written(self, op: WriteOperation, job: MarkerJob) -> None:
         """Every partition of the job has its marker, or is gone."""
         txn = self.transactions.get(job.transactional_id)
         if txn is not None and txn.state in PREPARED and (txn.producer_id, txn.epoch) == (job.producer_id, job.epoch):
-            self._put(turn, job.transactional_id, transitions.complete(txn, turn.now_ms))
+            self._put(op, job.transactional_id, transitions.complete(txn, op.now_ms))
 
     # -- the runtime's doors -----------------------------------------------------------------------------------------
 
-    def apply(self, record: StateRecord, offset: int, producer_id: int) -> None:
+    def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         key, value = record.key, record.value
         assert isinstance(key, TransactionLogKey)
         transactional_id = key.transactional_id
@@ -200,45 +202,45 @@ class TransactionShard:
         elif transactional_id not in self._ongoing:
             self._ongoing[transactional_id] = None
 
-    def apply_marker(self, producer: Producer, *, committed: bool) -> None:
+    def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
         """Nobody writes to `__transaction_state` inside a transaction."""
 
-    def on_loaded(self, turn: Turn) -> None:
+    def on_loaded(self, op: WriteOperation) -> None:
         config = self.config
-        turn.arm(ABORT_TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
-        turn.arm(EXPIRE_TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms, retry=True)
+        op.schedule(ABORT_TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        op.schedule(EXPIRE_TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms, retry=True)
         decided = [name for name, txn in self.transactions.items() if txn.state in PREPARED]
         for transactional_id in sorted(decided):
-            turn.arm(("announce", transactional_id), 0, retry=True)
+            op.schedule(("announce", transactional_id), 0, retry=True)
 
-    def on_timer(self, turn: Turn, key: TimerKey) -> None:
+    def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
         match key:
             case ("abort",):
-                turn.arm(ABORT_TIMER, self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+                op.schedule(ABORT_TIMER, self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
                 for transactional_id in sorted(self._ongoing):
-                    if transitions.has_timed_out(self.transactions[transactional_id], turn.now_ms):
-                        turn.arm(("timeout", transactional_id), 0)
+                    if transitions.has_timed_out(self.transactions[transactional_id], op.now_ms):
+                        op.schedule(("timeout", transactional_id), 0)
             case ("timeout", transactional_id):
                 txn = self.transactions.get(transactional_id)
-                if txn is not None and transitions.has_timed_out(txn, turn.now_ms):
-                    self._prepare(turn, transactional_id, transitions.fence(txn, turn.now_ms, self._feature_level()))
+                if txn is not None and transitions.has_timed_out(txn, op.now_ms):
+                    self._prepare(op, transactional_id, transitions.fence(txn, op.now_ms, self._feature_level()))
             case ("announce", transactional_id):  # decided by the coordinator before; wait until that is committed
-                turn.then = partial(self._announce, transactional_id)
+                op.append_callback = partial(self._announce, transactional_id)
             case ("expire",):
-                self._expire(turn)
+                self._expire(op)
 
-    def _expire(self, turn: Turn) -> None:
+    def _expire(self, op: WriteOperation) -> None:
         config = self.config
         expired = [
             name
             for name, txn in self.transactions.items()
-            if transitions.has_expired(txn, config.transactional_id_expiration_ms, turn.now_ms)
+            if transitions.has_expired(txn, config.transactional_id_expiration_ms, op.now_ms)
         ]
-        for transactional_id in sorted(expired)[:EXPIRED_PER_TURN]:
-            turn.write(StateRecord(TransactionLogKey(transactional_id=transactional_id), None))
-        more = len(expired) > EXPIRED_PER_TURN
+        for transactional_id in sorted(expired)[:EXPIRED_PER_OPERATION]:
+            op.write(CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None))
+        more = len(expired) > EXPIRED_PER_OPERATION
         wait_ms = 0 if more else config.transaction_remove_expired_transaction_cleanup_interval_ms
-        turn.arm(EXPIRE_TIMER, wait_ms, retry=True)
+        op.schedule(EXPIRE_TIMER, wait_ms, retry=True)
 
-    def on_unloaded(self, turn: Turn) -> None:
-        self._markers.drop(self.home)
+    def on_unloaded(self, op: WriteOperation) -> None:
+        self._markers.drop(self.state_partition)

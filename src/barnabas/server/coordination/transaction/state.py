@@ -20,8 +20,8 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.transaction.records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from barnabas.server.coordination.turn import StateRecord
 
 
 class TxnState(IntEnum):
@@ -118,7 +118,7 @@ class Transaction(Struct, frozen=True):
         return self.timeout_ms == NO_TIMEOUT_MS
 
 
-def to_record(transactional_id: str, txn: Transaction, version: int) -> StateRecord:
+def to_record(transactional_id: str, txn: Transaction, version: int) -> CoordinatorRecord:
     """The record that holds all of it. `version` 0 is for clusters below transaction.version 1."""
     partitions: list[PartitionsSchema] | None = None
     if txn.state is not TxnState.EMPTY:
@@ -140,7 +140,7 @@ def to_record(transactional_id: str, txn: Transaction, version: int) -> StateRec
         client_transaction_version=txn.client_version,
         last_producer_epoch=txn.last_epoch,
     )
-    return StateRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
 def from_record(value: TransactionLogValue) -> Transaction:

@@ -94,8 +94,8 @@ class Transactions:
         broker_id = self._neighbours.coordinator(TRANSACTION_STATE_TOPIC, transaction.transactional_id)
         if self._neighbours.is_here(broker_id):
             services = self._neighbours.require()
-            patience_ms = services.settings.add_partitions_to_txn_retry_backoff_ms
-            return await services.transactions.batched_partitions(transaction, version=2, patience_ms=patience_ms)
+            max_wait_ms = services.settings.add_partitions_to_txn_retry_backoff_ms
+            return await services.transactions.add_or_verify_partitions(transaction, version=2, max_wait_ms=max_wait_ms)
         return await self._batched.ask(broker_id, transaction)
 
     async def _carry(

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.server.coordination.context import CoordinatorContext
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.server.coordination.group.shard import GroupShard
-    from barnabas.server.coordination.host import ShardHost
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.server.replication.partition import Partition
@@ -98,7 +98,7 @@ def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
                     yield shard_host.leader_epoch, group
 
 
-def coordinators_of(host: SimNode) -> Iterator[ShardHost[Any]]:
+def coordinators_of(host: SimNode) -> Iterator[CoordinatorContext[Any]]:
     """What this broker coordinates, groups, transactions and share groups, as far as it is loaded."""
     services = services_of(host)
     if services is not None:
@@ -106,12 +106,14 @@ def coordinators_of(host: SimNode) -> Iterator[ShardHost[Any]]:
             yield from list(coordinator._runtime._active.values())
 
 
-def group_coordinator_of(host: SimNode, group_id: str) -> ShardHost[GroupShard] | None:
+def group_coordinator_of(host: SimNode, group_id: str) -> CoordinatorContext[GroupShard] | None:
     """If this broker coordinates the group."""
     services = services_of(host)
     if services is None:
         return None
-    found: ShardHost[GroupShard] | None = services.groups._runtime._active.get(services.groups.partition_for(group_id))
+    found: CoordinatorContext[GroupShard] | None = services.groups._runtime._active.get(
+        services.groups.partition_for(group_id)
+    )
     return found
 
 

@@ -12,7 +12,7 @@ from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from barnabas.protocol.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.ports import ProducerIdAndEpoch
 
 
 async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
@@ -22,11 +22,11 @@ async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToT
         return AddOffsetsToTxnResponse(error_code=error.code)
     code = await services.transactions.add_partitions(
         request.transactional_id,
-        Producer(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         [home],
         version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
         connection=ctx.connection_id,
-        patience_ms=services.settings.add_partitions_to_txn_retry_backoff_max_ms,
+        max_wait_ms=services.settings.add_partitions_to_txn_retry_backoff_max_ms,
     )
     if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

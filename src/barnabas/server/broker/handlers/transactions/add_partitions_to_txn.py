@@ -23,7 +23,7 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.coordination.ports import Producer
+from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.service import batched_result, topic_results
 
 BATCHED_SINCE = 4
@@ -41,11 +41,11 @@ async def handle(
     if not codes:
         code = await services.transactions.add_partitions(
             request.v3_and_below_transactional_id,
-            Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             [TopicPartition(topic.name, p) for topic in topics for p in topic.partitions],
             version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
             connection=ctx.connection_id,
-            patience_ms=services.settings.add_partitions_to_txn_retry_backoff_max_ms,
+            max_wait_ms=services.settings.add_partitions_to_txn_retry_backoff_max_ms,
         )
         if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -57,7 +57,7 @@ async def _batched(services: Services, transaction: AddPartitionsToTxnTransactio
     codes = _missing(services, transaction.topics)
     if codes:
         return batched_result(transaction.transactional_id, transaction.topics, codes.__getitem__)
-    return await services.transactions.batched_partitions(transaction, version=2)
+    return await services.transactions.add_or_verify_partitions(transaction, version=2)
 
 
 def _missing(services: Services, topics: Sequence[AddPartitionsToTxnTopic]) -> dict[TopicPartition, ErrorCode]:

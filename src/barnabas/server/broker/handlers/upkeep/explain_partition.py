@@ -84,7 +84,7 @@ async def _open_transactions(services: Services, name: TopicPartition, facts: Pa
     found = facts.log.open_transactions
     if not found:
         return []
-    holders = services.transactions.holders({transaction.producer_id for transaction in found})
+    holders = services.transactions.producer_transactions({transaction.producer_id for transaction in found})
     told = []
     for transaction in found:
         answer = OpenTransaction(

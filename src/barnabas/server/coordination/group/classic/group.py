@@ -24,7 +24,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.server.coordination.group.classic import consumer_protocol
 from barnabas.server.coordination.group.records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from barnabas.server.coordination.turn import StateRecord, Ticket
+from barnabas.server.coordination.operation import CoordinatorRecord, ResponseFuture
 
 
 class ClassicState(Enum):
@@ -52,7 +52,7 @@ _FROM: Final = {
 }
 
 
-class ClassicMember(Struct):
+class ClassicGroupMember(Struct):
     """One consumer (or Connect worker, or whatever else uses the protocol)."""
 
     member_id: str
@@ -65,8 +65,8 @@ class ClassicMember(Struct):
     protocols: list[tuple[str, bytes]]
     """Name and metadata of each assignor it supports, most wanted first."""
     assignment: bytes = b""
-    awaiting_join: Ticket | None = None
-    awaiting_sync: Ticket | None = None
+    awaiting_join: ResponseFuture | None = None
+    awaiting_sync: ResponseFuture | None = None
     is_new: bool = False
     """It has joined, and its first rebalance is not complete."""
 
@@ -83,7 +83,7 @@ class ClassicMember(Struct):
         raise AssertionError(f"member {self.member_id} supports none of the candidate protocols")
 
     @property
-    def is_excused(self) -> bool:
+    def has_satisfied_heartbeat(self) -> bool:
         """Waiting for the others is no failure to heartbeat, unless the member has never been part of the group."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
@@ -99,7 +99,7 @@ class ClassicGroup(Struct):
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader_id: str | None = None
-    members: dict[str, ClassicMember] = field(default_factory=dict)
+    members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     """group.instance.id -> member id."""
     pending_join: dict[str, None] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class ClassicGroup(Struct):
         everyone = len(self.members)
         return [name for name, count in self.supported.items() if count == everyone]
 
-    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
+    def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
         """Raises KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another took over the instance id."""
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
@@ -195,7 +195,7 @@ class ClassicGroup(Struct):
     def new_member_id(self, client_id: str, instance_id: str | None, rng: Rng) -> str:
         return f"{client_id if instance_id is None else instance_id}-{random_uuid(rng)}"
 
-    def add(self, member: ClassicMember) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members
             self.static_members[member.instance_id] = member.member_id
@@ -208,16 +208,16 @@ class ClassicGroup(Struct):
         self.awaiting_join_count += member.awaiting_join is not None
         self.pending_join.pop(member.member_id, None)
 
-    def update(self, member: ClassicMember, protocols: list[tuple[str, bytes]]) -> None:
+    def update(self, member: ClassicGroupMember, protocols: list[tuple[str, bytes]]) -> None:
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
 
-    def park_join(self, member: ClassicMember, ticket: Ticket | None) -> Ticket | None:
+    def set_join_future(self, member: ClassicGroupMember, future: ResponseFuture | None) -> ResponseFuture | None:
         """Keep the ticket of a joining member (None: no longer). Returns the one it had."""
         before = member.awaiting_join
-        member.awaiting_join = ticket
-        self.awaiting_join_count += (ticket is not None) - (before is not None)
+        member.awaiting_join = future
+        self.awaiting_join_count += (future is not None) - (before is not None)
         return before
 
     def _count(self, protocols: list[tuple[str, bytes]], by: int) -> None:
@@ -240,10 +240,12 @@ class ClassicGroup(Struct):
         self.pending_join.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
 
-    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> tuple[ClassicMember, ClassicMember]:
+    def replace_static_member(
+        self, instance_id: str, old_id: str, new_id: str
+    ) -> tuple[ClassicGroupMember, ClassicGroupMember]:
         """Give an instance id's place to a new member id (KIP-345). Returns (old, new); the old one is fenced."""
         old = self.members[old_id]
-        new = ClassicMember(
+        new = ClassicGroupMember(
             new_id,
             instance_id,
             old.client_id,
@@ -295,7 +297,7 @@ class ClassicGroup(Struct):
 
     # -- the log -------------------------------------------------------------------------------------------------
 
-    def record(self, assignments: dict[str, bytes] | None = None) -> StateRecord:
+    def record(self, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
         """The group as it is written, with the assignments the leader sent (or those in force)."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -317,16 +319,16 @@ class ClassicGroup(Struct):
                 for m in self.members.values()
             ],
         )
-        return StateRecord(GroupMetadataKey(group=self.group_id), value)
+        return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
 
-    def empty_record(self) -> StateRecord:
+    def empty_record(self) -> CoordinatorRecord:
         """What a new group writes before it has a member, so that it exists once it was promised a place in."""
         timestamp = -1 if self.state_timestamp_ms is None else self.state_timestamp_ms
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=timestamp)
-        return StateRecord(GroupMetadataKey(group=self.group_id), value)
+        return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
 
-    def tombstones(self) -> Iterator[StateRecord]:
-        yield StateRecord(GroupMetadataKey(group=self.group_id), None)
+    def tombstones(self) -> Iterator[CoordinatorRecord]:
+        yield CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)
 
 
 def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
@@ -342,7 +344,7 @@ def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     )
     for m in value.members:
         group.add(
-            ClassicMember(
+            ClassicGroupMember(
                 m.member_id,
                 m.group_instance_id,
                 m.client_id,

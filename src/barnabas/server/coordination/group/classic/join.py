@@ -19,16 +19,16 @@ from barnabas.server.coordination.group.classic.group import (
     PREPARING,
     STABLE,
     ClassicGroup,
-    ClassicMember,
+    ClassicGroupMember,
 )
 from barnabas.server.coordination.group.config import GroupCoordinatorConfig
-from barnabas.server.coordination.ports import RequestContext
-from barnabas.server.coordination.turn import PARKED, Parked, Turn
+from barnabas.server.coordination.operation import DEFERRED, Deferred, WriteOperation
+from barnabas.server.coordination.ports import GroupRequestContext
 
 KNOWN_MEMBER_ID_FROM = 4
 SKIP_ASSIGNMENT_FROM = 9
 
-Answer = JoinGroupResponse | Parked
+Answer = JoinGroupResponse | Deferred
 
 
 def refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
@@ -37,14 +37,14 @@ def refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 def join(
     config: GroupCoordinatorConfig,
-    turn: Turn,
+    op: WriteOperation,
     group: ClassicGroup,
-    ctx: RequestContext,
+    ctx: GroupRequestContext,
     request: JoinGroupRequest,
 ) -> Answer:
     """A member asks to be in the group's next generation."""
     member_id = request.member_id
-    if not _has_room(config, group, member_id):
+    if not _accepts_joining_member(config, group, member_id):
         group.remove(member_id)
         return refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if group.state is DEAD:
@@ -52,15 +52,15 @@ def join(
     if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
         return refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     if not member_id:
-        return _join_new(config, turn, group, ctx, request)
+        return _join_new(config, op, group, ctx, request)
     if member_id in group.pending_join:
         if request.group_instance_id is not None:
             return refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id)  # ids are reserved for dynamic members only
-        return _add(config, turn, group, ctx, request, member_id)
-    return _rejoin(config, turn, group, request)
+        return _add(config, op, group, ctx, request, member_id)
+    return _rejoin(config, op, group, request)
 
 
-def _has_room(config: GroupCoordinatorConfig, group: ClassicGroup, member_id: str) -> bool:
+def _accepts_joining_member(config: GroupCoordinatorConfig, group: ClassicGroup, member_id: str) -> bool:
     """Whether group.max.size admits one more. Pending ids do not count; those who rejoin have their place."""
     if group.state in (EMPTY, DEAD):
         return True
@@ -72,30 +72,34 @@ def _has_room(config: GroupCoordinatorConfig, group: ClassicGroup, member_id: st
 
 
 def _join_new(
-    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, ctx: RequestContext, request: JoinGroupRequest
+    config: GroupCoordinatorConfig,
+    op: WriteOperation,
+    group: ClassicGroup,
+    ctx: GroupRequestContext,
+    request: JoinGroupRequest,
 ) -> Answer:
     instance_id = request.group_instance_id
-    member_id = group.new_member_id(ctx.client_id or "", instance_id, turn.rng)
+    member_id = group.new_member_id(ctx.client_id or "", instance_id, op.rng)
     if instance_id is not None:
         if instance_id in group.static_members:
-            return _take_over(config, turn, group, ctx, request, group.static_members[instance_id], member_id)
-        return _add(config, turn, group, ctx, request, member_id)
+            return _replace_static_member(config, op, group, ctx, request, group.static_members[instance_id], member_id)
+        return _add(config, op, group, ctx, request, member_id)
     if ctx.api_version >= KNOWN_MEMBER_ID_FROM:
         group.pending_join[member_id] = None
-        turn.arm(("heartbeat", group.group_id, member_id), request.session_timeout_ms)
+        op.schedule(("heartbeat", group.group_id, member_id), request.session_timeout_ms)
         return refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-    return _add(config, turn, group, ctx, request, member_id)
+    return _add(config, op, group, ctx, request, member_id)
 
 
 def _add(
     config: GroupCoordinatorConfig,
-    turn: Turn,
+    op: WriteOperation,
     group: ClassicGroup,
-    ctx: RequestContext,
+    ctx: GroupRequestContext,
     request: JoinGroupRequest,
     member_id: str,
 ) -> Answer:
-    member = ClassicMember(
+    member = ClassicGroupMember(
         member_id,
         request.group_instance_id,
         ctx.client_id or "",
@@ -104,18 +108,20 @@ def _add(
         request.session_timeout_ms,
         request.protocol_type,
         protocols_of(request),
-        awaiting_join=turn.ticket,
+        awaiting_join=op.response_future,
         is_new=True,
     )
     if group.state is PREPARING and group.previous_state is EMPTY:
         group.new_member_added = True  # puts the end of the initial delay off
     group.add(member)
-    rebalance.arm_session(turn, group, member, config.new_member_join_timeout_ms)
-    rebalance.rebalance_or_complete(config, turn, group, f"member {member_id} joined{_because(request)}")
-    return PARKED
+    rebalance.schedule_session_timeout(op, group, member, config.new_member_join_timeout_ms)
+    rebalance.rebalance_or_complete(config, op, group, f"member {member_id} joined{_because(request)}")
+    return DEFERRED
 
 
-def _rejoin(config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, request: JoinGroupRequest) -> Answer:
+def _rejoin(
+    config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, request: JoinGroupRequest
+) -> Answer:
     """A member that the group knows: it heeds a rebalance, has changed, or did not get our last answer."""
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
@@ -131,15 +137,15 @@ def _rejoin(config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, req
         return rebalance.joined_response(group, member.member_id)
     # In a stable group the leader may ask for a rebalance by rejoining: it has seen a change of topics.
     what = "changed its protocols" if changed else "rejoined"
-    _update(turn, group, member, request, protocols if changed else None)
-    rebalance.rebalance_or_complete(config, turn, group, f"member {member.member_id} {what}{_because(request)}")
-    return PARKED
+    _update(op, group, member, request, protocols if changed else None)
+    rebalance.rebalance_or_complete(config, op, group, f"member {member.member_id} {what}{_because(request)}")
+    return DEFERRED
 
 
 def _update(
-    turn: Turn,
+    op: WriteOperation,
     group: ClassicGroup,
-    member: ClassicMember,
+    member: ClassicGroupMember,
     request: JoinGroupRequest,
     protocols: list[tuple[str, bytes]] | None,
 ) -> None:
@@ -148,16 +154,16 @@ def _update(
         group.update(member, protocols)
     member.rebalance_timeout_ms = rebalance_timeout_of(request)
     member.session_timeout_ms = request.session_timeout_ms
-    stale = group.park_join(member, turn.ticket)
+    stale = group.set_join_future(member, op.response_future)
     if stale is not None:  # the client gave that request up, or it would not have sent this one
-        turn.answer(stale, refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        op.complete(stale, refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
 
-def _take_over(
+def _replace_static_member(
     config: GroupCoordinatorConfig,
-    turn: Turn,
+    op: WriteOperation,
     group: ClassicGroup,
-    ctx: RequestContext,
+    ctx: GroupRequestContext,
     request: JoinGroupRequest,
     old_id: str,
     new_id: str,
@@ -168,27 +174,29 @@ def _take_over(
     leader_before = group.leader_id
     old, member = group.replace_static_member(instance_id, old_id, new_id)
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    rebalance.answer_join(turn, group, old, JoinGroupResponse(error_code=fenced, member_id=old_id, protocol_name=None))
-    rebalance.answer_sync(turn, old, SyncGroupResponse(error_code=fenced))
-    turn.disarm(("heartbeat", group.group_id, old_id))
-    rebalance.arm_session(turn, group, member)
+    rebalance.complete_join_future(
+        op, group, old, JoinGroupResponse(error_code=fenced, member_id=old_id, protocol_name=None)
+    )
+    rebalance.complete_sync_future(op, old, SyncGroupResponse(error_code=fenced))
+    op.cancel(("heartbeat", group.group_id, old_id))
+    rebalance.schedule_session_timeout(op, group, member)
     protocols, timeouts = member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms)
-    _update(turn, group, member, request, protocols_of(request))
+    _update(op, group, member, request, protocols_of(request))
     if group.state is PREPARING:
-        rebalance.maybe_complete_join(turn, group)
+        rebalance.maybe_complete_join(op, group)
     elif group.state is COMPLETING or group.protocol_name != group.select_protocol():
         reason = f"static member {instance_id} came back as {new_id}{_because(request)}"
-        rebalance.rebalance_or_complete(config, turn, group, reason)
+        rebalance.rebalance_or_complete(config, op, group, reason)
     else:
-        _store_take_over(turn, group, ctx, member, old_id, protocols, timeouts, leader_before)
-    return PARKED
+        _persist_static_replacement(op, group, ctx, member, old_id, protocols, timeouts, leader_before)
+    return DEFERRED
 
 
-def _store_take_over(
-    turn: Turn,
+def _persist_static_replacement(
+    op: WriteOperation,
     group: ClassicGroup,
-    ctx: RequestContext,
-    member: ClassicMember,
+    ctx: GroupRequestContext,
+    member: ClassicGroupMember,
     old_id: str,
     protocols: list[tuple[str, bytes]],
     timeouts: tuple[int, int],
@@ -199,19 +207,19 @@ def _store_take_over(
     assert instance_id is not None
     new_id = member.member_id
 
-    def stored(turn: Turn, code: ErrorCode) -> None:
+    def stored(op: WriteOperation, code: ErrorCode) -> None:
         if group.members.get(new_id) is not member:
             return  # already replaced in its turn
         if code is not ErrorCode.NONE:
             refusal = refused(error_for_client(code))
             refusal.generation_id = group.generation_id
             refusal.leader = leader_before or ""
-            rebalance.answer_join(turn, group, member, refusal)
+            rebalance.complete_join_future(op, group, member, refusal)
             group.update(member, protocols)
             member.rebalance_timeout_ms, member.session_timeout_ms = timeouts
-            turn.disarm(("heartbeat", group.group_id, new_id))
+            op.cancel(("heartbeat", group.group_id, new_id))
             _, restored = group.replace_static_member(instance_id, new_id, old_id)
-            rebalance.arm_session(turn, group, restored)
+            rebalance.schedule_session_timeout(op, group, restored)
             return
         response = rebalance.joined_response(group, new_id)
         if ctx.api_version >= SKIP_ASSIGNMENT_FROM:
@@ -222,11 +230,11 @@ def _store_take_over(
             # Naming the id it had before makes it a follower in its own eyes.
             response.leader = leader_before or ""
             response.members = []
-        rebalance.answer_join(turn, group, member, response)
+        rebalance.complete_join_future(op, group, member, response)
 
-    turn.write(group.record())
-    turn.replay = False
-    turn.then = stored
+    op.write(group.record())
+    op.replay_records = False
+    op.append_callback = stored
 
 
 def protocols_of(request: JoinGroupRequest) -> list[tuple[str, bytes]]:

@@ -20,15 +20,15 @@ from barnabas.server.coordination.group.classic.group import (
     PREPARING,
     STABLE,
     ClassicGroup,
-    ClassicMember,
+    ClassicGroupMember,
 )
 from barnabas.server.coordination.group.config import GroupCoordinatorConfig
-from barnabas.server.coordination.turn import PARKED, Parked, Turn
+from barnabas.server.coordination.operation import DEFERRED, Deferred, WriteOperation
 
 
 def sync(
-    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, request: SyncGroupRequest
-) -> SyncGroupResponse | Parked:
+    config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, request: SyncGroupRequest
+) -> SyncGroupResponse | Deferred:
     """A member asks for its assignment; the leader brings everyone's."""
     if group.state is DEAD:
         return SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -46,50 +46,50 @@ def sync(
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
-        turn.disarm(("sync", group.group_id))
+        op.cancel(("sync", group.group_id))
     if group.state is STABLE:
         return SyncGroupResponse(
             protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
         )
-    stale, member.awaiting_sync = member.awaiting_sync, turn.ticket
+    stale, member.awaiting_sync = member.awaiting_sync, op.response_future
     if stale is not None:
-        turn.answer(stale, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        op.complete(stale, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     if group.is_leader(member.member_id):
         sent = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
-        _store_assignment(config, turn, group, {m: sent.get(m, b"") for m in group.members})
-    return PARKED
+        _store_assignment(config, op, group, {m: sent.get(m, b"") for m in group.members})
+    return DEFERRED
 
 
 def _store_assignment(
-    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]
+    config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, assignments: dict[str, bytes]
 ) -> None:
     """The group is stable once the log has the assignment; until then everyone waits."""
     generation_id = group.generation_id
 
-    def stored(turn: Turn, code: ErrorCode) -> None:
+    def stored(op: WriteOperation, code: ErrorCode) -> None:
         if group.state is not COMPLETING or group.generation_id != generation_id:
             return  # another rebalance has begun meanwhile, and everyone was told
         if code is ErrorCode.NONE:
             for member in group.members.values():
                 member.assignment = assignments.get(member.member_id, b"")
-            rebalance.propagate_assignment(turn, group, ErrorCode.NONE)
-            group.transition(STABLE, turn.now_ms)
+            rebalance.propagate_assignment(op, group, ErrorCode.NONE)
+            group.transition(STABLE, op.now_ms)
             return
         for member in group.members.values():
             member.assignment = b""
-        rebalance.propagate_assignment(turn, group, error_for_client(code))
-        rebalance.rebalance_or_complete(config, turn, group, f"the assignment could not be stored ({code.name})")
+        rebalance.propagate_assignment(op, group, error_for_client(code))
+        rebalance.rebalance_or_complete(config, op, group, f"the assignment could not be stored ({code.name})")
 
-    turn.write(group.record(assignments))
-    turn.replay = False
-    turn.then = stored
-
-
-def _differs(asked: str | None, present: str | None) -> bool:
-    return asked is not None and present is not None and asked != present
+    op.write(group.record(assignments))
+    op.replay_records = False
+    op.append_callback = stored
 
 
-def heartbeat(turn: Turn, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+def _differs(requested: str | None, present: str | None) -> bool:
+    return requested is not None and present is not None and requested != present
+
+
+def heartbeat(op: WriteOperation, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatResponse:
     """Raises KafkaError for a member that does not belong to this generation."""
     if group.state is DEAD:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -98,14 +98,14 @@ def heartbeat(turn: Turn, group: ClassicGroup, request: HeartbeatRequest) -> Hea
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     if group.state is EMPTY:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    rebalance.arm_session(turn, group, member)
+    rebalance.schedule_session_timeout(op, group, member)
     if group.state is PREPARING:
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     return HeartbeatResponse()
 
 
 def leave(
-    config: GroupCoordinatorConfig, turn: Turn, group: ClassicGroup, request: LeaveGroupRequest
+    config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
     """Members leave, by their own wish or an administrator's; a static one may be named by its instance id alone."""
     if group.state is DEAD:
@@ -116,31 +116,31 @@ def leave(
         result = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         results.append(result)
         try:
-            _leave_one(turn, group, identity)
+            _leave_one(op, group, identity)
             gone.append(identity.member_id or identity.group_instance_id or "")
         except KafkaError as error:
             result.error_code = error.code
     if gone:
         reason = f"{', '.join(gone)} left the group"
         if group.state in (STABLE, COMPLETING):
-            rebalance.rebalance_or_complete(config, turn, group, reason)
+            rebalance.rebalance_or_complete(config, op, group, reason)
         elif group.state is PREPARING:
-            rebalance.maybe_complete_join(turn, group)
+            rebalance.maybe_complete_join(op, group)
     return LeaveGroupResponse(members=results)
 
 
-def _leave_one(turn: Turn, group: ClassicGroup, identity: MemberIdentity) -> None:
+def _leave_one(op: WriteOperation, group: ClassicGroup, identity: MemberIdentity) -> None:
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if not member_id:
         owner = group.static_members.get(instance_id) if instance_id is not None else None
         if owner is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member: ClassicMember = group.members[owner]
+        member: ClassicGroupMember = group.members[owner]
     elif member_id in group.pending_join:
         group.remove(member_id)
-        turn.disarm(("heartbeat", group.group_id, member_id))
+        op.cancel(("heartbeat", group.group_id, member_id))
         return
     else:
         member = group.check_member(member_id, instance_id)
-    turn.disarm(("heartbeat", group.group_id, member.member_id))
-    rebalance.drop_member(turn, group, member)
+    op.cancel(("heartbeat", group.group_id, member.member_id))
+    rebalance.drop_member(op, group, member)

@@ -30,19 +30,28 @@ from barnabas.server.coordination.group.classic.join import (
     refused,
 )
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
-from barnabas.server.coordination.group.consumer.groups import LEFT, ConsumerGroups, check_static
-from barnabas.server.coordination.group.consumer.member import JOINING_EPOCH, ClassicPart, ConsumerMember, MemberState
-from barnabas.server.coordination.ports import RequestContext
-from barnabas.server.coordination.turn import Turn
+from barnabas.server.coordination.group.consumer.manager import LEFT, ConsumerGroupManager, check_static
+from barnabas.server.coordination.group.consumer.member import (
+    JOINING_EPOCH,
+    ClassicProtocolMetadata,
+    ConsumerGroupMember,
+    ConsumerMemberState,
+)
+from barnabas.server.coordination.operation import WriteOperation
+from barnabas.server.coordination.ports import GroupRequestContext
 
 
 def join(
-    machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, ctx: RequestContext, request: JoinGroupRequest
+    manager: ConsumerGroupManager,
+    op: WriteOperation,
+    group: ConsumerGroup,
+    ctx: GroupRequestContext,
+    request: JoinGroupRequest,
 ) -> JoinGroupResponse:
     """Raises KafkaError."""
-    member_id = request.member_id or uuid_to_text(random_uuid(turn.rng))
+    member_id = request.member_id or uuid_to_text(random_uuid(op.rng))
     instance_id = request.group_instance_id
-    machine.check_room(group, member_id)
+    manager.check_group_size(group, member_id)
     _check_protocols(group, request)
     if not request.member_id and instance_id is None and ctx.api_version >= KNOWN_MEMBER_ID_FROM:
         return refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -50,7 +59,7 @@ def join(
         subscription = consumer_protocol.parse_subscription(request.protocols[0].metadata)
     except WireError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
-    member = _subscribe(machine, turn, group, member_id, instance_id, known=bool(request.member_id))
+    member = _subscribe(manager, op, group, member_id, instance_id, known=bool(request.member_id))
     updated = replace(
         member,
         instance_id=instance_id or member.instance_id,
@@ -59,16 +68,16 @@ def join(
         topic_names=tuple(sorted(set(subscription.topics))),
         client_id=ctx.client_id or "",
         client_host=ctx.client_host,
-        classic=ClassicPart(request.session_timeout_ms, tuple(protocols_of(request))),
+        classic=ClassicProtocolMetadata(request.session_timeout_ms, tuple(protocols_of(request))),
     )
-    owned = migration.by_id(machine.catalog, {entry.topic: entry.partitions for entry in subscription.owned_partitions})
-    now = machine.update_member(turn, group, updated, owned)
-    turn.disarm(("consumer-join", group.group_id, member_id))
-    if instance_id is not None and migration.may_downgrade(machine, group, member_id, replaced=True):
-        migration.downgrade(machine, turn, group, None)
+    owned = migration.by_id(manager.catalog, {entry.topic: entry.partitions for entry in subscription.owned_partitions})
+    now = manager.update_member(op, group, updated, owned)
+    op.cancel(("consumer-join", group.group_id, member_id))
+    if instance_id is not None and migration.may_downgrade(manager, group, member_id, replaced=True):
+        migration.downgrade(manager, op, group, None)
     else:
-        _arm_session(turn, group, now)
-        turn.arm(("consumer-sync", group.group_id, member_id), now.rebalance_timeout_ms, retry=True)
+        _schedule_session_timeout(op, group, now)
+        op.schedule(("consumer-sync", group.group_id, member_id), now.rebalance_timeout_ms, retry=True)
     return JoinGroupResponse(
         member_id=member_id,
         generation_id=now.member_epoch,
@@ -88,19 +97,27 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
 
 
 def _subscribe(
-    machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, member_id: str, instance_id: str | None, *, known: bool
-) -> ConsumerMember:
+    manager: ConsumerGroupManager,
+    op: WriteOperation,
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    *,
+    known: bool,
+) -> ConsumerGroupMember:
     if instance_id is None:
-        return group.members.get(member_id) or ConsumerMember(member_id)
+        return group.members.get(member_id) or ConsumerGroupMember(member_id)
     holder = group.static_member(instance_id)
     if known:
         return check_static(group, holder, member_id, instance_id)
     if holder is None:
-        return machine.subscribe(turn, group, member_id, JOINING_EPOCH, instance_id, None)
-    return machine.replace_member(turn, group, holder, member_id)
+        return manager.subscribe(op, group, member_id, JOINING_EPOCH, instance_id, None)
+    return manager.replace_member(op, group, holder, member_id)
 
 
-def sync(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+def sync(
+    manager: ConsumerGroupManager, op: WriteOperation, group: ConsumerGroup, request: SyncGroupRequest
+) -> SyncGroupResponse:
     """Raises KafkaError."""
     member, classic = _find(group, request.member_id, request.group_instance_id)
     if request.generation_id != member.member_epoch:
@@ -111,13 +128,13 @@ def sync(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, request: Syn
         name,
     ):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if group.epoch.value > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        _arm_join(turn, group, member)
+    if group.epoch.value > member.member_epoch and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
+        _schedule_join_timeout(op, group, member)
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.disarm(("consumer-sync", group.group_id, member.member_id))
-    _arm_session(turn, group, member)
-    turn.after_pending = True
-    assigned = migration.by_name(machine.catalog, member.assigned)
+    op.cancel(("consumer-sync", group.group_id, member.member_id))
+    _schedule_session_timeout(op, group, member)
+    op.wait_for_pending = True
+    assigned = migration.by_name(manager.catalog, member.assigned)
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
@@ -125,36 +142,38 @@ def sync(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, request: Syn
     )
 
 
-def heartbeat(turn: Turn, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
+def heartbeat(op: WriteOperation, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
     """Raises KafkaError."""
     member, _ = _find(group, request.member_id, request.group_instance_id)
     if request.generation_id != member.member_epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    _arm_session(turn, group, member)
+    _schedule_session_timeout(op, group, member)
     behind = (
         member.member_epoch < group.epoch.value
-        or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
+        or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
+        or (member.state is ConsumerMemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member))
     )
     if behind:
-        _arm_join(turn, group, member)
+        _schedule_join_timeout(op, group, member)
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     return HeartbeatResponse()
 
 
-def leave(machine: ConsumerGroups, turn: Turn, group: ConsumerGroup, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def leave(
+    manager: ConsumerGroupManager, op: WriteOperation, group: ConsumerGroup, request: LeaveGroupRequest
+) -> LeaveGroupResponse:
     results = []
     for identity in request.members:
         result = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         results.append(result)
         try:
-            machine.remove(turn, group, _find_leaving(group, identity).member_id, LEFT)
+            manager.remove(op, group, _find_leaving(group, identity).member_id, LEFT)
         except KafkaError as error:
             result.error_code = error.code
     return LeaveGroupResponse(members=results)
 
 
-def _find_leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+def _find_leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
     if identity.group_instance_id is not None and not identity.member_id:
         holder = group.static_member(identity.group_instance_id)
         if holder is None:
@@ -163,7 +182,9 @@ def _find_leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMem
     return _find(group, identity.member_id, identity.group_instance_id)[0]
 
 
-def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[ConsumerMember, ClassicPart]:
+def _find(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerGroupMember, ClassicProtocolMetadata]:
     """Raises KafkaError: UNKNOWN_MEMBER_ID also for a member of the new protocol."""
     if instance_id is None:
         member = group.find_member(member_id)
@@ -174,11 +195,11 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tupl
     return member, member.classic
 
 
-def _arm_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+def _schedule_session_timeout(op: WriteOperation, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
     assert member.classic is not None
-    turn.arm(("consumer-session", group.group_id, member.member_id), member.classic.session_timeout_ms, retry=True)
+    op.schedule(("consumer-session", group.group_id, member.member_id), member.classic.session_timeout_ms, retry=True)
 
 
-def _arm_join(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+def _schedule_join_timeout(op: WriteOperation, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
     key = ("consumer-join", group.group_id, member.member_id)
-    turn.arm(key, member.rebalance_timeout_ms, retry=True, if_absent=True)
+    op.schedule(key, member.rebalance_timeout_ms, retry=True, if_absent=True)

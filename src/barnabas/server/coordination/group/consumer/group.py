@@ -26,9 +26,9 @@ from barnabas.core.ids import TopicId
 from barnabas.server.coordination.group.consumer.member import (
     LEAVING_EPOCH,
     NO_PARTITIONS,
-    ConsumerMember,
+    ConsumerGroupMember,
     Partitions,
-    classic_part,
+    classic_protocol_metadata,
     pairs,
     partitions_of,
     state_of,
@@ -48,8 +48,8 @@ from barnabas.server.coordination.group.records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.timeline import Timeline, TimelineCell, TimelineMap
-from barnabas.server.coordination.turn import StateRecord
 
 
 class ConsumerState(Enum):
@@ -69,14 +69,14 @@ class ResolvedRegex(Struct, frozen=True):
     timestamp_ms: int = 0
 
 
-class Change(Struct, frozen=True):
+class EpochBump(Struct, frozen=True):
     """Why a group's epoch was raised."""
 
     reason: str
     at_ms: int
 
 
-NO_CHANGE: Final = Change("", -1)
+NO_EPOCH_BUMP: Final = EpochBump("", -1)
 """Nothing is known: the node has been started since."""
 
 
@@ -88,16 +88,16 @@ class ConsumerGroup:
         self.epoch = TimelineCell(timeline, 0)
         self.metadata_hash = TimelineCell(timeline, 0)
         self.assignment_epoch = TimelineCell(timeline, 0)
-        self.members: TimelineMap[str, ConsumerMember] = TimelineMap(timeline)
+        self.members: TimelineMap[str, ConsumerGroupMember] = TimelineMap(timeline)
         self.static_members: TimelineMap[str, str] = TimelineMap(timeline)
         self.target: TimelineMap[str, Partitions] = TimelineMap(timeline)
         self.owners: TimelineMap[tuple[TopicId, int], int] = TimelineMap(timeline)
         """The member epoch at which each partition is owned; who is missing here may be given away."""
         self.regexes: TimelineMap[str, ResolvedRegex] = TimelineMap(timeline)
         self.assigned_at_ms = TimelineCell(timeline, 0)
-        self.topics_seen = TimelineCell(timeline, 0)
+        self.resolved_topics_version = TimelineCell(timeline, 0)
         """Not in the log: which version of the topics the subscriptions were last held against."""
-        self.changed = TimelineCell(timeline, NO_CHANGE)
+        self.last_epoch_bump = TimelineCell(timeline, NO_EPOCH_BUMP)
         """Not in the log: why the group epoch was last raised, and when; for people."""
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class ConsumerGroup:
         members = list(self.members.committed().values())
         return _state(self.epoch.committed, self.assignment_epoch.committed, members)
 
-    def find_member(self, member_id: str) -> ConsumerMember:
+    def find_member(self, member_id: str) -> ConsumerGroupMember:
         """Raises KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
@@ -122,14 +122,14 @@ class ConsumerGroup:
             )
         return member
 
-    def static_member(self, instance_id: str) -> ConsumerMember | None:
+    def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str) -> Partitions:
         return self.target.get(member_id) or NO_PARTITIONS
 
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+    def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
         """What the member subscribes to: names, and what its expression was resolved to."""
         topics = frozenset(member.topic_names)
         if member.topic_regex:
@@ -159,7 +159,7 @@ class ConsumerGroup:
                 votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
         return max(votes, key=lambda name: votes[name]) if votes else default
 
-    def waits_for_release(self, member: ConsumerMember) -> bool:
+    def waits_for_release(self, member: ConsumerGroupMember) -> bool:
         """Some partition of the member's target still belongs to another."""
         for topic_id, partition in pairs(self.target_of(member.member_id)):
             if partition not in member.assigned.get(topic_id, ()) and (topic_id, partition) in self.owners:
@@ -202,7 +202,7 @@ class ConsumerGroup:
                     self.static_members.pop(before.instance_id)
             return
         member = replace(
-            before or ConsumerMember(member_id),
+            before or ConsumerGroupMember(member_id),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -211,7 +211,7 @@ class ConsumerGroup:
             topic_names=tuple(sorted(set(value.subscribed_topic_names))),
             topic_regex=value.subscribed_topic_regex,
             server_assignor=value.server_assignor,
-            classic=classic_part(value),
+            classic=classic_protocol_metadata(value),
         )
         self.members[member_id] = member
         if member.instance_id is not None:
@@ -233,7 +233,7 @@ class ConsumerGroup:
         if before is not None:
             self._release(before)
         member = replace(
-            before or ConsumerMember(member_id),
+            before or ConsumerGroupMember(member_id),
             member_epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=state_of(value.state),
@@ -244,7 +244,7 @@ class ConsumerGroup:
         for key in (*pairs(member.assigned), *pairs(member.revoking)):
             self.owners[key] = member.member_epoch
 
-    def _release(self, member: ConsumerMember) -> None:
+    def _release(self, member: ConsumerGroupMember) -> None:
         for key in (*pairs(member.assigned), *pairs(member.revoking)):
             # While an old log is replayed another member may own it by now (compaction drops records in between).
             if self.owners.get(key) == member.member_epoch:
@@ -268,47 +268,47 @@ class ConsumerGroup:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def epoch_record(self, epoch: int, metadata_hash: int) -> StateRecord:
+    def epoch_record(self, epoch: int, metadata_hash: int) -> CoordinatorRecord:
         value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-        return StateRecord(ConsumerGroupMetadataKey(group_id=self.group_id), value)
+        return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=self.group_id), value)
 
-    def target_record(self, member_id: str, partitions: Partitions) -> StateRecord:
+    def target_record(self, member_id: str, partitions: Partitions) -> CoordinatorRecord:
         key = ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
         value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=target_entries(partitions))
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def target_epoch_record(self, epoch: int, now_ms: int) -> StateRecord:
+    def target_epoch_record(self, epoch: int, now_ms: int) -> CoordinatorRecord:
         key = ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def regex_record(self, regex: str, resolved: ResolvedRegex | None) -> StateRecord:
+    def regex_record(self, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
         key = ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
         if resolved is None:
-            return StateRecord(key, None)
+            return CoordinatorRecord(key, None)
         value = ConsumerGroupRegularExpressionValue(
             topics=list(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
         )
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def member_tombstones(self, member_id: str) -> Iterator[StateRecord]:
+    def member_tombstones(self, member_id: str) -> Iterator[CoordinatorRecord]:
         """The member is gone. In this order: what it owned, what it should own, the member."""
         keys = {"group_id": self.group_id, "member_id": member_id}
-        yield StateRecord(ConsumerGroupCurrentMemberAssignmentKey(**keys), None)
-        yield StateRecord(ConsumerGroupTargetAssignmentMemberKey(**keys), None)
-        yield StateRecord(ConsumerGroupMemberMetadataKey(**keys), None)
+        yield CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(**keys), None)
+        yield CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(**keys), None)
+        yield CoordinatorRecord(ConsumerGroupMemberMetadataKey(**keys), None)
 
-    def tombstones(self) -> Iterator[StateRecord]:
+    def tombstones(self) -> Iterator[CoordinatorRecord]:
         """The group is gone."""
         for member_id in self.members:
             yield from self.member_tombstones(member_id)
         for regex in self.regexes:
             yield self.regex_record(regex, None)
-        yield StateRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
-        yield StateRecord(ConsumerGroupMetadataKey(group_id=self.group_id), None)
+        yield CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
+        yield CoordinatorRecord(ConsumerGroupMetadataKey(group_id=self.group_id), None)
 
 
-def _state(epoch: int, assignment_epoch: int, members: list[ConsumerMember]) -> ConsumerState:
+def _state(epoch: int, assignment_epoch: int, members: list[ConsumerGroupMember]) -> ConsumerState:
     if not members:
         return ConsumerState.EMPTY
     if epoch > assignment_epoch:
@@ -318,7 +318,7 @@ def _state(epoch: int, assignment_epoch: int, members: list[ConsumerMember]) -> 
     return ConsumerState.RECONCILING
 
 
-def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+def _check_epoch(member: ConsumerGroupMember, epoch: int) -> None:
     if epoch == member.member_epoch:
         return
     if member.classic is not None:

@@ -19,7 +19,7 @@ from barnabas.server.coordination.group.records import (
     CurrentTopicPartitions,
     TargetTopicPartitions,
 )
-from barnabas.server.coordination.turn import StateRecord
+from barnabas.server.coordination.operation import CoordinatorRecord
 
 Partitions = Mapping[TopicId, frozenset[int]]
 """Topic id -> partitions; never an empty set."""
@@ -31,7 +31,7 @@ LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
 
 
-class MemberState(IntEnum):
+class ConsumerMemberState(IntEnum):
     """Where a member stands on its way to its target assignment; the numbers are written to the log."""
 
     STABLE = 0
@@ -43,14 +43,14 @@ class MemberState(IntEnum):
     """Written by a later version; the member must start anew."""
 
 
-class ClassicPart(Struct, frozen=True):
+class ClassicProtocolMetadata(Struct, frozen=True):
     """What a member that speaks the classic protocol said when it joined."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
-class ConsumerMember(Struct, frozen=True):
+class ConsumerGroupMember(Struct, frozen=True):
     """Two records of the log in one: what the member said of itself, and its current assignment."""
 
     member_id: str
@@ -63,18 +63,18 @@ class ConsumerMember(Struct, frozen=True):
     """Sorted, without repetition."""
     topic_regex: str | None = None
     server_assignor: str | None = None
-    classic: ClassicPart | None = None
+    classic: ClassicProtocolMetadata | None = None
     member_epoch: int = 0
     previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Partitions = field(default_factory=dict)
     revoking: Partitions = field(default_factory=dict)
     """What it owned, must give up, and has not yet reported to have given up."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == epoch
+        return self.state is ConsumerMemberState.STABLE and self.member_epoch == epoch
 
-    def metadata_record(self, group_id: str) -> StateRecord:
+    def metadata_record(self, group_id: str) -> CoordinatorRecord:
         classic = self.classic
         value = ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
@@ -92,9 +92,9 @@ class ConsumerMember(Struct, frozen=True):
                 supported_protocols=[ClassicProtocol(name=n, metadata=m) for n, m in classic.protocols],
             ),
         )
-        return StateRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.member_id), value)
+        return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=self.member_id), value)
 
-    def assignment_record(self, group_id: str) -> StateRecord:
+    def assignment_record(self, group_id: str) -> CoordinatorRecord:
         value = ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_epoch,
@@ -102,23 +102,25 @@ class ConsumerMember(Struct, frozen=True):
             assigned_partitions=_current(self.assigned),
             partitions_pending_revocation=_current(self.revoking),
         )
-        return StateRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.member_id), value)
+        return CoordinatorRecord(
+            ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.member_id), value
+        )
 
 
-def classic_part(value: ConsumerGroupMemberMetadataValue) -> ClassicPart | None:
+def classic_protocol_metadata(value: ConsumerGroupMemberMetadataValue) -> ClassicProtocolMetadata | None:
     classic = value.classic_member_metadata
     if classic is None:
         return None
-    return ClassicPart(
+    return ClassicProtocolMetadata(
         classic.session_timeout_ms, tuple((p.name, bytes(p.metadata)) for p in classic.supported_protocols)
     )
 
 
-def state_of(number: int) -> MemberState:
+def state_of(number: int) -> ConsumerMemberState:
     try:
-        return MemberState(number)
+        return ConsumerMemberState(number)
     except ValueError:
-        return MemberState.UNKNOWN
+        return ConsumerMemberState.UNKNOWN
 
 
 def partitions_of(entries: Iterable[CurrentTopicPartitions | TargetTopicPartitions]) -> Partitions:

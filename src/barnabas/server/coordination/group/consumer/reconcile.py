@@ -19,33 +19,38 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
-from barnabas.server.coordination.group.consumer.member import NO_PARTITIONS, ConsumerMember, MemberState, Partitions
+from barnabas.server.coordination.group.consumer.member import (
+    NO_PARTITIONS,
+    ConsumerGroupMember,
+    ConsumerMemberState,
+    Partitions,
+)
 
 Owned = Mapping[TopicId, frozenset[int]] | None
 """What the member says it owns; None when it has not said anything (nothing changed since it last did)."""
 
 
 def reconcile(
-    member: ConsumerMember,
+    member: ConsumerGroupMember,
     target_epoch: int,
     target: Partitions,
     is_owned: Callable[[TopicId, int], bool],
     owned: Owned,
-) -> ConsumerMember:
+) -> ConsumerGroupMember:
     """The member's next step; the same object when there is none. Raises KafkaError FENCED_MEMBER_EPOCH."""
     match member.state:
-        case MemberState.STABLE:
+        case ConsumerMemberState.STABLE:
             if member.member_epoch == target_epoch:
                 return member
             return _next(member, member.member_epoch, target_epoch, target, is_owned, owned)
-        case MemberState.UNREVOKED_PARTITIONS:
+        case ConsumerMemberState.UNREVOKED_PARTITIONS:
             if _still_owns(owned, member.revoking):
                 return member
             # What it gave up is released now, so the member is at a new epoch of its own.
             return _next(member, member.member_epoch + 1, target_epoch, target, is_owned, owned)
-        case MemberState.UNRELEASED_PARTITIONS:
+        case ConsumerMemberState.UNRELEASED_PARTITIONS:
             return _next(member, member.member_epoch, target_epoch, target, is_owned, owned)
-        case MemberState.UNKNOWN:
+        case ConsumerMemberState.UNKNOWN:
             if owned is None or owned:
                 raise KafkaError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -62,13 +67,13 @@ def _still_owns(owned: Owned, revoking: Partitions) -> bool:
 
 
 def _next(
-    member: ConsumerMember,
+    member: ConsumerGroupMember,
     epoch: int,
     target_epoch: int,
     target: Partitions,
     is_owned: Callable[[TopicId, int], bool],
     owned: Owned,
-) -> ConsumerMember:
+) -> ConsumerGroupMember:
     kept: dict[TopicId, frozenset[int]] = {}
     revoking: dict[TopicId, frozenset[int]] = {}
     gained: dict[TopicId, frozenset[int]] = {}
@@ -83,16 +88,16 @@ def _next(
         unreleased = unreleased or len(free) < len(missing)
         _put(gained, topic_id, free)
     if revoking and _still_owns(owned, revoking):
-        return _step(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoking)
+        return _step(member, ConsumerMemberState.UNREVOKED_PARTITIONS, epoch, kept, revoking)
     for topic_id, partitions in gained.items():
         kept[topic_id] = kept.get(topic_id, frozenset()) | partitions
-    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    state = ConsumerMemberState.UNRELEASED_PARTITIONS if unreleased else ConsumerMemberState.STABLE
     return _step(member, state, target_epoch, kept, NO_PARTITIONS)
 
 
 def _step(
-    member: ConsumerMember, state: MemberState, epoch: int, assigned: Partitions, revoking: Partitions
-) -> ConsumerMember:
+    member: ConsumerGroupMember, state: ConsumerMemberState, epoch: int, assigned: Partitions, revoking: Partitions
+) -> ConsumerGroupMember:
     previous = member.previous_epoch if epoch == member.member_epoch else member.member_epoch
     changed = replace(
         member, state=state, member_epoch=epoch, previous_epoch=previous, assigned=assigned, revoking=revoking

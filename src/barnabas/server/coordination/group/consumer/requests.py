@@ -10,7 +10,7 @@ from barnabas.server.coordination.group.consumer.member import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     STATIC_LEAVING_EPOCH,
-    ConsumerMember,
+    ConsumerGroupMember,
 )
 from barnabas.server.coordination.group.consumer.reconcile import Owned
 
@@ -69,7 +69,7 @@ def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned:
     return {entry.topic_id: frozenset(entry.partitions) for entry in request.topic_partitions if entry.partitions}
 
 
-def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
+def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Owned) -> None:
     """Raises KafkaError FENCED_MEMBER_EPOCH. The epoch before is good if only our answer was lost; 0 begins anew."""
     if epoch in (member.member_epoch, JOINING_EPOCH):
         return

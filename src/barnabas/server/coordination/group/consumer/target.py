@@ -8,7 +8,7 @@ from hashlib import blake2b
 from barnabas.protocol.assign.server import GroupSpec, MemberSpec, ServerAssignor
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.consumer.member import Partitions
-from barnabas.server.coordination.ports import TopicCatalog, TopicView
+from barnabas.server.coordination.ports import CatalogTopic, TopicCatalog
 
 
 def metadata_hash(catalog: TopicCatalog, topics: Iterable[str]) -> int:
@@ -27,14 +27,14 @@ def metadata_hash(catalog: TopicCatalog, topics: Iterable[str]) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if any_topic else 0
 
 
-def _facts(view: TopicView) -> bytes:
+def _facts(view: CatalogTopic) -> bytes:
     racks = ";".join(",".join(sorted(here)) for here in view.racks)
     return f"{view.topic_id}/{view.name}/{view.partitions}/{racks}\n".encode()
 
 
 def compute_target(group: ConsumerGroup, catalog: TopicCatalog, assignor: ServerAssignor) -> dict[str, Partitions]:
     """What every member should have, as the group and the topics stand."""
-    counts: dict[str, TopicView] = {}
+    counts: dict[str, CatalogTopic] = {}
     members: dict[str, MemberSpec] = {}
     for member_id in sorted(group.members):
         member = group.members[member_id]

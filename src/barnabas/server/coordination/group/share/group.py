@@ -22,8 +22,8 @@ from barnabas.core.ids import TopicId
 from barnabas.server.coordination.group.consumer.member import NO_PARTITIONS, Partitions, partitions_of, target_entries
 from barnabas.server.coordination.group.share import records as rec
 from barnabas.server.coordination.group.share.ports import StateTopic, StateTopics
+from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.timeline import Timeline, TimelineCell, TimelineMap
-from barnabas.server.coordination.turn import StateRecord
 
 MEMBER_STABLE: Final = 0
 
@@ -35,7 +35,7 @@ class ShareGroupState(Enum):
     STABLE = "Stable"
 
 
-class ShareMember(Struct, frozen=True):
+class ShareGroupMember(Struct, frozen=True):
     """Two records of the log in one: what the member said of itself, and its assignment."""
 
     member_id: str
@@ -123,12 +123,12 @@ class ShareGroup:
         self.metadata_hash = TimelineCell(timeline, 0)
         self.assignment_epoch = TimelineCell(timeline, 0)
         self.assigned_at_ms = TimelineCell(timeline, 0)
-        self.members: TimelineMap[str, ShareMember] = TimelineMap(timeline)
+        self.members: TimelineMap[str, ShareGroupMember] = TimelineMap(timeline)
         self.target: TimelineMap[str, Partitions] = TimelineMap(timeline)
         self.states = TimelineCell(timeline, StateTable())
-        self.topics_seen = TimelineCell(timeline, 0)
+        self.resolved_topics_version = TimelineCell(timeline, 0)
         """Not in the log: which version of the topics the subscriptions were last held against."""
-        self.asked_at_ms: dict[tuple[TopicId, int], int] = {}
+        self.requested_at_ms: dict[tuple[TopicId, int], int] = {}
         """Not in the log: when the state of a share partition was last asked for."""
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class ShareGroup:
     def committed_state(self) -> ShareGroupState:
         return ShareGroupState.STABLE if self.members.committed() else ShareGroupState.EMPTY
 
-    def find_member(self, member_id: str) -> ShareMember:
+    def find_member(self, member_id: str) -> ShareGroupMember:
         """Raises KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
@@ -169,7 +169,7 @@ class ShareGroup:
             self.members.pop(member_id)
             return
         self.members[member_id] = replace(
-            self.members.get(member_id) or ShareMember(member_id),
+            self.members.get(member_id) or ShareGroupMember(member_id),
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
@@ -183,7 +183,7 @@ class ShareGroup:
                 self.members[member_id] = replace(before, member_epoch=-1, previous_epoch=-1, assigned=NO_PARTITIONS)
             return
         self.members[member_id] = replace(
-            before or ShareMember(member_id),
+            before or ShareGroupMember(member_id),
             member_epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             assigned=partitions_of(value.assigned_partitions),
@@ -211,11 +211,11 @@ class ShareGroup:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def epoch_record(self, epoch: int, metadata_hash: int) -> StateRecord:
+    def epoch_record(self, epoch: int, metadata_hash: int) -> CoordinatorRecord:
         value = rec.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-        return StateRecord(rec.ShareGroupMetadataKey(group_id=self.group_id), value)
+        return CoordinatorRecord(rec.ShareGroupMetadataKey(group_id=self.group_id), value)
 
-    def member_record(self, member: ShareMember) -> StateRecord:
+    def member_record(self, member: ShareGroupMember) -> CoordinatorRecord:
         value = rec.ShareGroupMemberMetadataValue(
             rack_id=member.rack_id,
             client_id=member.client_id,
@@ -223,9 +223,9 @@ class ShareGroup:
             subscribed_topic_names=list(member.topic_names),
         )
         key = rec.ShareGroupMemberMetadataKey(group_id=self.group_id, member_id=member.member_id)
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def current_record(self, member: ShareMember) -> StateRecord:
+    def current_record(self, member: ShareGroupMember) -> CoordinatorRecord:
         value = rec.ShareGroupCurrentMemberAssignmentValue(
             member_epoch=member.member_epoch,
             previous_member_epoch=member.previous_epoch,
@@ -233,19 +233,19 @@ class ShareGroup:
             assigned_partitions=target_entries(member.assigned),
         )
         key = rec.ShareGroupCurrentMemberAssignmentKey(group_id=self.group_id, member_id=member.member_id)
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def target_record(self, member_id: str, partitions: Partitions) -> StateRecord:
+    def target_record(self, member_id: str, partitions: Partitions) -> CoordinatorRecord:
         key = rec.ShareGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
         value = rec.ShareGroupTargetAssignmentMemberValue(topic_partitions=target_entries(partitions))
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def target_epoch_record(self, epoch: int, now_ms: int) -> StateRecord:
+    def target_epoch_record(self, epoch: int, now_ms: int) -> CoordinatorRecord:
         key = rec.ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = rec.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def states_record(self, states: StateTable) -> StateRecord:
+    def states_record(self, states: StateTable) -> CoordinatorRecord:
         key = rec.ShareGroupStatePartitionMetadataKey(group_id=self.group_id)
         value = rec.ShareGroupStatePartitionMetadataValue(
             initializing_topics=_entries(states.initializing),
@@ -255,24 +255,24 @@ class ShareGroup:
                 for topic_id in sorted(states.deleting)
             ],
         )
-        return StateRecord(key, value)
+        return CoordinatorRecord(key, value)
 
-    def member_tombstones(self, member_id: str) -> Iterator[StateRecord]:
+    def member_tombstones(self, member_id: str) -> Iterator[CoordinatorRecord]:
         """The member is gone."""
         keys = {"group_id": self.group_id, "member_id": member_id}
-        yield StateRecord(rec.ShareGroupCurrentMemberAssignmentKey(**keys), None)
-        yield StateRecord(rec.ShareGroupTargetAssignmentMemberKey(**keys), None)
-        yield StateRecord(rec.ShareGroupMemberMetadataKey(**keys), None)
+        yield CoordinatorRecord(rec.ShareGroupCurrentMemberAssignmentKey(**keys), None)
+        yield CoordinatorRecord(rec.ShareGroupTargetAssignmentMemberKey(**keys), None)
+        yield CoordinatorRecord(rec.ShareGroupMemberMetadataKey(**keys), None)
 
-    def tombstones(self) -> Iterator[StateRecord]:
+    def tombstones(self) -> Iterator[CoordinatorRecord]:
         """The group is gone."""
         for member_id in self.members:
             yield from self.member_tombstones(member_id)
-        yield StateRecord(rec.ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
-        yield StateRecord(rec.ShareGroupStatePartitionMetadataKey(group_id=self.group_id), None)
-        yield StateRecord(rec.ShareGroupMetadataKey(group_id=self.group_id), None)
+        yield CoordinatorRecord(rec.ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
+        yield CoordinatorRecord(rec.ShareGroupStatePartitionMetadataKey(group_id=self.group_id), None)
+        yield CoordinatorRecord(rec.ShareGroupMetadataKey(group_id=self.group_id), None)
 
-    def apply(self, record: StateRecord) -> None:
+    def apply(self, record: CoordinatorRecord) -> None:
         """Any record of the group but its metadata's tombstone, which the table of groups sees to."""
         key, value = record.key, record.value
         match key:

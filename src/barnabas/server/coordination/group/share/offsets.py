@@ -11,15 +11,15 @@ from collections.abc import Collection, Mapping
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId
 from barnabas.server.coordination.group.share.group import ShareGroup
-from barnabas.server.coordination.group.share.groups import ShareGroups
+from barnabas.server.coordination.group.share.manager import ShareGroupManager
 from barnabas.server.coordination.group.share.ports import StateTopic, StateTopics
-from barnabas.server.coordination.turn import Turn
+from barnabas.server.coordination.operation import WriteOperation
 
 
 class ShareGroupOffsets:
     """The offset APIs of one shard's share groups."""
 
-    def __init__(self, groups: ShareGroups) -> None:
+    def __init__(self, groups: ShareGroupManager) -> None:
         self._groups = groups
 
     def _find_empty(self, group_id: str) -> ShareGroup:
@@ -29,12 +29,12 @@ class ShareGroupOffsets:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         return group
 
-    def known_topics(self, turn: Turn, group_id: str) -> StateTopics:
+    def known_topics(self, op: WriteOperation, group_id: str) -> StateTopics:
         """The share partitions that have state. Raises KafkaError GROUP_ID_NOT_FOUND."""
-        turn.after_pending = True
+        op.wait_for_pending = True
         return self._groups.table.find_share(group_id).states.value.initialized
 
-    def begin_alter(self, turn: Turn, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
+    def begin_alter(self, op: WriteOperation, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
         """These share partitions will begin elsewhere. Gives the state epoch for that, a new one: leaders with the old
         one are fenced. Raises KafkaError.
         """
@@ -45,12 +45,12 @@ class ShareGroupOffsets:
             assert view is not None, "the service asks for topics that exist"
             topics[topic_id] = StateTopic(view.name, frozenset(offsets))
         if topics:
-            self._groups.raise_epoch(turn, group, always=True)
-            self._groups.put(turn, group.states_record(group.states.value.begin(topics)))
+            self._groups.raise_epoch(op, group, always=True)
+            self._groups.apply_and_write(op, group.states_record(group.states.value.begin(topics)))
         return group.epoch.value
 
     def begin_delete(
-        self, turn: Turn, group_id: str, topic_ids: Collection[TopicId] | None
+        self, op: WriteOperation, group_id: str, topic_ids: Collection[TopicId] | None
     ) -> Mapping[TopicId, frozenset[int]]:
         """The state of these topics (None: of all) will be forgotten. Gives the share partitions. Raises KafkaError."""
         group = self._find_empty(group_id)
@@ -59,15 +59,15 @@ class ShareGroupOffsets:
         chosen = known if topic_ids is None else known & set(topic_ids)
         partitions = {topic_id: states.known(topic_id) for topic_id in sorted(chosen)}
         if partitions:
-            self._groups.put(turn, group.states_record(states.delete(partitions)))
+            self._groups.apply_and_write(op, group.states_record(states.delete(partitions)))
         else:
-            turn.after_pending = True
+            op.wait_for_pending = True
         return partitions
 
-    def finish_delete(self, turn: Turn, group_id: str, topic_ids: Collection[TopicId]) -> None:
+    def finish_delete(self, op: WriteOperation, group_id: str, topic_ids: Collection[TopicId]) -> None:
         """The share coordinator has forgotten these topics."""
         group = self._groups.table.share(group_id)
         if group is not None:
             after = group.states.value.deleted(topic_ids)
             if after != group.states.value:
-                self._groups.put(turn, group.states_record(after))
+                self._groups.apply_and_write(op, group.states_record(after))

@@ -24,9 +24,9 @@ from barnabas.protocol.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
 )
 from barnabas.server.coordination.group.share.ports import PartitionEnds, ShareStates, StateTopic, StateTopics
-from barnabas.server.coordination.ports import RequestContext, TopicCatalog
+from barnabas.server.coordination.operation import Deferred, WriteOperation
+from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
 from barnabas.server.coordination.share.state import UNINITIALIZED_START_OFFSET, ShareState
-from barnabas.server.coordination.turn import Parked, Turn
 
 if TYPE_CHECKING:
     from barnabas.server.coordination.group.shard import GroupShard
@@ -38,13 +38,13 @@ NO_LAG: Final = -1
 log = get_logger("barnabas.server.coordination")
 
 
-class GroupTurns(Protocol):
+class GroupRuntime(Protocol):
     """The group coordinator's way to its shards. All raise KafkaError."""
 
     @property
     def topics(self) -> TopicCatalog: ...
 
-    async def write(self, group_id: str, decide: Callable[[GroupShard, Turn], R | Parked]) -> R: ...
+    async def write(self, group_id: str, decide: Callable[[GroupShard, WriteOperation], R | Deferred]) -> R: ...
 
     def read(self, group_id: str, query: Callable[[GroupShard], R]) -> R: ...
 
@@ -52,7 +52,7 @@ class GroupTurns(Protocol):
 class ShareGroupService:
     """The APIs of share groups."""
 
-    def __init__(self, groups: GroupTurns, states: ShareStates, ends: PartitionEnds) -> None:
+    def __init__(self, groups: GroupRuntime, states: ShareStates, ends: PartitionEnds) -> None:
         self._groups = groups
         self._states = states
         self._ends = ends
@@ -60,12 +60,12 @@ class ShareGroupService:
     # -- members -----------------------------------------------------------------------------------------------------
 
     async def share_group_heartbeat(
-        self, ctx: RequestContext, request: ShareGroupHeartbeatRequest
+        self, ctx: GroupRequestContext, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse:
         group_id = request.group_id
         try:
             response, needed = await self._groups.write(
-                group_id, lambda shard, turn: shard.shares.heartbeat(turn, ctx, request)
+                group_id, lambda shard, op: shard.share_groups.heartbeat(op, ctx, request)
             )
         except KafkaError as error:
             return ShareGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
@@ -77,7 +77,8 @@ class ShareGroupService:
             starts = {t: dict.fromkeys(topic.partitions, UNINITIALIZED_START_OFFSET) for t, topic in needed.items()}
             await self._initialize(group_id, epoch, starts, needed)
             return await self._groups.write(
-                group_id, lambda shard, turn: shard.shares.revisit(turn, group_id, request.member_id)
+                group_id,
+                lambda shard, op: shard.share_groups.heartbeat_after_initialization(op, group_id, request.member_id),
             )
         except KafkaError as error:
             log.warning("share partitions could not be initialized yet", group=group_id, error=error.code.name)
@@ -91,14 +92,14 @@ class ShareGroupService:
         made = _where(topics, lambda key: found[key] is None)
         failed = _where(topics, lambda key: found[key] is not None)
 
-        def finish(shard: GroupShard, turn: Turn) -> None:
-            shard.shares.finish_initialization(turn, group_id, made, failed)
+        def finish(shard: GroupShard, op: WriteOperation) -> None:
+            shard.share_groups.finish_initialization(op, group_id, made, failed)
 
         await self._groups.write(group_id, finish)
         return found
 
     async def share_group_describe(
-        self, ctx: RequestContext, request: ShareGroupDescribeRequest
+        self, ctx: GroupRequestContext, request: ShareGroupDescribeRequest
     ) -> ShareGroupDescribeResponse:
         groups = []
         for group_id in request.group_ids:
@@ -113,28 +114,28 @@ class ShareGroupService:
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     async def describe_share_group_offsets(
-        self, ctx: RequestContext, request: describe.DescribeShareGroupOffsetsRequest
+        self, ctx: GroupRequestContext, request: describe.DescribeShareGroupOffsetsRequest
     ) -> describe.DescribeShareGroupOffsetsResponse:
         groups = []
-        for asked in request.groups:
-            group = describe.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
+        for requested in request.groups:
+            group = describe.DescribeShareGroupOffsetsResponseGroup(group_id=requested.group_id)
             groups.append(group)
             try:
-                group.topics = await self._describe_offsets(asked)
+                group.topics = await self._describe_offsets(requested)
             except KafkaError as error:
                 group.error_code, group.error_message = error.code, str(error)
         return describe.DescribeShareGroupOffsetsResponse(groups=groups)
 
     async def _describe_offsets(
-        self, asked: describe.DescribeShareGroupOffsetsRequestGroup
+        self, requested: describe.DescribeShareGroupOffsetsRequestGroup
     ) -> list[describe.DescribeShareGroupOffsetsResponseTopic]:
         """Raises KafkaError GROUP_ID_NOT_FOUND."""
-        group_id = asked.group_id
-        known = await self._groups.write(group_id, lambda shard, turn: shard.share_offsets.known_topics(turn, group_id))
-        if asked.topics is None:
+        group_id = requested.group_id
+        known = await self._groups.write(group_id, lambda shard, op: shard.share_offsets.known_topics(op, group_id))
+        if requested.topics is None:
             wanted = [(topic.name, sorted(topic.partitions)) for topic in known.values()]
         else:
-            wanted = [(topic.topic_name, list(topic.partitions)) for topic in asked.topics]
+            wanted = [(topic.topic_name, list(topic.partitions)) for topic in requested.topics]
         views = {name: self._groups.topics.by_name(name) for name, _ in wanted}
         to_read = {
             view.topic_id: [p for p in partitions if p < view.partitions]
@@ -162,7 +163,7 @@ class ShareGroupService:
         return answers
 
     async def alter_share_group_offsets(
-        self, ctx: RequestContext, request: alter.AlterShareGroupOffsetsRequest
+        self, ctx: GroupRequestContext, request: alter.AlterShareGroupOffsetsRequest
     ) -> alter.AlterShareGroupOffsetsResponse:
         group_id = request.group_id
         starts: dict[TopicId, dict[int, int]] = {}
@@ -180,7 +181,7 @@ class ShareGroupService:
                     topics[view.topic_id] = StateTopic(view.name, frozenset(offsets))
         try:
             epoch = await self._groups.write(
-                group_id, lambda shard, turn: shard.share_offsets.begin_alter(turn, group_id, starts)
+                group_id, lambda shard, op: shard.share_offsets.begin_alter(op, group_id, starts)
             )
             found = await self._initialize(group_id, epoch, starts, topics) if starts else {}
         except KafkaError as error:
@@ -206,7 +207,7 @@ class ShareGroupService:
         return response
 
     async def delete_share_group_offsets(
-        self, ctx: RequestContext, request: delete.DeleteShareGroupOffsetsRequest
+        self, ctx: GroupRequestContext, request: delete.DeleteShareGroupOffsetsRequest
     ) -> delete.DeleteShareGroupOffsetsResponse:
         views = {topic.topic_name: self._groups.topics.by_name(topic.topic_name) for topic in request.topics}
         try:
@@ -235,7 +236,7 @@ class ShareGroupService:
     async def _delete(self, group_id: str, topic_ids: set[TopicId] | None) -> dict[TopicId, KafkaError]:
         """The topics that could not be forgotten, with the reason. Raises KafkaError."""
         partitions = await self._groups.write(
-            group_id, lambda shard, turn: shard.share_offsets.begin_delete(turn, group_id, topic_ids)
+            group_id, lambda shard, op: shard.share_offsets.begin_delete(op, group_id, topic_ids)
         )
         if not partitions:
             return {}
@@ -243,8 +244,8 @@ class ShareGroupService:
         failed = {topic_id: error for (topic_id, _), error in found.items() if error is not None}
         gone = [topic_id for topic_id in partitions if topic_id not in failed]
 
-        def finish(shard: GroupShard, turn: Turn) -> None:
-            shard.share_offsets.finish_delete(turn, group_id, gone)
+        def finish(shard: GroupShard, op: WriteOperation) -> None:
+            shard.share_offsets.finish_delete(op, group_id, gone)
 
         await self._groups.write(group_id, finish)
         return failed

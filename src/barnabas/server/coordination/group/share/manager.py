@@ -31,16 +31,16 @@ from barnabas.protocol.wire.messages.share_group_heartbeat import (
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
 from barnabas.server.coordination.group.consumer.target import metadata_hash
 from barnabas.server.coordination.group.groups import GroupTable
-from barnabas.server.coordination.group.share.group import ShareGroup, ShareMember
+from barnabas.server.coordination.group.share.group import ShareGroup, ShareGroupMember
 from barnabas.server.coordination.group.share.ports import StateTopic, StateTopics
-from barnabas.server.coordination.ports import RequestContext, TopicCatalog
-from barnabas.server.coordination.turn import StateRecord, Turn
+from barnabas.server.coordination.operation import CoordinatorRecord, WriteOperation
+from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 
 
-class ShareGroups:
+class ShareGroupManager:
     """The share groups of one shard. `apply` is the shard's."""
 
     def __init__(
@@ -49,7 +49,7 @@ class ShareGroups:
         group_configs: GroupConfigs,
         table: GroupTable,
         catalog: TopicCatalog,
-        apply: Callable[[StateRecord], None],
+        apply: Callable[[CoordinatorRecord], None],
     ) -> None:
         self.config = config
         self.table = table
@@ -60,26 +60,26 @@ class ShareGroups:
         self._group_configs = group_configs
         self._apply = apply
 
-    def put(self, turn: Turn, *records: StateRecord) -> None:
+    def apply_and_write(self, op: WriteOperation, *records: CoordinatorRecord) -> None:
         """Write, and see it at once."""
-        turn.replay = False
+        op.replay_records = False
         for record in records:
             self._apply(record)
-            turn.write(record)
+            op.write(record)
 
     # -- heartbeat -----------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self, turn: Turn, ctx: RequestContext, request: ShareGroupHeartbeatRequest
+        self, op: WriteOperation, ctx: GroupRequestContext, request: ShareGroupHeartbeatRequest
     ) -> tuple[ShareGroupHeartbeatResponse, StateTopics]:
         """The answer, and the share partitions whose state is to be made. Raises KafkaError."""
         _check_request(request)
         if request.member_epoch == LEAVING_EPOCH:
             group = self.table.find_share(request.group_id)
-            self.remove(turn, group, group.find_member(request.member_id).member_id)
+            self.remove(op, group, group.find_member(request.member_id).member_id)
             return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH), {}
         group = self._find_or_new(request)
-        self._check_room(group, request.member_id)
+        self._check_group_size(group, request.member_id)
         before = self._member(group, request)
         names = request.subscribed_topic_names
         updated = replace(
@@ -92,20 +92,22 @@ class ShareGroups:
         known = group.members.get(request.member_id)
         bump = known is None or known.topic_names != updated.topic_names
         if known != updated:
-            self.put(turn, group.member_record(updated))
-        self._refresh_epoch(turn, group, bump=bump)
-        needed = self._begin_initialization(turn, group)
-        self._refresh_target(turn, group)
-        response = self._settle(turn, group, request.member_id, full=request.member_epoch == JOINING_EPOCH or
+            self.apply_and_write(op, group.member_record(updated))
+        self._refresh_epoch(op, group, bump=bump)
+        needed = self._begin_initialization(op, group)
+        self._refresh_target(op, group)
+        response = self._settle(op, group, request.member_id, full=request.member_epoch == JOINING_EPOCH or
                                 names is not None, had=before.assigned)  # fmt: skip
         return response, needed
 
-    def revisit(self, turn: Turn, group_id: str, member_id: str) -> ShareGroupHeartbeatResponse:
+    def heartbeat_after_initialization(
+        self, op: WriteOperation, group_id: str, member_id: str
+    ) -> ShareGroupHeartbeatResponse:
         """The answer anew, once the share partitions that a heartbeat asked for have been made. Raises KafkaError."""
         group = self.table.find_share(group_id)
         group.find_member(member_id)
-        self._refresh_target(turn, group)
-        return self._settle(turn, group, member_id, full=True, had={})
+        self._refresh_target(op, group)
+        return self._settle(op, group, member_id, full=True, had={})
 
     def _find_or_new(self, request: ShareGroupHeartbeatRequest) -> ShareGroup:
         group_id = request.group_id
@@ -118,7 +120,7 @@ class ShareGroups:
         fresh = self.table.by_id[group_id] = ShareGroup(group_id, self.table.timeline)
         return fresh
 
-    def _check_room(self, group: ShareGroup, member_id: str) -> None:
+    def _check_group_size(self, group: ShareGroup, member_id: str) -> None:
         limit = self.config.group_share_max_size
         if member_id not in group.members and len(group.members) >= limit:
             raise KafkaError(
@@ -126,11 +128,11 @@ class ShareGroups:
                 f"The share group has reached its maximum capacity of {limit} members.",
             )
 
-    def _member(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
+    def _member(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareGroupMember:
         """Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
         epoch = request.member_epoch
         if epoch == JOINING_EPOCH:
-            return group.members.get(request.member_id) or ShareMember(request.member_id)
+            return group.members.get(request.member_id) or ShareGroupMember(request.member_id)
         member = group.find_member(request.member_id)
         if epoch > member.member_epoch or (epoch < member.member_epoch and epoch != member.previous_epoch):
             raise KafkaError(
@@ -142,17 +144,17 @@ class ShareGroups:
         return member
 
     def _settle(
-        self, turn: Turn, group: ShareGroup, member_id: str, *, full: bool, had: object
+        self, op: WriteOperation, group: ShareGroup, member_id: str, *, full: bool, had: object
     ) -> ShareGroupHeartbeatResponse:
         """Give the member its target, and say what it has when that changed, or when it wants to know everything."""
         member = group.members[member_id]
         epoch, target = group.assignment_epoch.value, group.target_of(member_id)
         if member.member_epoch != epoch or member.assigned != target:
             moved = replace(member, member_epoch=epoch, previous_epoch=member.member_epoch, assigned=target)
-            self.put(turn, group.current_record(moved))
+            self.apply_and_write(op, group.current_record(moved))
             member = group.members[member_id]
-        self.arm_session(turn, group, member_id)
-        turn.after_pending = group.members.committed_get(member_id) is not member
+        self.schedule_session_timeout(op, group, member_id)
+        op.wait_for_pending = group.members.committed_get(member_id) is not member
         response = ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.member_epoch,
@@ -169,19 +171,19 @@ class ShareGroups:
 
     # -- epochs and target ---------------------------------------------------------------------------------------
 
-    def _refresh_epoch(self, turn: Turn, group: ShareGroup, *, bump: bool) -> None:
-        stale = group.topics_seen.value != self.topics_version
+    def _refresh_epoch(self, op: WriteOperation, group: ShareGroup, *, bump: bool) -> None:
+        stale = group.resolved_topics_version.value != self.topics_version
         if not bump and not stale:
             return
-        group.topics_seen.value = self.topics_version
-        self.raise_epoch(turn, group, always=bump)
+        group.resolved_topics_version.value = self.topics_version
+        self.raise_epoch(op, group, always=bump)
 
-    def raise_epoch(self, turn: Turn, group: ShareGroup, *, always: bool) -> None:
+    def raise_epoch(self, op: WriteOperation, group: ShareGroup, *, always: bool) -> None:
         fingerprint = metadata_hash(self.catalog, group.subscribed_topics())
         if always or fingerprint != group.metadata_hash.value:
-            self.put(turn, group.epoch_record(group.epoch.value + 1, fingerprint))
+            self.apply_and_write(op, group.epoch_record(group.epoch.value + 1, fingerprint))
 
-    def _refresh_target(self, turn: Turn, group: ShareGroup) -> None:
+    def _refresh_target(self, op: WriteOperation, group: ShareGroup) -> None:
         """Compute the target if it is behind; if the last one is too young, when it is old enough.
 
         An empty target holds nobody up: it is there only because no share partition had state yet.
@@ -189,13 +191,13 @@ class ShareGroups:
         if group.epoch.value <= group.assignment_epoch.value:
             return
         interval = self._assignment_interval_ms(group.group_id)
-        age = turn.now_ms - group.assigned_at_ms.value
+        age = op.now_ms - group.assigned_at_ms.value
         if any(group.target.values()) and 0 <= age < interval:
-            turn.arm(("share-assign", group.group_id), interval - age, retry=True, if_absent=True)
+            op.schedule(("share-assign", group.group_id), interval - age, retry=True, if_absent=True)
         else:
-            self.assign(turn, group)
+            self.assign(op, group)
 
-    def assign(self, turn: Turn, group: ShareGroup) -> None:
+    def assign(self, op: WriteOperation, group: ShareGroup) -> None:
         """The target assignment of the group's present epoch; records for those members whose part changes."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
@@ -209,12 +211,12 @@ class ShareGroups:
         target = self.assignor.assign(GroupSpec(members, counts, group.states.value.assignable()))
         for member_id in sorted(target):
             if member_id not in group.target or group.target_of(member_id) != target[member_id]:
-                self.put(turn, group.target_record(member_id, target[member_id]))
-        self.put(turn, group.target_epoch_record(group.epoch.value, turn.now_ms))
+                self.apply_and_write(op, group.target_record(member_id, target[member_id]))
+        self.apply_and_write(op, group.target_epoch_record(group.epoch.value, op.now_ms))
 
     # -- the state of share partitions ---------------------------------------------------------------------------
 
-    def _begin_initialization(self, turn: Turn, group: ShareGroup) -> StateTopics:
+    def _begin_initialization(self, op: WriteOperation, group: ShareGroup) -> StateTopics:
         """Subscribed share partitions without state, or whose state was asked for too long ago."""
         retry_ms = self.config.group_share_initialize_retry_interval_ms
         states = group.states.value
@@ -228,51 +230,51 @@ class ShareGroups:
             missing = frozenset(
                 p
                 for p in range(view.partitions)
-                if p not in done and turn.now_ms - group.asked_at_ms.get((view.topic_id, p), -retry_ms) >= retry_ms
+                if p not in done and op.now_ms - group.requested_at_ms.get((view.topic_id, p), -retry_ms) >= retry_ms
             )
             if missing:
                 needed[view.topic_id] = StateTopic(name, missing)
-                group.asked_at_ms.update(((view.topic_id, p), turn.now_ms) for p in missing)
+                group.requested_at_ms.update(((view.topic_id, p), op.now_ms) for p in missing)
         begun = states.begin(needed) if needed else states
         if begun != states:
-            self.put(turn, group.states_record(begun))
+            self.apply_and_write(op, group.states_record(begun))
         return needed
 
-    def finish_initialization(self, turn: Turn, group_id: str, made: StateTopics, failed: StateTopics) -> None:
+    def finish_initialization(self, op: WriteOperation, group_id: str, made: StateTopics, failed: StateTopics) -> None:
         """The share coordinator has answered: what it has made may be assigned, the rest is asked for again."""
         group = self.table.share(group_id)
         if group is None:
             return
         for topic_id, topic in (*made.items(), *failed.items()):
             for p in topic.partitions:
-                group.asked_at_ms.pop((topic_id, p), None)
+                group.requested_at_ms.pop((topic_id, p), None)
         before = group.states.value
         after = before.finish(made).give_up(failed)
         if after == before:
             return
-        self.put(turn, group.states_record(after))
+        self.apply_and_write(op, group.states_record(after))
         if made and not group.is_empty:
-            self.raise_epoch(turn, group, always=True)
+            self.raise_epoch(op, group, always=True)
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
-    def remove(self, turn: Turn, group: ShareGroup, member_id: str) -> None:
+    def remove(self, op: WriteOperation, group: ShareGroup, member_id: str) -> None:
         """Take a member out; what it holds at the leaders comes free when its session or its locks end."""
-        self.put(turn, *group.member_tombstones(member_id))
-        self.raise_epoch(turn, group, always=True)
-        turn.disarm(("share-session", group.group_id, member_id))
+        self.apply_and_write(op, *group.member_tombstones(member_id))
+        self.raise_epoch(op, group, always=True)
+        op.cancel(("share-session", group.group_id, member_id))
 
-    def revive(self, turn: Turn, group: ShareGroup) -> None:
+    def on_loaded(self, op: WriteOperation, group: ShareGroup) -> None:
         """After loading: everyone has a session's time to find us."""
         for member_id in sorted(group.members):
-            self.arm_session(turn, group, member_id)
+            self.schedule_session_timeout(op, group, member_id)
 
-    def arm_session(self, turn: Turn, group: ShareGroup, member_id: str) -> None:
+    def schedule_session_timeout(self, op: WriteOperation, group: ShareGroup, member_id: str) -> None:
         configured = self._group_configs.share_session_timeout_ms(group.group_id)
         timeout = self.config.group_share_session_timeout_ms if configured is None else configured
-        turn.arm(("share-session", group.group_id, member_id), timeout, retry=True)
+        op.schedule(("share-session", group.group_id, member_id), timeout, retry=True)
 
-    def forget_topics(self, turn: Turn, gone: Iterable[TopicId]) -> None:
+    def on_topics_deleted(self, op: WriteOperation, gone: Iterable[TopicId]) -> None:
         """Topics were deleted; the share coordinator forgets their state by itself."""
         topics = set(gone)
         for group_id in sorted(self.table.by_id):
@@ -280,7 +282,7 @@ class ShareGroups:
             if group is not None:
                 after = group.states.value.delete(topics).deleted(topics)
                 if after != group.states.value:
-                    turn.write(group.states_record(after))
+                    op.write(group.states_record(after))
 
     def _heartbeat_interval_ms(self, group_id: str) -> int:
         configured = self._group_configs.share_heartbeat_interval_ms(group_id)

@@ -32,13 +32,13 @@ from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
 )
 from barnabas.server.coordination.group.classic.group import ClassicGroup
 from barnabas.server.coordination.group.config import GroupConfigs, GroupCoordinatorConfig
-from barnabas.server.coordination.group.consumer.group import Change, ConsumerGroup, ResolvedRegex
+from barnabas.server.coordination.group.consumer.group import ConsumerGroup, EpochBump, ResolvedRegex
 from barnabas.server.coordination.group.consumer.member import (
     JOINING_EPOCH,
     NO_PARTITIONS,
     STATIC_LEAVING_EPOCH,
-    ConsumerMember,
-    MemberState,
+    ConsumerGroupMember,
+    ConsumerMemberState,
 )
 from barnabas.server.coordination.group.consumer.reconcile import Owned, reconcile
 from barnabas.server.coordination.group.consumer.requests import (
@@ -51,12 +51,12 @@ from barnabas.server.coordination.group.consumer.requests import (
 from barnabas.server.coordination.group.consumer.target import compute_target, metadata_hash
 from barnabas.server.coordination.group.groups import GroupTable
 from barnabas.server.coordination.group.share.group import ShareGroup
-from barnabas.server.coordination.ports import RequestContext, TopicCatalog
+from barnabas.server.coordination.operation import CoordinatorRecord, WriteOperation
+from barnabas.server.coordination.ports import GroupRequestContext, TopicCatalog
 from barnabas.server.coordination.regex import Re2Pattern
-from barnabas.server.coordination.turn import StateRecord, Turn
 
 LEFT: Final = "left the group"
-FENCED_FOR: Final = {
+FENCE_REASONS: Final = {
     "consumer-session": "was not heard of for its session time-out",
     "consumer-rebalance": "did not give its partitions up within its rebalance time-out",
     "consumer-join": "did not rejoin within its rebalance time-out",
@@ -65,7 +65,7 @@ FENCED_FOR: Final = {
 """What a member has failed to do when the timer of this kind goes off."""
 
 
-class ConsumerGroups:
+class ConsumerGroupManager:
     """The consumer groups of one shard. `apply` is the shard's."""
 
     def __init__(
@@ -74,7 +74,7 @@ class ConsumerGroups:
         group_configs: GroupConfigs,
         table: GroupTable,
         catalog: TopicCatalog,
-        apply: Callable[[StateRecord], None],
+        apply: Callable[[CoordinatorRecord], None],
     ) -> None:
         self.config = config
         self.table = table
@@ -87,12 +87,12 @@ class ConsumerGroups:
             name: SERVER_ASSIGNORS[name] for name in config.group_consumer_assignors
         }
 
-    def put(self, turn: Turn, *records: StateRecord) -> None:
+    def apply_and_write(self, op: WriteOperation, *records: CoordinatorRecord) -> None:
         """Write, and see it at once."""
-        turn.replay = False
+        op.replay_records = False
         for record in records:
             self._apply(record)
-            turn.write(record)
+            op.write(record)
 
     @property
     def default_assignor(self) -> str:
@@ -101,13 +101,13 @@ class ConsumerGroups:
     # -- heartbeat -----------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self, turn: Turn, ctx: RequestContext, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+        self, op: WriteOperation, ctx: GroupRequestContext, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
         """A member that is there to stay. Raises KafkaError."""
-        self.check_room(group, request.member_id)
-        member_id = request.member_id or uuid_to_text(random_uuid(turn.rng))
+        self.check_group_size(group, request.member_id)
+        member_id = request.member_id or uuid_to_text(random_uuid(op.rng))
         owned = owned_of(request)
-        member = self.subscribe(turn, group, member_id, request.member_epoch, request.instance_id, owned)
+        member = self.subscribe(op, group, member_id, request.member_epoch, request.instance_id, owned)
         names = request.subscribed_topic_names
         updated = replace(
             member,
@@ -125,9 +125,9 @@ class ConsumerGroups:
             client_host=ctx.client_host,
             classic=None,
         )
-        now = self.update_member(turn, group, updated, owned)
-        self.arm_session(turn, group, member_id)
-        turn.after_pending = group.members.committed_get(member_id) is not now
+        now = self.update_member(op, group, updated, owned)
+        self.schedule_session_timeout(op, group, member_id)
+        op.wait_for_pending = group.members.committed_get(member_id) is not now
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=now.member_epoch,
@@ -142,14 +142,14 @@ class ConsumerGroups:
             )
         return response
 
-    def check(self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> bool:
+    def check(self, ctx: GroupRequestContext, request: ConsumerGroupHeartbeatRequest) -> bool:
         """Whether the request is one to leave. Raises KafkaError when it makes no sense."""
         check_request(request, ctx.api_version, list(self._assignors))
         if request.subscribed_topic_regex:
             Re2Pattern(request.subscribed_topic_regex)
         return is_leaving(request)
 
-    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def check_group_size(self, group: ConsumerGroup, member_id: str) -> None:
         if member_id not in group.members and len(group.members) >= self.config.group_consumer_max_size:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -158,12 +158,18 @@ class ConsumerGroups:
             )
 
     def subscribe(
-        self, turn: Turn, group: ConsumerGroup, member_id: str, epoch: int, instance_id: str | None, owned: Owned
-    ) -> ConsumerMember:
+        self,
+        op: WriteOperation,
+        group: ConsumerGroup,
+        member_id: str,
+        epoch: int,
+        instance_id: str | None,
+        owned: Owned,
+    ) -> ConsumerGroupMember:
         """The member as it stands; a new one when it joins. Raises KafkaError."""
         if instance_id is None:
             if epoch == JOINING_EPOCH:
-                return group.members.get(member_id) or ConsumerMember(member_id)
+                return group.members.get(member_id) or ConsumerGroupMember(member_id)
             member = group.find_member(member_id)
             check_epoch(member, epoch, owned)
             return member
@@ -173,28 +179,30 @@ class ConsumerGroups:
             check_epoch(member, epoch, owned)
             return member
         if holder is None or holder.member_id == member_id:
-            return holder or ConsumerMember(member_id)
+            return holder or ConsumerGroupMember(member_id)
         if holder.classic is None and holder.member_epoch != STATIC_LEAVING_EPOCH:
             raise KafkaError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group "
                 f"because the instance id is owned by {holder.member_id} member.",
             )
-        return self.replace_member(turn, group, holder, member_id)
+        return self.replace_member(op, group, holder, member_id)
 
     def replace_member(
-        self, turn: Turn, group: ConsumerGroup, holder: ConsumerMember, member_id: str
-    ) -> ConsumerMember:
+        self, op: WriteOperation, group: ConsumerGroup, holder: ConsumerGroupMember, member_id: str
+    ) -> ConsumerGroupMember:
         """A static member is back under a new id: it has its old place, and its partitions wait for it."""
         target = group.target_of(holder.member_id)
         member = replace(holder, member_id=member_id, member_epoch=0, previous_epoch=0)
-        self.put(turn, *group.member_tombstones(holder.member_id))
-        self.put(turn, member.metadata_record(group.group_id), group.target_record(member_id, target))
-        self.put(turn, member.assignment_record(group.group_id))
-        self.disarm(turn, group.group_id, holder.member_id)
+        self.apply_and_write(op, *group.member_tombstones(holder.member_id))
+        self.apply_and_write(op, member.metadata_record(group.group_id), group.target_record(member_id, target))
+        self.apply_and_write(op, member.assignment_record(group.group_id))
+        self.cancel_timers(op, group.group_id, holder.member_id)
         return group.members[member_id]
 
-    def update_member(self, turn: Turn, group: ConsumerGroup, updated: ConsumerMember, owned: Owned) -> ConsumerMember:
+    def update_member(
+        self, op: WriteOperation, group: ConsumerGroup, updated: ConsumerGroupMember, owned: Owned
+    ) -> ConsumerGroupMember:
         """From the subscription to the member's next step. Returns the member as it stands after it."""
         member_id = updated.member_id
         before = group.members.get(member_id)
@@ -204,9 +212,9 @@ class ConsumerGroups:
         elif before.topic_names != updated.topic_names or (before.topic_regex or "") != (updated.topic_regex or ""):
             change = f"member {member_id} subscribes to other topics"
         if before != updated:
-            self.put(turn, updated.metadata_record(group.group_id))
-        self._refresh_topics(turn, group, change)
-        self._refresh_target(turn, group)
+            self.apply_and_write(op, updated.metadata_record(group.group_id))
+        self._refresh_topics(op, group, change)
+        self._refresh_target(op, group)
         member = group.members[member_id]
         step = reconcile(
             member,
@@ -216,57 +224,57 @@ class ConsumerGroups:
             owned,
         )
         if step is not member:
-            self.put(turn, step.assignment_record(group.group_id))
+            self.apply_and_write(op, step.assignment_record(group.group_id))
             member = group.members[member_id]
             if member.classic is None:
-                self._arm_rebalance(turn, group, member)
+                self._schedule_rebalance_timeout(op, group, member)
         return member
 
     # -- topics and target ---------------------------------------------------------------------------------------
 
-    def _refresh_topics(self, turn: Turn, group: ConsumerGroup, change: str) -> None:
+    def _refresh_topics(self, op: WriteOperation, group: ConsumerGroup, change: str) -> None:
         """Raise the group epoch if a subscription changed (`change`), or the topics behind the subscriptions did."""
-        stale = group.topics_seen.value != self.topics_version
+        stale = group.resolved_topics_version.value != self.topics_version
         if not change and not stale:
             return
-        self._refresh_expressions(turn, group, everything=stale)
-        group.topics_seen.value = self.topics_version
-        self.raise_epoch(turn, group, change)
+        self._refresh_expressions(op, group, everything=stale)
+        group.resolved_topics_version.value = self.topics_version
+        self.raise_epoch(op, group, change)
 
-    def raise_epoch(self, turn: Turn, group: ConsumerGroup, change: str) -> None:
+    def raise_epoch(self, op: WriteOperation, group: ConsumerGroup, change: str) -> None:
         """`change` says what did; empty: only if the topics have changed."""
         fingerprint = metadata_hash(self.catalog, group.subscribed_topics())
         if change or fingerprint != group.metadata_hash.value:
-            group.changed.value = Change(change or "the topics that it subscribes to changed", turn.now_ms)
-            self.put(turn, group.epoch_record(group.epoch.value + 1, fingerprint))
+            group.last_epoch_bump.value = EpochBump(change or "the topics that it subscribes to changed", op.now_ms)
+            self.apply_and_write(op, group.epoch_record(group.epoch.value + 1, fingerprint))
 
-    def _refresh_expressions(self, turn: Turn, group: ConsumerGroup, *, everything: bool) -> None:
+    def _refresh_expressions(self, op: WriteOperation, group: ConsumerGroup, *, everything: bool) -> None:
         """Resolve the expressions that members use, and forget those that nobody uses any more."""
         used = {member.topic_regex for member in group.members.values() if member.topic_regex}
         for pattern in sorted(set(group.regexes) - used):
-            self.put(turn, group.regex_record(pattern, None))
+            self.apply_and_write(op, group.regex_record(pattern, None))
         for pattern in sorted(used):
             known = group.regexes.get(pattern)
             if known is not None and not everything:
                 continue
             topics = Re2Pattern(pattern).select(self.catalog.names())
             if known is None or known.topics != topics:
-                resolved = ResolvedRegex(topics, self.topics_version, turn.now_ms)
-                self.put(turn, group.regex_record(pattern, resolved))
+                resolved = ResolvedRegex(topics, self.topics_version, op.now_ms)
+                self.apply_and_write(op, group.regex_record(pattern, resolved))
 
-    def _refresh_target(self, turn: Turn, group: ConsumerGroup) -> None:
+    def _refresh_target(self, op: WriteOperation, group: ConsumerGroup) -> None:
         """Compute the target if it is behind; if the last one is too young, when it is old enough."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
         configured = self._group_configs.consumer_assignment_interval_ms(group.group_id)
         interval = self.config.group_consumer_assignment_interval_ms if configured is None else configured
-        age = turn.now_ms - group.assigned_at_ms.value
+        age = op.now_ms - group.assigned_at_ms.value
         if group.assignment_epoch.value and 0 <= age < interval:
-            turn.arm(("consumer-assign", group.group_id), interval - age, retry=True, if_absent=True)
+            op.schedule(("consumer-assign", group.group_id), interval - age, retry=True, if_absent=True)
         else:
-            self.assign(turn, group)
+            self.assign(op, group)
 
-    def assign(self, turn: Turn, group: ConsumerGroup) -> None:
+    def assign(self, op: WriteOperation, group: ConsumerGroup) -> None:
         """The target assignment of the group's present epoch; records for those members whose part changes."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
@@ -275,14 +283,14 @@ class ConsumerGroups:
         target = compute_target(group, self.catalog, assignor)
         for member_id in sorted(target):
             if member_id not in group.target or group.target_of(member_id) != target[member_id]:
-                self.put(turn, group.target_record(member_id, target[member_id]))
-        self.put(turn, group.target_epoch_record(group.epoch.value, turn.now_ms))
+                self.apply_and_write(op, group.target_record(member_id, target[member_id]))
+        self.apply_and_write(op, group.target_epoch_record(group.epoch.value, op.now_ms))
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
     def leave(
-        self, turn: Turn, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
-    ) -> tuple[ConsumerMember | None, ConsumerGroupHeartbeatResponse]:
+        self, op: WriteOperation, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+    ) -> tuple[ConsumerGroupMember | None, ConsumerGroupHeartbeatResponse]:
         """The member that is to be removed for good (None: a static one that will be back), and the answer."""
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
@@ -291,51 +299,55 @@ class ConsumerGroups:
         if request.member_epoch != STATIC_LEAVING_EPOCH:
             return member, response
         away = replace(member, member_epoch=STATIC_LEAVING_EPOCH, revoking=NO_PARTITIONS)
-        self.put(turn, away.assignment_record(group.group_id))
-        turn.disarm(("consumer-rebalance", group.group_id, member.member_id))
+        self.apply_and_write(op, away.assignment_record(group.group_id))
+        op.cancel(("consumer-rebalance", group.group_id, member.member_id))
         return None, response
 
-    def remove(self, turn: Turn, group: ConsumerGroup, member_id: str, why: str) -> None:
+    def remove(self, op: WriteOperation, group: ConsumerGroup, member_id: str, why: str) -> None:
         """Take a member out that `why` ("left ..."). Its partitions are free; the others learn of it when they beat."""
-        self.put(turn, *group.member_tombstones(member_id))
-        self._refresh_expressions(turn, group, everything=False)
-        self.raise_epoch(turn, group, f"member {member_id} {why}")
-        self.disarm(turn, group.group_id, member_id)
+        self.apply_and_write(op, *group.member_tombstones(member_id))
+        self._refresh_expressions(op, group, everything=False)
+        self.raise_epoch(op, group, f"member {member_id} {why}")
+        self.cancel_timers(op, group.group_id, member_id)
 
     # -- timers --------------------------------------------------------------------------------------------------
 
-    def revive(self, turn: Turn, group: ConsumerGroup) -> None:
+    def on_loaded(self, op: WriteOperation, group: ConsumerGroup) -> None:
         """After loading: everyone has a session's time to find us."""
         for member_id in sorted(group.members):
             member = group.members[member_id]
             if member.classic is not None:
-                turn.arm(("consumer-session", group.group_id, member_id), member.classic.session_timeout_ms, retry=True)
+                op.schedule(
+                    ("consumer-session", group.group_id, member_id), member.classic.session_timeout_ms, retry=True
+                )
                 continue
-            self.arm_session(turn, group, member_id)
-            self._arm_rebalance(turn, group, member)
+            self.schedule_session_timeout(op, group, member_id)
+            self._schedule_rebalance_timeout(op, group, member)
 
-    def arm_session(self, turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+    def schedule_session_timeout(self, op: WriteOperation, group: ConsumerGroup, member_id: str) -> None:
         configured = self._group_configs.consumer_session_timeout_ms(group.group_id)
         timeout = self.config.group_consumer_session_timeout_ms if configured is None else configured
-        turn.arm(("consumer-session", group.group_id, member_id), timeout, retry=True)
+        op.schedule(("consumer-session", group.group_id, member_id), timeout, retry=True)
 
-    def _arm_rebalance(self, turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _schedule_rebalance_timeout(
+        self, op: WriteOperation, group: ConsumerGroup, member: ConsumerGroupMember
+    ) -> None:
         """A member that must give partitions up has its rebalance time-out to do so."""
         key = ("consumer-rebalance", group.group_id, member.member_id)
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
-            turn.arm(key, member.rebalance_timeout_ms, retry=True)
+        if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
+            op.schedule(key, member.rebalance_timeout_ms, retry=True)
         else:
-            turn.disarm(key)
+            op.cancel(key)
 
-    def disarm(self, turn: Turn, group_id: str, member_id: str) -> None:
+    def cancel_timers(self, op: WriteOperation, group_id: str, member_id: str) -> None:
         for kind in ("consumer-session", "consumer-rebalance", "consumer-join", "consumer-sync"):
-            turn.disarm((kind, group_id, member_id))
+            op.cancel((kind, group_id, member_id))
 
     def _heartbeat_interval_ms(self, group_id: str) -> int:
         configured = self._group_configs.consumer_heartbeat_interval_ms(group_id)
         return self.config.group_consumer_heartbeat_interval_ms if configured is None else configured
 
-    def find_or_new(self, turn: Turn, group_id: str, *, joining: bool) -> ConsumerGroup | ClassicGroup:
+    def find_or_new(self, op: WriteOperation, group_id: str, *, joining: bool) -> ConsumerGroup | ClassicGroup:
         """The group a heartbeat speaks of; a classic one without members gives way. Raises GROUP_ID_NOT_FOUND."""
         group = self.table.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -347,14 +359,14 @@ class ConsumerGroups:
             if not group.is_empty:
                 return group
             if not group.is_simple:
-                self.put(turn, *group.tombstones())
+                self.apply_and_write(op, *group.tombstones())
         fresh = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
         return fresh
 
 
 def check_static(
-    group: ConsumerGroup, holder: ConsumerMember | None, member_id: str, instance_id: str
-) -> ConsumerMember:
+    group: ConsumerGroup, holder: ConsumerGroupMember | None, member_id: str, instance_id: str
+) -> ConsumerGroupMember:
     """Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if holder is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
