@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
-from barnabas.server.broker.fetch_sessions import FetchSessions
+from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel, QuorumView
 from barnabas.server.broker.metadata_cache import MetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
@@ -64,7 +64,7 @@ class Services(Struct):
     controller: ControllerChannel
     quorum: QuorumView
     producer_ids: ProducerIds
-    fetch_sessions: FetchSessions
+    fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     gate: TransactionGate

@@ -15,7 +15,7 @@ from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.broker.dispatch import Dispatcher
-from barnabas.server.broker.fetch_sessions import FetchSessions
+from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.broker.metadata_cache import MetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
@@ -213,7 +213,7 @@ class BrokerRole:
             controller=controller,
             quorum=parts.metadata,
             producer_ids=producer_ids,
-            fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"], parts.rng),
+            fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], parts.rng),
             groups=groups,
             transactions=TransactionCoordinator(
                 transaction_config(config), writer, channels.markers, producer_ids.next, parts.clock, parts.rng

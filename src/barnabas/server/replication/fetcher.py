@@ -21,7 +21,7 @@ from barnabas.core.telemetry import get_logger
 from barnabas.server.replication.host import Host
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.ports import FetchCall, Fetched, FetchReply, PartitionKey, PeerChannel
-from barnabas.server.replication.rules.fetch_session import FetchSession
+from barnabas.server.replication.rules.fetch_session import FetchSessionHandler
 from barnabas.server.replication.rules.follower import AskBounds, FetchAnswer, FetchFrom
 from barnabas.server.replication.settings import ReplicationSettings
 
@@ -65,7 +65,7 @@ class Fetcher:
         """Changes that the leader has not been told of."""
         self._flushing: set[PartitionKey] = set()
         self._lagging: set[PartitionKey] = set()
-        self._session: FetchSession[PartitionKey, FetchFrom] = FetchSession()
+        self._session: FetchSessionHandler[PartitionKey, FetchFrom] = FetchSessionHandler()
         self._wake = asyncio.Event()
 
     def __len__(self) -> int:

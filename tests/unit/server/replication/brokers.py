@@ -30,7 +30,7 @@ from barnabas.protocol.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from barnabas.protocol.wire.schema import Message, Request, Response
-from barnabas.server.broker.fetch_sessions import FetchSessions
+from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
 from barnabas.server.broker.handlers.data import delete_records, fetch, list_offsets
 from barnabas.server.broker.metadata_cache import MetadataCache
@@ -252,7 +252,7 @@ class Broker:
                 metadata=self.metadata,
                 partitions=self.partitions,
                 mover=self.mover,
-                fetch_sessions=FetchSessions(100, rng),
+                fetch_sessions=FetchSessionCache(100, rng),
                 disk=executor,
                 settings=BrokerSettings(
                     replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"

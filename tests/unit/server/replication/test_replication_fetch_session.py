@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from barnabas.server.replication.rules.fetch_session import Ask, FetchSession
+from barnabas.server.replication.rules.fetch_session import Ask, FetchSessionHandler
 
 
 def test_first_everything_then_only_what_has_changed() -> None:
-    session: FetchSession[str, int] = FetchSession()
+    session: FetchSessionHandler[str, int] = FetchSessionHandler()
     assert session.build({"a": 0, "b": 0}) == Ask(0, 0, [("a", 0), ("b", 0)], [])
     session.on_reply(7)
     assert session.build({}) == Ask(7, 1, [], [])
@@ -18,7 +18,7 @@ def test_first_everything_then_only_what_has_changed() -> None:
 
 
 def test_without_a_slot_at_the_leader_everything_each_time() -> None:
-    session: FetchSession[str, int] = FetchSession()
+    session: FetchSessionHandler[str, int] = FetchSessionHandler()
     session.build({"a": 0, "b": 0})
     session.on_reply(0)
     session.to_back("a")
@@ -26,7 +26,7 @@ def test_without_a_slot_at_the_leader_everything_each_time() -> None:
 
 
 def test_a_lost_answer_closes_the_session_and_asks_for_another() -> None:
-    session: FetchSession[str, int] = FetchSession()
+    session: FetchSessionHandler[str, int] = FetchSessionHandler()
     session.build({"a": 0})
     session.on_reply(7)
     session.build({"a": 1})
@@ -37,7 +37,7 @@ def test_a_lost_answer_closes_the_session_and_asks_for_another() -> None:
 
 
 def test_epochs_wrap_to_one() -> None:
-    session: FetchSession[str, int] = FetchSession()
+    session: FetchSessionHandler[str, int] = FetchSessionHandler()
     session.build({"a": 0})
     session.on_reply(7)
     session._epoch = (1 << 31) - 1

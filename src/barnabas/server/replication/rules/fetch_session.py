@@ -27,7 +27,7 @@ class Ask(NamedTuple, Generic[K, V]):
     forgotten: list[K]
 
 
-class FetchSession(Generic[K, V]):
+class FetchSessionHandler(Generic[K, V]):
     """What the leader has been asked for. One request at a time."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.server.broker.handlers.data.fetch_readers import RACK_AWARE
+from barnabas.server.broker.fetching.reads import RACK_AWARE
 from barnabas.testing.sim.node import CONTROLLER_PORT, DATA_DIR, PORT
 
 FIRST_CONTROLLER_ID: Final = 101

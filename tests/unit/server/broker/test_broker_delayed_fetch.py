@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.protocol.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.server.broker.fetch_sessions import FetchContext, Wanted
+from barnabas.server.broker.fetching.session import RequestedPartition
+from barnabas.server.broker.fetching.session_cache import FetchContext
 from barnabas.server.replication.partition import Isolation, Partition
 from barnabas.server.storage.reading import LogReadPlan
 from tests.unit.server.replication.brokers import Broker, Cluster, in_virtual_time
@@ -139,7 +140,7 @@ def test_a_follower_whose_session_is_evicted_was_in_sync_until_then() -> None:
         sessions = leader.services.fetch_sessions
         sessions._slots = 1
         await asyncio.sleep(200)
-        larger = [((UUID(int=n), 0), Wanted(0, 1)) for n in range(9)]
+        larger = [((UUID(int=n), 0), RequestedPartition(0, 1)) for n in range(9)]
         context = sessions.open(0, 0, larger, [], leader.clock.now_ms(), uses_topic_ids=True, privileged=True)
         assert isinstance(context, FetchContext)
         context.finish([], leader.clock.now_ms())

@@ -1,0 +1,179 @@
+"""Shell: one Fetch request while it is served: passes over its partitions until there are `min_bytes` (DelayedFetch).
+
+A request without a session reads all its partitions in every pass. A request of a session reads the marked partitions
+(`FetchSession`), so that a thousand partitions without new records cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.wire.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from barnabas.server.broker.fetching.reads import FetchParams, FetchRead, read_for_consumer, read_for_follower
+from barnabas.server.broker.fetching.session import PartitionKey, RequestedPartition
+from barnabas.server.broker.fetching.session_cache import FetchContext
+from barnabas.server.broker.services import Services
+from barnabas.server.replication.partition import NEWS_S, Partition, PartitionRead
+from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
+
+_PARTITIONS_PER_TURN = 2048
+"""Partitions that are read before other tasks of the event loop may run."""
+_NOT_READ = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Errors that Kafka finds before it reads: their list of aborted transactions is empty rather than null."""
+_LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class DelayedFetch:
+    """Serves one request. `answers` are the latest reads of all partitions that were read in any pass."""
+
+    def __init__(self, services: Services, context: FetchContext, params: FetchParams, max_bytes: int) -> None:
+        self.answers: dict[PartitionKey, PartitionData] = {}
+        self._services = services
+        self._host = services.partitions.host
+        self._context = context
+        self._session = context.session
+        self._params = params
+        self._max_bytes = max_bytes
+        self._passes = 0
+        self._size = 0
+        """Bytes of records in the latest pass. A partition that returned data is read again by the next pass."""
+        self._throttled_size = 0
+        """Those of them that count against leader.replication.throttled.rate."""
+        self._must_complete = False
+        """Respond at once whatever the number of bytes: an error, a diverging epoch, a preferred read replica."""
+        self._purgatories: list[Purgatory] = []
+        """The purgatories of the partitions of the latest pass, if there is no session."""
+
+    async def run(self, min_bytes: int, deadline: float) -> None:
+        """Read, and wait until there are `min_bytes`, a reason to respond at once, or until the deadline."""
+        session, params = self._session, self._params
+        if session is None:
+            await self._run(min_bytes, deadline)
+        else:
+            session.on_request(params.reader, self._host.now_ms(), reads_all=params.reads_all)
+            session.requests_in_progress += 1
+            try:
+                await self._run(min_bytes, deadline)
+            finally:
+                session.requests_in_progress -= 1
+        if self._throttled_size:
+            self._host.leader_throttle.take(self._throttled_size, self._host.now_ms())
+
+    async def _run(self, min_bytes: int, deadline: float) -> None:
+        await self._read_all()
+        min_bytes = min(min_bytes, max(self._max_bytes, 1))
+        loop = asyncio.get_running_loop()
+        if self._is_complete(min_bytes) or self._context.is_empty or loop.time() >= deadline:
+            return
+        if self._has_new_offsets():
+            deadline = min(deadline, loop.time() + NEWS_S)
+        while not self._is_complete(min_bytes) and loop.time() < deadline:
+            missing = min_bytes - self._size
+            if self._session is None:
+                await wait_for_bytes(self._purgatories, missing, deadline)
+            else:
+                await self._session.wait(missing, deadline)
+            await self._read_all()
+            if self._has_new_offsets():
+                break
+
+    def _is_complete(self, min_bytes: int) -> bool:
+        return self._size >= min_bytes or self._must_complete
+
+    def _has_new_offsets(self) -> bool:
+        """A follower needs a new high watermark or log start offset soon, even if there are no records."""
+        session = self._session
+        if session is None or not self._params.from_follower:
+            return False
+        return any(session.has_new_offsets(key, data) for key, data in self.answers.items())
+
+    async def _read_all(self) -> None:
+        """One pass, in order. After `max_bytes` the further partitions are read without records."""
+        self._passes += 1
+        self._size = self._throttled_size = 0
+        self._must_complete = self._session is not None and self._session.closed
+        self._purgatories = []
+        if self._session is not None:
+            self._session.begin_pass()
+        partitions = self._services.partitions
+        for count, (key, requested) in enumerate(self._context.to_read(), 1):
+            if count % _PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            topic, index = key
+            name = topic if isinstance(topic, str) else partitions.topic_name(topic)
+            try:
+                if name is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                self.answers[key] = await self._read(partitions.require(name, index), key, requested)
+            except KafkaError as error:
+                self._must_complete = True
+                self.answers[key] = _error_answer(self._services, name, index, error.code)
+
+    async def _read(self, partition: Partition, key: PartitionKey, requested: RequestedPartition) -> PartitionData:
+        found, purgatory, at_end, throttled, on_caught_up = self._read_at_once(partition, requested)
+        if self._session is None:
+            self._purgatories.append(purgatory)
+        else:
+            self._session.on_read(key, requested, purgatory, on_caught_up, at_end=at_end)
+        if found.pending is not None:  # not in the page cache: an executor reads, so that the event loop does not wait
+            found = await partition.read_from_disk(found, self._services.disk)
+        if found.diverging is not None or found.preferred_read_replica >= 0:
+            self._must_complete = True
+        size = len(found.data)
+        self._size += size
+        if throttled:
+            self._throttled_size += size
+        return _answer(key[1], found)
+
+    def _read_at_once(self, partition: Partition, requested: RequestedPartition) -> FetchRead:
+        params, left = self._params, self._max_bytes - self._size
+        max_bytes = min(requested.max_bytes, left) if left > 0 else 0
+        min_one_batch = self._size == 0
+        if params.from_follower:
+            return read_for_follower(
+                self._host,
+                params,
+                partition,
+                requested,
+                max_bytes,
+                min_one_batch=min_one_batch,
+                first_pass=self._passes == 1,
+            )
+        return read_for_consumer(params, partition, requested, max_bytes, min_one_batch=min_one_batch)
+
+
+def _answer(index: int, found: PartitionRead) -> PartitionData:
+    answer = PartitionData(
+        partition_index=index,
+        high_watermark=found.high_watermark,
+        last_stable_offset=found.last_stable_offset,
+        log_start_offset=found.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=found.preferred_read_replica,
+        records=found.data,
+    )
+    if found.aborted is not None:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset) for txn in found.aborted
+        ]
+    if found.diverging is not None:
+        answer.diverging_epoch = EpochEndOffset(
+            epoch=found.diverging.leader_epoch, end_offset=found.diverging.end_offset
+        )
+    return answer
+
+
+def _error_answer(services: Services, name: str | None, index: int, code: ErrorCode) -> PartitionData:
+    answer = PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=[] if code in _NOT_READ else None,
+        records=b"",
+    )
+    if code in _LEADER_CHANGED and name is not None:
+        state = services.metadata.image.topics.partition(name, index)
+        if state is not None:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+    return answer
