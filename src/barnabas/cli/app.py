@@ -1,4 +1,6 @@
-"""Shell: the `barnabas` command. Only the noun asked for is imported, so that `barnabas serve` starts at once."""
+"""Shell: the `barnabas` command. `main` imports the module of the given noun only, so that `barnabas serve` starts
+fast.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,32 @@ NOUNS = (
     "cluster",
     "registry",
 )
-"""In the order in which help shows them; each is a module of this package, with an `app` or a function of its name
-(`serve` alone has a `main`)."""
+"""The nouns, in the order in which `barnabas --help` lists them.
+
+To add a noun: add its name here, and add the module `barnabas/cli/<noun>.py` (a hyphen in the noun is an underscore in
+the module's name). `build_app` registers one of two things from that module:
+
+- `app`, a `typer.Typer` made by `options.noun`, if the noun has verbs (`barnabas topics create`);
+- otherwise the function that has the noun's name, if the noun is a command by itself (`barnabas produce`).
+
+`serve` is the only exception: its module has a `main` with an argument parser of its own (see `cli/serve.py`).
+"""
 
 HELP = """A Kafka-compatible commit log. Kafka's clients and tools work with it unchanged.
 
-`barnabas serve --data-dir data` starts a broker; the other commands talk to one, ours or Apache Kafka's.
+`barnabas serve --data-dir data` starts a broker; the other commands connect to a broker, Barnabas' or Apache Kafka's.
 """
 
 
 def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
-    """The command line with these nouns."""
+    """Build the command line that has these nouns."""
     import typer
     from typer.core import TyperGroup
 
     from barnabas import __version__
 
     class Ordered(TyperGroup):
-        """Typer lists single commands before those with sub-commands; a reader starts with `serve` and `topics`."""
+        """Lists the nouns in the order of NOUNS. Typer would list single commands before commands with verbs."""
 
         def list_commands(self, ctx: Any) -> list[str]:
             order = {noun: place for place, noun in enumerate(NOUNS)}
@@ -68,28 +78,28 @@ def build_app(nouns: tuple[str, ...] = NOUNS) -> Any:
 
 
 def _list_serve(app: Any) -> None:
-    """`serve` has a parser of its own (see there why), which `main` calls; here it takes its place among the nouns."""
+    """List `serve` among the nouns in the help. `main` calls `serve.main` directly, before Typer is imported."""
     from barnabas.cli import serve
 
     app.command("serve", help=serve.SUMMARY)(lambda: serve.main(sys.argv[2:]))
 
 
 def main() -> None:
-    """The entry point. `barnabas NOUN ...` imports that noun alone."""
-    asked = sys.argv[1] if len(sys.argv) > 1 else ""
-    if asked == "serve":
+    """The entry point. `barnabas NOUN ...` imports the module of that noun only."""
+    given_noun = sys.argv[1] if len(sys.argv) > 1 else ""
+    if given_noun == "serve":
         from barnabas.cli.serve import main as serve
 
         serve(sys.argv[2:])
         return
-    if asked == "--version":
+    if given_noun == "--version":
         from barnabas import __version__
 
         sys.stdout.write(f"barnabas {__version__}\n")
         return
     try:
-        build_app((asked,) if asked in NOUNS else NOUNS)()
-    except ValueError as error:  # an argument that only the command itself could judge
+        build_app((given_noun,) if given_noun in NOUNS else NOUNS)()
+    except ValueError as error:  # arguments that only the command itself can check
         from barnabas.cli.output import EXIT_USAGE, fail
 
         fail(str(error), EXIT_USAGE)

@@ -1,4 +1,4 @@
-"""Shell: `barnabas logs compact` and `logs retain` on a running broker: a pass now, and what it did."""
+"""Shell: `barnabas logs compact` and `barnabas logs retain` on a running broker: run a pass now, print its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.core.ids import TopicPartition
 
 PASS_TIMEOUT_MS = 3_600_000
-"""A pass reads everything once or twice; an hour is enough for a hundred gigabytes."""
+"""A pass reads a log once or twice; one hour is enough for a log of a hundred gigabytes."""
 
 
 def compact_running(
@@ -56,7 +56,7 @@ def compact_running(
                 for r in rows
             ],
         )
-    _leave(rows)
+    _exit_if_failed(rows)
 
 
 def retain_running(
@@ -88,20 +88,20 @@ def retain_running(
                 for r in rows
             ],
         )
-    _leave(rows)
+    _exit_if_failed(rows)
 
 
 async def _partitions(admin: AsyncAdmin, topics: list[str] | None) -> list[TopicPartition]:
     from barnabas.cli.group_offsets import select_partitions
 
     if not topics:
-        fail("say what: --topic TOPIC[:P] of a running broker, or the DATA_DIR of a stopped one", EXIT_USAGE)
+        fail("name the partitions: --topic TOPIC[:P] on a running broker, or the DATA_DIR of a stopped one", EXIT_USAGE)
     return await select_partitions(admin, "", topics)
 
 
 def _run(bootstrap_server: str, command: Any, command_config: str | None) -> list[tuple[TopicPartition, Any]]:
-    patience = {"request.timeout.ms": PASS_TIMEOUT_MS, "default.api.timeout.ms": PASS_TIMEOUT_MS}
-    return sorted(run_admin(bootstrap_server, command, {**patience, **read_properties(command_config)}).items())
+    timeouts = {"request.timeout.ms": PASS_TIMEOUT_MS, "default.api.timeout.ms": PASS_TIMEOUT_MS}
+    return sorted(run_admin(bootstrap_server, command, {**timeouts, **read_properties(command_config)}).items())
 
 
 def _row(name: TopicPartition, report: UpkeepReport | KafkaError, outcome: Any) -> dict[str, Any]:
@@ -114,6 +114,6 @@ def _row(name: TopicPartition, report: UpkeepReport | KafkaError, outcome: Any) 
     return {"partition": str(name), "outcome": outcome(report), "failed": False, **asdict(report)}
 
 
-def _leave(rows: list[dict[str, Any]]) -> None:
+def _exit_if_failed(rows: list[dict[str, Any]]) -> None:
     if any(row["failed"] for row in rows):
         raise SystemExit(EXIT_FAILED)

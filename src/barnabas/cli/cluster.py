@@ -1,4 +1,4 @@
-"""Shell: `barnabas cluster`: what there is to it; the APIs that each broker serves, and the controllers."""
+"""Shell: `barnabas cluster`: the commands of the noun; the APIs that each broker serves, and the controller quorum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
-app = noun("The cluster: its brokers, its controller, and what they can do.")
+app = noun("The cluster: its brokers, its controllers, and the APIs that they serve.")
 for _command in (up, describe, reassign, drain, moves, elect, add_controller, remove_controller):
     app.command()(_command)
 
@@ -26,7 +26,7 @@ for _command in (up, describe, reassign, drain, moves, elect, add_controller, re
 def apis(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False, command_config: CommandConfig = None
 ) -> None:
-    """Show which APIs the brokers serve, and in which versions.
+    """Show the APIs that the brokers serve, and their versions.
 
     Example: `barnabas cluster apis --json`
     """
@@ -43,7 +43,7 @@ def apis(
 
 
 async def served_apis(admin: AsyncAdmin) -> list[dict[str, Any]]:
-    """A row for each broker and API."""
+    """One row for each broker and API."""
     from barnabas.protocol.wire.apis import ApiKey
     from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
 
@@ -72,7 +72,7 @@ async def served_apis(admin: AsyncAdmin) -> list[dict[str, Any]]:
 def quorum(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False, command_config: CommandConfig = None
 ) -> None:
-    """Show the controllers: who leads, who votes, who only follows, and how far behind each is.
+    """Show the controller quorum: the leader, the voters, the observers, and the lag of each.
 
     Example: `barnabas cluster quorum`
     """
@@ -100,18 +100,19 @@ def quorum(
     if json:
         print_json(found)
         return
-    note(f"leader {found['leader']} in epoch {found['epoch']}; committed up to {found['high_watermark']}")
+    note(f"leader {found['leader']} in epoch {found['epoch']}; high watermark {found['high_watermark']}")
     rows = [(r["node"], r["role"], r["end"], r["lag"]) for r in found["replicas"]]
     print_table(["NODE>", "ROLE", "LOG END>", "LAG>"], rows)
 
 
 @app.command()
 def unregister(
-    broker: Annotated[int, typer.Argument(help="A broker that will not come back.")],
+    broker: Annotated[int, typer.Argument(help="The node id of a broker that will not be started again.")],
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Forget a broker that will not come back. Drain it first, or its replicas are missed for ever.
+    """Remove the registration of a broker that will not be started again. Drain the broker first, or its replicas stay
+    offline.
 
     Example: `barnabas cluster unregister 3`
     """
@@ -120,4 +121,4 @@ def unregister(
         await admin.unregister_broker(broker)
 
     run_admin(bootstrap_server, command, read_properties(command_config))
-    note(f"broker {broker} is forgotten")
+    note(f"broker {broker} is unregistered")

@@ -1,4 +1,4 @@
-"""Shell: `barnabas cluster add-controller` and `remove-controller`: who votes on the cluster's metadata (KIP-853)."""
+"""Shell: `barnabas cluster add-controller` and `remove-controller`: change the voters of the quorum (KIP-853)."""
 
 from __future__ import annotations
 
@@ -20,29 +20,33 @@ if TYPE_CHECKING:
 Controller = Annotated[int, typer.Argument(help="The node id of the controller.")]
 Directory = Annotated[
     str | None,
-    typer.Option("--directory-id", help="directory.id of its meta.properties; found out when only one can be meant."),
+    typer.Option(
+        "--directory-id", help="directory.id in its meta.properties; needed only if the controller has several."
+    ),
 ]
 
 
 def add_controller(
     controller: Controller,
-    listeners: Annotated[list[str], typer.Argument(help="Where it is reached, NAME://HOST:PORT.")],
+    listeners: Annotated[list[str], typer.Argument(help="The controller's listeners, NAME://HOST:PORT.")],
     directory_id: Directory = None,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Give a controller that follows the quorum a vote.
+    """Make an observer of the controller quorum a voter.
 
     Example: `barnabas cluster add-controller 4 CONTROLLER://host4:9093`
     """
-    places = [_place(listener) for listener in listeners]
+    endpoints = [_endpoint(listener) for listener in listeners]
 
     async def command(admin: AsyncAdmin) -> None:
-        found = _directory(controller, directory_id, (await admin.describe_quorum()).observers, "follows the quorum")
-        await admin.add_raft_voter(controller, found, places)
+        found = _directory(
+            controller, directory_id, (await admin.describe_quorum()).observers, "is an observer of the quorum"
+        )
+        await admin.add_raft_voter(controller, found, endpoints)
 
     run_admin(bootstrap_server, command, read_properties(command_config))
-    note(f"controller {controller} votes")
+    note(f"controller {controller} is a voter")
 
 
 def remove_controller(
@@ -51,21 +55,23 @@ def remove_controller(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Take its vote from a controller. Stop it afterwards: while it runs, it goes on following.
+    """Remove a voter from the controller quorum. Stop the controller afterwards: a running one remains as an observer.
 
     Example: `barnabas cluster remove-controller 4`
     """
 
     async def command(admin: AsyncAdmin) -> None:
-        found = _directory(controller, directory_id, (await admin.describe_quorum()).voters, "votes")
+        found = _directory(controller, directory_id, (await admin.describe_quorum()).voters, "is a voter")
         await admin.remove_raft_voter(controller, found)
 
     run_admin(bootstrap_server, command, read_properties(command_config))
-    note(f"controller {controller} votes no more")
+    note(f"controller {controller} is not a voter any more")
 
 
 def _directory(controller: int, given: str | None, replicas: Sequence[QuorumReplica], what: str) -> UUID:
-    """Raises ValueError unless exactly one can be meant."""
+    """The directory id of the controller: `given`, or the only one that `replicas` have. Raises ValueError unless there
+    is exactly one.
+    """
     from barnabas.core.ids import uuid_from_text, uuid_to_text
 
     if given is not None:
@@ -73,20 +79,20 @@ def _directory(controller: int, given: str | None, replicas: Sequence[QuorumRepl
     found = [replica.directory_id for replica in replicas if replica.node_id == controller]
     if not found:
         raise ValueError(
-            f"No controller {controller} {what}: `barnabas cluster quorum` shows those that there are. A new one has "
-            "to run first, with controller.quorum.bootstrap.servers."
+            f"No controller {controller} {what}: `barnabas cluster quorum` lists the controllers. A new controller "
+            "must be running first, with controller.quorum.bootstrap.servers."
         )
     if len(found) > 1:
         raise ValueError(
-            f"Controller {controller} is there with several directories: choose with --directory-id one of "
+            f"Controller {controller} has several directories: choose one of them with --directory-id: "
             + ", ".join(map(uuid_to_text, found))
         )
     return found[0]
 
 
-def _place(text: str) -> tuple[str, str, int]:
+def _endpoint(text: str) -> tuple[str, str, int]:
     name, sign, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     if not (name and sign and host and colon and port.isdigit()):
-        fail(f"{text!r} is no listener: write NAME://HOST:PORT, for example CONTROLLER://host4:9093", EXIT_USAGE)
+        fail(f"{text!r} is not a listener: write NAME://HOST:PORT, for example CONTROLLER://host4:9093", EXIT_USAGE)
     return name, host.strip("[]"), int(port)

@@ -1,4 +1,6 @@
-"""Shell: `barnabas cluster describe`: brokers and what they hold, the active controller, partitions in trouble."""
+"""Shell: `barnabas cluster describe`: the brokers with their log sizes, the active controller, and unhealthy
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.options import Bootstrap, CommandConfig, Json
 from barnabas.cli.output import note, print_json, print_table, size_text
-from barnabas.cli.session import ANSWER_MS, DEFAULT_BOOTSTRAP, answer_of, read_properties, run_admin
+from barnabas.cli.session import ANSWER_TIMEOUT_MS, DEFAULT_BOOTSTRAP, answer_of, read_properties, run_admin
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
@@ -19,9 +21,10 @@ _SHOWN_MAX: Final = 50
 def describe(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False, command_config: CommandConfig = None
 ) -> None:
-    """Show the cluster id, the brokers, how much they hold, and partitions that are not in order.
+    """Show the cluster id, the brokers, the size of their logs, and the partitions that are offline or
+    under-replicated.
 
-    A broker that has died stays in the list, without an answer, until it is unregistered.
+    A broker that has died stays in the list, marked as not answering, until it is unregistered.
 
     Example: `barnabas cluster describe`
     """
@@ -33,7 +36,7 @@ def describe(
     if json:
         print_json(found)
         return
-    controller = "not known" if found["controller"] < 0 else found["controller"]
+    controller = "unknown" if found["controller"] < 0 else found["controller"]
     note(
         f"cluster {found['cluster_id']}: {len(found['brokers'])} broker(s), controller {controller}, "
         f"{found['topics']} topic(s), {found['partitions']} partition(s), "
@@ -62,7 +65,7 @@ def _dirs(broker: dict[str, Any]) -> list[str]:
 
 
 async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
-    """Brokers with their replicas and bytes, and counts of what needs looking at."""
+    """The brokers with their replicas and log sizes, and the partitions that are offline or under-replicated."""
     from barnabas.core.errors import KafkaError
 
     cluster = await admin.describe_cluster(include_fenced_brokers=True)
@@ -88,7 +91,7 @@ async def describe_cluster(admin: AsyncAdmin) -> dict[str, Any]:
 async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress, *, fenced: bool) -> dict[str, Any]:
     from barnabas.core.errors import KafkaError
 
-    answer = await answer_of(admin.describe_log_dirs([broker.broker_id], timeout_ms=ANSWER_MS))
+    answer = await answer_of(admin.describe_log_dirs([broker.broker_id], timeout_ms=ANSWER_TIMEOUT_MS))
     found = {} if answer is None else answer[broker.broker_id]
     usable = {path: d for path, d in found.items() if not isinstance(d, KafkaError)}
     return {
@@ -106,18 +109,21 @@ async def _describe_broker(admin: AsyncAdmin, broker: BrokerAddress, *, fenced: 
 
 
 async def _active_controller(admin: AsyncAdmin) -> int:
-    """-1 if nobody can say: there is none, or ZooKeeper knows. What DescribeCluster calls the controller is any broker,
-    for clients to send to, as in Kafka."""
+    """The node id of the active controller, from DescribeQuorum; -1 if there is none or the cluster uses ZooKeeper.
+
+    The controller that DescribeCluster names cannot be used: as in Kafka, that is any broker to which clients may send
+    their requests.
+    """
     from barnabas.core.errors import KafkaError
 
     try:
-        return (await admin.describe_quorum(timeout_ms=ANSWER_MS)).leader_id
-    except KafkaError:  # those of the client among them
+        return (await admin.describe_quorum(timeout_ms=ANSWER_TIMEOUT_MS)).leader_id
+    except KafkaError:  # includes the errors that the client raises itself
         return -1
 
 
 def _in_trouble(views: list[Any]) -> list[dict[str, Any]]:
-    """Partitions without a leader, or with replicas that are not in sync."""
+    """The partitions without a leader, or with replicas that are not in sync."""
     return [
         {
             "partition": f"{view.name}-{index}",

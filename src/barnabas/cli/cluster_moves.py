@@ -1,4 +1,4 @@
-"""Shell: `barnabas cluster reassign, drain, moves, elect`: which brokers hold which replicas, and who leads."""
+"""Shell: `barnabas cluster reassign, drain, moves, elect`: replica placement, reassignments, and leader elections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.cli.moves_placement import Placement, read_moving_placement
+from barnabas.cli.moves_placement import ClusterPlacement, read_moving_placement
 from barnabas.cli.moves_throttle import clear_throttle, read_throttled_topics, throttled
 from barnabas.cli.options import Bootstrap, CommandConfig, DryRun, Json
 from barnabas.cli.output import EXIT_FAILED, EXIT_USAGE, fail, note, print_json, print_table
@@ -31,8 +31,8 @@ Throttle = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything has moved.")]
 
-_LOOK_S = 1.0
-_REMOVER = "`barnabas cluster moves`, when nothing moves any more,"
+_POLL_INTERVAL_S = 1.0
+_REMOVER = "`barnabas cluster moves`, when no reassignment is under way,"
 
 
 def reassign(
@@ -49,21 +49,22 @@ def reassign(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Spread replicas evenly over brokers, change how many there are, or carry out a plan.
+    """Spread replicas evenly over brokers, change the replication factor, or carry out a plan.
 
-    Without --to, all brokers are meant: that is how a new broker gets its share. Moves keep what may stay. Those under
-    way are taken for done when the others are planned; they go on, with the new --throttle if there is one.
+    Without --to, replicas are spread over all brokers, so that a new broker receives its share. Replicas that are well
+    placed stay. Reassignments that are already under way count as finished in the new plan; they continue, with the new
+    --throttle if one is given.
 
     Example: `barnabas cluster reassign --topic orders --replication-factor 3 --dry-run`
     """
 
-    def plan(placement: Placement) -> Moves:
+    def plan(placement: ClusterPlacement) -> Moves:
         if file is not None:
             return _read_plan(file, placement)
         chosen = _brokers(to, placement.racks)
         only = [tp for tp in placement.replicas if topic is None or tp.topic in topic]
         if topic is not None and (missing := sorted(set(topic) - {tp.topic for tp in only})):
-            raise ValueError(f"There is no topic {', '.join(missing)}.")
+            raise ValueError(f"Unknown topic: {', '.join(missing)}.")
         planned = plan_moves(placement.targets, chosen, only=only, replication_factor=replication_factor, balance=True)
         return _with_moves_under_way(planned, placement, only)
 
@@ -71,7 +72,7 @@ def reassign(
 
 
 def drain(
-    broker: Annotated[int, typer.Argument(help="The broker that is to hold nothing any more.")],
+    broker: Annotated[int, typer.Argument(help="The node id of the broker to drain.")],
     throttle: Throttle = None,
     wait: Wait = True,
     dry_run: DryRun = False,
@@ -79,14 +80,15 @@ def drain(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Move everything off a broker, so that it can be stopped for good.
+    """Move all replicas off a broker, so that the broker can be removed.
 
-    Moves under way go on: again after Ctrl-C or --no-wait, it waits for the rest.
+    Reassignments that are under way continue after Ctrl-C or with --no-wait. The same command, given again, waits for
+    the rest.
 
     Example: `barnabas cluster drain 3 --throttle 50000000`
     """
 
-    def plan(placement: Placement) -> Moves:
+    def plan(placement: ClusterPlacement) -> Moves:
         left = {other: rack for other, rack in placement.racks.items() if other != broker}
         targets = placement.targets
         planned = plan_moves(targets, left, only=[tp for tp, replicas in targets.items() if broker in replicas])
@@ -105,9 +107,9 @@ def moves(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show the moves of replicas that are under way, or call them off.
+    """Show the partition reassignments that are under way, or cancel them.
 
-    When there are none, a --throttle that is still set is removed: topics' lists of throttled replicas, brokers' rates.
+    If none is under way, a replication throttle that is still set is removed from topics and brokers.
 
     Example: `barnabas cluster moves`
     """
@@ -130,14 +132,18 @@ def moves(
     if json:
         print_json(found)
         return
-    note(f"{len(found)} move(s) {'called off' if cancel else 'under way'}")
+    note(f"{len(found)} move(s) {'cancelled' if cancel else 'under way'}")
     rows = [(m["partition"], m["replicas"], m["adding"], m["removing"]) for m in found]
     print_table(["PARTITION", "REPLICAS", "ADDING", "REMOVING"], rows)
 
 
 async def _remove_throttles(admin: AsyncAdmin, moved: Iterable[int], always: bool) -> None:
-    """What moves have left behind, on topics, and on all brokers and those of what `moved`. Rates mean nothing without
-    topics' lists: then they are left alone, unless `always`."""
+    """Remove the throttle that finished reassignments left on topics, on all brokers of the cluster, and on `moved`
+    brokers.
+
+    A rate on a broker has no effect without throttled replicas on a topic. Rates alone are left as they are unless
+    `always`.
+    """
     topics = await read_throttled_topics(admin)
     if topics or always:
         cleared = await clear_throttle(admin, topics, moved)
@@ -154,7 +160,7 @@ def elect(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Have the preferred replicas lead again, or give partitions without a leader any leader at all.
+    """Elect the preferred replicas as leaders, or (unclean) elect any replica for partitions without a leader.
 
     Example: `barnabas cluster elect --topic orders`
     """
@@ -186,14 +192,14 @@ def elect(
 def _carry_out(
     bootstrap_server: str,
     command_config: str | None,
-    plan: Callable[[Placement], Moves],
+    plan: Callable[[ClusterPlacement], Moves],
     *,
     throttle: int | None,
     wait: bool,
     dry_run: bool,
     json: bool,
 ) -> None:
-    """Plan, show, and unless it is a dry run, begin and wait."""
+    """Make a plan and print it. Unless this is a dry run, submit the plan and, with `wait`, wait for its end."""
 
     async def command(admin: AsyncAdmin) -> tuple[Moves, Mapping[TopicPartition, tuple[int, ...]]]:
         placement = await read_moving_placement(admin)
@@ -209,31 +215,31 @@ def _carry_out(
     if json:
         print_json(as_plan(planned))
         return
-    said = "would move" if dry_run else "moved" if wait else "to move; see `barnabas cluster moves`"
-    note(f"{len(planned)} partition(s) {said}")
+    outcome = "would move" if dry_run else "moved" if wait else "to move; see `barnabas cluster moves`"
+    note(f"{len(planned)} partition(s) {outcome}")
     print_table(["PARTITION", "FROM", "TO"], [(str(tp), current.get(tp, ()), to) for tp, to in sorted(planned.items())])
 
 
 async def _move(
-    admin: AsyncAdmin, placement: Placement, planned: Moves, bytes_per_second: int | None, *, wait: bool
+    admin: AsyncAdmin, placement: ClusterPlacement, planned: Moves, bytes_per_second: int | None, *, wait: bool
 ) -> None:
-    """Begin the moves, and with `wait` see them through. A throttle that is left set is spoken of."""
+    """Submit the reassignments and, with `wait`, wait for their end. Prints a note if a throttle remains set."""
     async with throttled(admin, placement.originals, planned, bytes_per_second, remover=_REMOVER) as touched:
         _raise_first(await admin.alter_partition_reassignments(dict(planned)))
     if not wait:
         if touched.topics:
-            note(f"the throttle stays; {_REMOVER} removes it")
+            note(f"the throttle remains set; {_REMOVER} removes it")
         return
     is_done = False
     try:
         await _wait_until_moved(admin, planned)
         if touched.topics and (await clear_throttle(admin, touched.topics, touched.brokers)).is_rest_needed:
-            note(f"other moves are under way, and keep the throttle; {_REMOVER} removes it")
+            note(f"other reassignments are under way and need the throttle; {_REMOVER} removes it")
         is_done = True
     finally:
-        if not is_done:  # Ctrl-C among the reasons
-            stays = f", and the throttle stays; {_REMOVER} removes it" if touched.topics else ""
-            note(f"no longer waiting: what is under way goes on{stays}")
+        if not is_done:  # Ctrl-C and errors of the admin client
+            stays = f", and the throttle remains set; {_REMOVER} removes it" if touched.topics else ""
+            note(f"not waiting any more: the reassignments continue{stays}")
 
 
 async def _wait_until_moved(admin: AsyncAdmin, planned: Moves) -> None:
@@ -242,11 +248,11 @@ async def _wait_until_moved(admin: AsyncAdmin, planned: Moves) -> None:
         if len(under_way) < left:
             left = len(under_way)
             note(f"{len(planned) - left} of {len(planned)} moved")
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def as_plan(planned: Moves) -> dict[str, Any]:
-    """The JSON of kafka-reassign-partitions."""
+    """The plan in the JSON format of kafka-reassign-partitions."""
     return {
         "version": 1,
         "partitions": [
@@ -255,19 +261,22 @@ def as_plan(planned: Moves) -> dict[str, Any]:
     }
 
 
-def _with_moves_under_way(planned: Moves, placement: Placement, among: Iterable[TopicPartition]) -> Moves:
-    """These, and those of the moves under way that stay as they are: asked for again they go on, and are waited for."""
+def _with_moves_under_way(planned: Moves, placement: ClusterPlacement, among: Iterable[TopicPartition]) -> Moves:
+    """`planned`, and the current targets of those partitions of `among` that are already moving.
+
+    Submitting the target of a running reassignment again lets it continue, and this command waits for it as well.
+    """
     under_way, targets = placement.under_way, placement.targets
     return {tp: targets[tp] for tp in among if tp in under_way} | dict(planned)
 
 
-def _read_plan(file: Path, placement: Placement) -> Moves:
+def _read_plan(file: Path, placement: ClusterPlacement) -> Moves:
     try:
         rows = jsonlib.loads(file.read_text(encoding="utf-8"))["partitions"]
         planned = {TopicPartition(r["topic"], int(r["partition"])): tuple(map(int, r["replicas"])) for r in rows}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{file} is no plan ({error}). Write it as kafka-reassign-partitions does: "
+            f"{file} is not a plan ({error}). Write it as kafka-reassign-partitions does: "
             '{"partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
         ) from error
     return {tp: to for tp, to in planned.items() if tp in placement.under_way or placement.replicas.get(tp) != to}
@@ -278,7 +287,10 @@ def _brokers(to: str | None, racks: Mapping[int, str | None]) -> dict[int, str |
         return dict(racks)
     chosen = [int(part) for part in to.split(",")]
     if unknown := sorted(set(chosen) - set(racks)):
-        raise ValueError(f"--to names broker {', '.join(map(str, unknown))}; the cluster has {sorted(racks)}.")
+        raise ValueError(
+            f"--to contains the unknown broker {', '.join(map(str, unknown))}; the cluster "
+            f"has the brokers {sorted(racks)}."
+        )
     return {broker: racks[broker] for broker in chosen}
 
 

@@ -1,4 +1,4 @@
-"""Shell: `barnabas cluster up`: a real cluster of several processes on this machine, until Ctrl-C."""
+"""Shell: `barnabas cluster up`: runs a cluster of several processes on this machine until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from barnabas.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, fail, note, print
 if TYPE_CHECKING:
     from barnabas.testing.process_cluster import ClusterProcess
 
-_LOOK_S: Final = 0.5
+_POLL_INTERVAL_S: Final = 0.5
 _PORT_MAX: Final = 55_000
-_COPIES_MAX: Final = 3
+_REPLICATION_FACTOR_MAX: Final = 3
 _FACTORS: Final = (
     "default.replication.factor",
     "offsets.topic.replication.factor",
@@ -30,18 +30,19 @@ _IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "shar
 
 
 def up(
-    brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=100, help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=100, help="The number of brokers.")] = 3,
     controllers: Annotated[
         int,
         typer.Option(
             "--controllers",
             min=0,
             max=9,
-            help="Controllers of their own; 0: the first three brokers are (of two, one).",
+            help="The number of dedicated controllers; 0: the first three brokers (of two, one) are controllers too.",
         ),
     ] = 0,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", "-d", metavar="DIR", help="A folder for each node is made in it.")
+        Path,
+        typer.Option("--data-dir", "-d", metavar="DIR", help="The directory in which each node gets a data directory."),
     ] = Path("data-cluster"),
     port: Annotated[
         int,
@@ -49,27 +50,29 @@ def up(
             "--port",
             min=0,
             max=_PORT_MAX,
-            help="The first broker's port; the others follow, controllers listen 10,000 above. 0: any that are free.",
+            help=(
+                "The first broker's port; other brokers use the next ports, controllers 10,000 above. 0: any free port."
+            ),
         ),
     ] = 9092,
     settings: Annotated[
         list[str] | None, typer.Option("-c", metavar="KEY=VALUE", help="A setting for every node; may be repeated.")
     ] = None,
 ) -> None:
-    """Run a cluster on this machine for development: each node a process, with its data in a folder of its own.
+    """Run a cluster on this machine for development. Each node is a process and has its own data directory.
 
-    Ctrl-C stops it cleanly; the same command goes on with the same data. A node that dies is reported and left dead,
-    so that you can see what a cluster does without it; start it again with the command that is shown.
+    Ctrl-C stops the cluster cleanly; the same command starts it again with the same data. If a node dies, a message
+    says so and shows the command that starts it again; until then you can watch how the cluster works without it.
 
-    Topics have three copies unless you say otherwise, of which two must be in sync for acks=all (fewer with fewer
-    brokers), so that any one broker may die: -c default.replication.factor=1 is Kafka's default.
+    Unless configured otherwise, topics have three replicas, and acks=all needs two of them in sync (fewer if there are
+    fewer brokers), so that any one broker may die. Kafka's own default is -c default.replication.factor=1.
 
     Example: `barnabas cluster up --brokers 3`
     """
     from barnabas.testing.process_cluster import ClusterProcess
 
     if controllers % 2 == 0 and controllers:
-        note(f"note: {controllers} controllers survive no more failures than {controllers - 1}; odd numbers are usual")
+        note(f"note: {controllers} controllers tolerate no more failures than {controllers - 1}; odd numbers are usual")
     cluster = ClusterProcess(
         data_dir.absolute(),
         brokers=brokers,
@@ -77,7 +80,7 @@ def up(
         port=port,
         settings=[*replication_settings(brokers), *(settings or [])],
     )
-    for number in (signal.SIGTERM, signal.SIGHUP):  # the nodes have sessions of their own, and would live on
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the nodes run in sessions of their own and would keep running
         signal.signal(number, _interrupt)
     note(f"starting {len(cluster.nodes)} nodes ...")
     began = time.monotonic()
@@ -94,15 +97,18 @@ def up(
 
 
 def replication_settings(brokers: int) -> list[str]:
-    """As many copies as any one death asks for, of every topic. Kafka's defaults are one copy of a user's topic, which
-    dies with its broker, and three of an internal one, which fewer brokers cannot make."""
-    copies = min(brokers, _COPIES_MAX)
-    in_sync = max(copies - 1, 1)
-    return [*(f"{name}={copies}" for name in _FACTORS), *(f"{name}={in_sync}" for name in _IN_SYNC)]
+    """Replication settings with which a cluster of so many brokers loses no data when any one broker dies.
+
+    Kafka's defaults do not fit here: one replica for a user's topic, which is lost with its broker, and three for an
+    internal topic, which a cluster of one or two brokers cannot create.
+    """
+    replication_factor = min(brokers, _REPLICATION_FACTOR_MAX)
+    in_sync = max(replication_factor - 1, 1)
+    return [*(f"{name}={replication_factor}" for name in _FACTORS), *(f"{name}={in_sync}" for name in _IN_SYNC)]
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """As Ctrl-C, also where that is ignored, as it is behind a shell's `&`."""
+    """Raise KeyboardInterrupt for SIGTERM and SIGHUP, so that they end the cluster as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
@@ -113,27 +119,27 @@ def _show(cluster: ClusterProcess, seconds: float) -> None:
     ]
     print_table(["NODE>", "ROLES", "ADDRESS", "PID>", "DATA"], rows)
     print(f"barnabas cluster ready: {cluster.bootstrap_servers}  (started in {seconds:.1f} s)", flush=True)
-    note("Ctrl-C stops it. Look at it with: barnabas cluster describe -b " + cluster.bootstrap_servers)
+    note("Ctrl-C stops the cluster. Describe it with:barnabas cluster describe -b " + cluster.bootstrap_servers)
 
 
 def _watch(cluster: ClusterProcess) -> None:
-    """Until Ctrl-C, SIGTERM or the terminal's end; then a clean shutdown of what is still alive."""
+    """Report nodes that end until Ctrl-C, SIGTERM or SIGHUP; then shut down cleanly the nodes that still run."""
     dead: set[int] = set()
     try:
         while len(dead) < len(cluster.nodes):
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
             for node_id, node in cluster.nodes.items():
                 if node_id not in dead and not node.alive:
                     dead.add(node_id)
-                    note(f"node {node_id} has ended; its log is {node.log_path}. Start it again with:")
+                    note(f"node {node_id} has exited; its log is {node.log_path}. Start it again with:")
                     note("  " + shlex.join(node.command()))
-        fail("Every node has ended.", EXIT_FAILED)
+        fail("All nodes have exited.", EXIT_FAILED)
     except KeyboardInterrupt:
-        note("stopping in order; Ctrl-C again kills ...")
+        note("stopping the nodes; press Ctrl-C again to kill them ...")
         try:
             cluster.stop()
         except (KeyboardInterrupt, subprocess.TimeoutExpired):
-            note("killed: the next start looks through the logs")
+            note("killed: the next start recovers the logs")
         finally:
             cluster.kill_all()
 
@@ -144,6 +150,6 @@ def _roles(cluster: ClusterProcess, node_id: int) -> str:
 
 
 def _pid(cluster: ClusterProcess, node_id: int) -> str:
-    """As `kill` takes it, without commas."""
+    """The process id as `kill` expects it, without thousands separators."""
     process = cluster.node(node_id).process
     return "-" if process is None else str(process.pid)

@@ -1,4 +1,4 @@
-"""Shell: `barnabas configs`: read and change the settings of topics, brokers and groups."""
+"""Shell: `barnabas configs`: describe and alter the configs of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.values import ConfigResource
 
-app = noun("Configs: the settings of topics, brokers and groups, and where each value comes from.")
+app = noun("Configs: the settings of topics, brokers and groups, and the source of each value.")
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A topic.")]
 Broker = Annotated[str | None, typer.Option("--broker", help="A broker id, or 'default' for all brokers.")]
@@ -22,12 +22,12 @@ Group = Annotated[str | None, typer.Option("--group", "-g", help="A group.")]
 
 
 def resource_of(topic: str | None, broker: str | None, group: str | None) -> ConfigResource:
-    """The one resource that the options name."""
+    """The one resource that the options name. Exits with a usage error if they name none or several."""
     from barnabas.client.values import ConfigResource
 
     given = [value for value in (topic, broker, group) if value is not None]
     if len(given) != 1:
-        fail("name one of --topic, --broker or --group", EXIT_USAGE)
+        fail("give exactly one of --topic, --broker or --group", EXIT_USAGE)
     if topic is not None:
         return ConfigResource.topic(topic)
     if group is not None:
@@ -49,7 +49,7 @@ def describe(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show settings: those that were set, or with --all every one there is.
+    """Show the settings that differ from their defaults, or all settings with --all.
 
     Example: `barnabas configs describe --topic orders --all --docs`
     """
@@ -58,7 +58,7 @@ def describe(
 
     resource = resource_of(topic, broker, group)
     inherited = {ConfigSource.DEFAULT}
-    if broker is None:  # what was set for all brokers counts for this topic, but was not set on it
+    if broker is None:  # a topic or group inherits broker settings, which were not set on the topic or group
         inherited |= {ConfigSource.STATIC_BROKER, ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def alter(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Change single settings; the others stay as they are.
+    """Change some settings of one resource; its other settings keep their values.
 
     Example: `barnabas configs alter --topic orders --set retention.ms=86400000 --append cleanup.policy=compact`
     """
@@ -116,7 +116,7 @@ def alter(
     for op, pairs in ((AlterOp.SET, set_), (AlterOp.APPEND, append), (AlterOp.SUBTRACT, subtract)):
         changes += [ConfigChange(name, value, op) for name, value in parse_settings(pairs).items()]
     if not changes:
-        fail("nothing to change: give --set, --delete, --append or --subtract", EXIT_USAGE)
+        fail("no change given: use --set, --delete, --append or --subtract", EXIT_USAGE)
 
     async def command(admin: AsyncAdmin) -> None:
         error = (await admin.incremental_alter_configs({resource: changes}, validate_only=dry_run))[resource]

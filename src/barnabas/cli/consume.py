@@ -1,4 +1,4 @@
-"""Shell: `barnabas consume`: records of a topic as lines on standard output."""
+"""Shell: `barnabas consume`: prints the records of a topic as lines on standard output."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from barnabas.cli.options import Bootstrap, CommandConfig
-from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, fail, leave_pipe, note, size_text
+from barnabas.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, discard_stdout, fail, note, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, parse_settings, read_properties, run
 
 if TYPE_CHECKING:
-    from barnabas.cli.consuming import Outcome, ReadPlan
+    from barnabas.cli.consuming import ConsumePlan, ConsumeProgress
 
 Format = Callable[[Iterable[Any]], bytes]
 
@@ -33,13 +33,13 @@ def consume(
         typer.Option("--offset", "-o", help="earliest, latest, N, -N (so many before the end), a time, or PT1H ago."),
     ] = None,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")
     ] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", "-e", help="Stop where the partitions end now, instead of waiting for more.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, help="Stop when nothing has come for so many seconds.")
+        float | None, typer.Option("--timeout", min=0, help="Stop if no record arrives for this many seconds.")
     ] = None,
     key: Annotated[bool, typer.Option("--key", "-k", help="Show keys before values.")] = False,
     headers: Annotated[bool, typer.Option("--headers", help="Show headers.")] = False,
@@ -62,22 +62,28 @@ def consume(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Print a topic's records, one a line, as they arrive. Ctrl-C ends it.
+    """Print the records of a topic, one per line, as they arrive. Ctrl-C stops the command.
 
     Example: `barnabas consume orders --from-beginning --until-end --format '{partition}:{offset} {key}={value}'`
 
-    Without `--group` nothing is committed: look as often as you like.
+    Without `--group`, the command commits no offsets, so it can be repeated.
     """
-    from barnabas.cli.consuming import ReadPlan, Start, reset_policy
+    from barnabas.cli.consuming import ConsumePlan, Start, reset_policy
 
     if group is not None and (partition or offset is not None):
-        fail("a group finds its own partitions and offsets; move them with `barnabas groups reset-offsets`", EXIT_USAGE)
+        fail(
+            (
+                "a group's coordinator assigns partitions and stores offsets; set them with "
+                "`barnabas groups reset-offsets`"
+            ),
+            EXIT_USAGE,
+        )
     if from_beginning and offset is not None:
-        fail("--from-beginning and --offset are two answers to one question; give one", EXIT_USAGE)
+        fail("--from-beginning and --offset exclude each other; give one of them", EXIT_USAGE)
     if isolation_level not in ("read_committed", "read_uncommitted"):
-        fail(f"--isolation-level is read_committed or read_uncommitted, not {isolation_level!r}", EXIT_USAGE)
+        fail(f"--isolation-level must be read_committed or read_uncommitted, not {isolation_level!r}", EXIT_USAGE)
     try:
-        # to read until the end, one begins at the beginning, unless told otherwise
+        # With --until-end and no other position, reading starts at the beginning.
         default = "earliest" if from_beginning or until_end else "latest"
         start = Start.parse(offset or default)
         form = _format(json=json, template=template, show=(timestamps, offsets, headers, key), separator=separator)
@@ -92,7 +98,7 @@ def consume(
         **read_properties(command_config),
         **parse_settings(setting),
     }
-    plan = ReadPlan(
+    plan = ConsumePlan(
         topic=topic,
         partitions=tuple(dict.fromkeys(partition or ())),
         start=start,
@@ -111,7 +117,7 @@ def consume(
 
 
 class Lines:
-    """A sink that writes records as lines, all of one poll in one piece, and flushes when it is read by a person."""
+    """A sink that writes records as lines: one write per poll, and a flush if standard output is a terminal."""
 
     def __init__(self, out: BinaryIO, form: Format) -> None:
         self._out = out
@@ -123,7 +129,7 @@ class Lines:
             self._out.write(data)
             self._out.flush()
         except BrokenPipeError:
-            leave_pipe()
+            discard_stdout()
             raise
         return len(data)
 
@@ -149,7 +155,7 @@ def _format(*, json: bool, template: str | None, show: tuple[bool, bool, bool, b
     ).format_many
 
 
-def _run(settings: dict[str, object], plan: ReadPlan, sink: Lines) -> tuple[Outcome, float]:
+def _run(settings: dict[str, object], plan: ConsumePlan, sink: Lines) -> tuple[ConsumeProgress, float]:
     from barnabas.cli.consuming import consume
 
     began = time.monotonic()
@@ -162,7 +168,7 @@ def _run(settings: dict[str, object], plan: ReadPlan, sink: Lines) -> tuple[Outc
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"from {plan.topic}", total=plan.records_max)
 
-        def show(outcome: Outcome) -> None:
+        def show(outcome: ConsumeProgress) -> None:
             progress.update(
                 task, completed=outcome.records, description=f"from {plan.topic}: {outcome.records:,} records"
             )

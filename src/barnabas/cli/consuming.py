@@ -1,8 +1,9 @@
-"""Shell: what `barnabas consume`, `kafka-console-consumer` and `kafka-consumer-perf-test` share: reading topics until
-something says stop, many records at a time.
+"""Shell: reads topics in batches until a stop condition. Used by `barnabas consume`, `kafka-console-consumer` and
+`kafka-consumer-perf-test`.
 
-With a group the consumer subscribes, and its offsets are committed behind what was written. Without one it reads the
-partitions by itself and leaves nothing behind; partitions that are added to a topic later are read from their start.
+With a group, the consumer subscribes and commits an offset after the records before it were written. Without a group,
+the consumer assigns the partitions to itself and commits nothing; partitions that are added to a topic later are read
+from their start.
 """
 
 from __future__ import annotations
@@ -27,74 +28,81 @@ ENDING_POLL_MS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin without a group. `kind`: earliest, latest, offset, last (so many before the end) or time."""
+    """The position at which a consumer without a group starts. `kind` is earliest, latest, offset, last (this many
+    records before the end) or time.
+    """
 
     kind: str = "latest"
     number: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Start:
-        """earliest, latest, an offset, -N, a time, or a duration ago. Raises ValueError, saying what is understood."""
+        """Parse earliest, latest, an offset, -N, a time, or a duration before now. Raises ValueError that lists these
+        forms.
+        """
         from barnabas.cli.group_offsets import ResetTarget
 
         if re.fullmatch(r"-\d+", text):
             return cls("last", int(text[1:]))
         target = ResetTarget.parse(text)
         if target.kind not in ("earliest", "latest", "offset", "time"):
-            raise ValueError(f"{text!r} is not a place to start: write earliest, latest, an offset, -N, a time or PT1H")
+            raise ValueError(f"{text!r} is not a start position: write earliest, latest, an offset, -N, a time or PT1H")
         return cls(target.kind, target.number)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """What to read, from where, and when to stop."""
+class ConsumePlan:
+    """Which partitions to read, where to start, and when to stop."""
 
     topic: str | None = None
     include: re.Pattern[str] | None = None
-    """Instead of `topic`: all topics whose whole name matches."""
+    """Used instead of `topic`: all topics whose whole name matches."""
     partitions: tuple[int, ...] = ()
-    """None named: all of them."""
+    """Empty: all partitions."""
     start: Start = Start()
     group: bool = False
     until_end: bool = False
-    """Stop at the offsets that were the ends when reading began."""
+    """Stop at the end offsets that the partitions had when reading began."""
     records_max: int | None = None
     idle_ms: float | None = None
-    """Stop when nothing has come for so long."""
+    """Stop if no record arrives for this long."""
     wait_for_topic: bool = False
 
 
 @dataclass(slots=True)
-class Outcome:
-    """How far reading went, and what ended it. Counted while it goes on."""
+class ConsumeProgress:
+    """The counts of records and bytes so far, and the reason why reading ended. Updated while reading continues."""
 
     records: int = 0
     bytes: int = 0
     skipped: int = 0
     ended_by: str = "end"
-    """end, max, idle, interrupted or pipe (nobody reads our output any more)."""
+    """end, max, idle, interrupted, or pipe (the reader of standard output closed it)."""
 
 
 class Sink(Protocol):
-    """Where records go."""
+    """Where `consume` writes the records."""
 
     def write(self, records: list[Record]) -> int:
-        """Writes them all and says how many bytes that were. Raises BrokenPipeError when nobody reads them."""
+        """Write all records and return the number of bytes written. Raises BrokenPipeError if the output was closed."""
 
 
 async def consume(
     settings: Mapping[str, object],
-    plan: ReadPlan,
+    plan: ConsumePlan,
     sink: Sink,
     *,
-    on_progress: Callable[[Outcome], None] | None = None,
+    on_progress: Callable[[ConsumeProgress], None] | None = None,
     listener: RebalanceListener | None = None,
-) -> Outcome:
-    """Reads by `plan` into `sink`. Ctrl-C and SIGTERM end it cleanly: what was written is committed, and no more."""
-    outcome = Outcome()
+) -> ConsumeProgress:
+    """Read records as `plan` says and write them to `sink`. After Ctrl-C or SIGTERM, exactly the offsets of the written
+    records are committed.
+    """
+    outcome = ConsumeProgress()
     task = asyncio.current_task()
     assert task is not None
-    with suppress(ValueError, RuntimeError, NotImplementedError):  # only the main thread may, and only on Unix
+    # signal handlers work in the main thread on Unix only
+    with suppress(ValueError, RuntimeError, NotImplementedError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with AsyncConsumer(settings) as consumer:
         await consumer.cluster.reach()
@@ -104,7 +112,7 @@ async def consume(
             await reading.run()
         except asyncio.CancelledError:
             outcome.ended_by = "interrupted"
-            task.uncancel()  # closing commits and leaves the group; that must not be cancelled as well
+            task.uncancel()  # closing commits offsets and leaves the group; the cancellation must not interrupt that
     return outcome
 
 
@@ -114,10 +122,10 @@ class _Reading:
     def __init__(
         self,
         consumer: AsyncConsumer,
-        plan: ReadPlan,
+        plan: ConsumePlan,
         sink: Sink,
-        outcome: Outcome,
-        on_progress: Callable[[Outcome], None],
+        outcome: ConsumeProgress,
+        on_progress: Callable[[ConsumeProgress], None],
     ) -> None:
         self._consumer = consumer
         self._plan = plan
@@ -126,7 +134,7 @@ class _Reading:
         self._on_progress = on_progress
         self._topics: tuple[str, ...] = ()
         self._ends: dict[TopicPartition, int] = {}
-        """With `until_end`: where each partition ended when reading began."""
+        """With `until_end`: the end offset of each partition when reading began."""
 
     # -- begin -----------------------------------------------------------------------------------------------------
 
@@ -138,7 +146,7 @@ class _Reading:
             assert plan.topic is not None
             consumer.subscribe([plan.topic], listener)
         if plan.group and not plan.until_end:
-            return  # the coordinator finds out about topics and partitions
+            return  # the group coordinator assigns the partitions
         partitions = await self._find_partitions()
         if plan.until_end:
             self._ends = await consumer.end_offsets(partitions)
@@ -222,13 +230,15 @@ class _Reading:
                 wait_ms = min(wait_ms, max(plan.idle_ms / 4, 1))
 
     async def _write(self, records: list[Record]) -> bool:
-        """False when nobody reads our output; what was not written is then not committed either."""
+        """Write the records. Returns False if the output was closed; the records that were not written are then not
+        committed.
+        """
         kept = self._before_ends(records) if self._plan.until_end else records
         if not kept:
             return True
         try:
             if self._plan.group:
-                await self._write_aside(kept)
+                await self._write_in_thread(kept)
             else:
                 self._count(kept, self._sink.write(kept))
         except BrokenPipeError:
@@ -236,11 +246,13 @@ class _Reading:
                 if record.topic_partition in self._consumer.assignment():
                     self._consumer.seek(record.topic_partition, record.offset)
             return False
-        await asyncio.sleep(0)  # the loop's other tasks get their turn even while records never cease
+        await asyncio.sleep(0)  # lets other tasks of the event loop run even if records arrive without a pause
         return True
 
-    async def _write_aside(self, records: list[Record]) -> None:
-        """In a thread: a slow reader of our output must not stop the heartbeats. Ctrl-C waits for what was begun."""
+    async def _write_in_thread(self, records: list[Record]) -> None:
+        """Write in a thread, so that a slow reader of standard output does not delay heartbeats. Ctrl-C waits for a
+        write in progress.
+        """
         writing = asyncio.get_running_loop().run_in_executor(None, self._sink.write, records)
         try:
             await asyncio.shield(writing)
@@ -253,7 +265,9 @@ class _Reading:
         self._on_progress(self._outcome)
 
     def _before_ends(self, records: list[Record]) -> list[Record]:
-        """Without those behind the ends; a partition that has passed its end goes back there and rests."""
+        """The records before the end offsets. A partition that has passed its end offset is sought back to that offset
+        and paused.
+        """
         ends, consumer = self._ends, self._consumer
         kept = []
         for record in records:
@@ -289,5 +303,7 @@ class _Reading:
 
 
 def reset_policy(start: Start) -> str:
-    """`auto.offset.reset` for a plan: where a group without offsets begins, or where an offset that is gone leads."""
+    """`auto.offset.reset` for a plan: where a group without committed offsets starts, and the position after
+    OFFSET_OUT_OF_RANGE.
+    """
     return "latest" if start.kind == "latest" else "earliest"

@@ -1,4 +1,4 @@
-"""Codec: records of the cluster's own topics as text, in the JSON that Kafka's dump tool prints."""
+"""Codec: records of internal topics as text, in the JSON format that kafka-dump-log prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Decoder = Callable[[Record], str]
 
 
 def metadata_record(record: Record) -> str:
-    """A record of `__cluster_metadata`."""
+    """A record of `__cluster_metadata` as JSON."""
     from barnabas.server.metadata.records.codec import decode_record
 
     if record.value is None:
@@ -39,14 +39,14 @@ def metadata_record(record: Record) -> str:
 
 
 def offsets_record(record: Record) -> str:
-    """A record of `__consumer_offsets`."""
+    """A record of `__consumer_offsets` as text."""
     from barnabas.server.coordination.group.shard import FORMAT
 
     return _coordinator_record(FORMAT, record)
 
 
 def transaction_record(record: Record) -> str:
-    """A record of `__transaction_state`."""
+    """A record of `__transaction_state` as text."""
     from barnabas.server.coordination.transaction.records import FORMAT
 
     return _coordinator_record(FORMAT, record)
@@ -57,7 +57,7 @@ DECODERS: Final[Mapping[str, Decoder]] = {
     "__consumer_offsets": offsets_record,
     "__transaction_state": transaction_record,
 }
-"""By the topic whose records they read."""
+"""The decoder of each internal topic, by the topic's name."""
 
 
 def _coordinator_record(form: LogFormat, record: Record) -> str:
@@ -84,7 +84,9 @@ def _coordinator_record(form: LogFormat, record: Record) -> str:
 
 
 def _open_member(member: dict[str, Any]) -> None:
-    """What a classic consumer subscribes to and is assigned is a message of its own, inside bytes."""
+    """Decode in place the subscription and the assignment of a classic group member, which are messages inside bytes
+    fields.
+    """
     from barnabas.protocol.wire.codec import decode
     from barnabas.protocol.wire.messages.consumer_protocol import (
         ConsumerProtocolAssignment,
@@ -100,12 +102,14 @@ def _open_member(member: dict[str, Any]) -> None:
         if len(data) < 2:
             continue
         version = min(int.from_bytes(data[:2], "big"), _CONSUMER_PROTOCOL_VERSION_MAX)
-        with suppress(BarnabasError):  # another client's own format: the bytes stay as they are
+        with suppress(BarnabasError):  # another client's own format: the bytes stay undecoded
             member[name] = as_json(decode(kind, version, data, 2), version)
 
 
 def as_json(message: Struct, version: int) -> dict[str, Any]:
-    """A message as Kafka's generated JSON converters write it: the spec's names, tagged fields only when set."""
+    """A message as Kafka's generated JSON converters write it: field names of the spec, tagged fields only if they are
+    set.
+    """
     from barnabas.protocol.wire.schema import schema_of
 
     shown = {}
@@ -149,7 +153,7 @@ def _name(message: Struct) -> str:
 
 
 def _constant(name: str) -> str:
-    """RegisterBrokerRecord as REGISTER_BROKER_RECORD."""
+    """Convert the name of a message: RegisterBrokerRecord becomes REGISTER_BROKER_RECORD."""
     return "".join("_" + c if c.isupper() and i else c for i, c in enumerate(name)).upper()
 
 

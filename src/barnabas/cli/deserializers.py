@@ -1,5 +1,6 @@
-"""Codec: Kafka's own serializers' bytes as text, so that `value.deserializer=...LongDeserializer` means what it does
-with Kafka's console consumer."""
+"""Codec: the bytes of Kafka's own serializers as text, so that `value.deserializer=...LongDeserializer` works as in
+kafka-console-consumer.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def _flag(data: bytes) -> bytes:
 
 
 def _float(data: bytes) -> bytes:
-    """The shortest text that gives the same 32-bit number again, as Java prints a float."""
+    """The shortest text that parses to the same 32-bit number, as Java prints a float."""
     layout = Struct(">f")
     if len(data) != layout.size:
         raise ValueError("Size of data received by FloatDeserializer is not 4")
@@ -55,12 +56,15 @@ DESERIALIZERS: Final[Mapping[str, ToText | None]] = {
     "UUIDDeserializer": lambda data: str(uuid.UUID(data.decode())).encode(),
     "VoidDeserializer": lambda _data: b"null",
 }
-"""By the class's own name; None shows the bytes as they are."""
+"""The function of each deserializer, by the name of its Java class without the package; None shows the bytes unchanged.
+"""
 
 
 def deserializer(class_name: str) -> ToText | None:
-    """For `org.apache.kafka.common.serialization.LongDeserializer`, or `LongDeserializer`. Raises ValueError."""
+    """The function for `org.apache.kafka.common.serialization.LongDeserializer` or `LongDeserializer`. Raises
+    ValueError if the class is unknown.
+    """
     name = class_name.strip().rpartition(".")[2]
     if name not in DESERIALIZERS:
-        raise ValueError(f"{class_name}: there is no such deserializer here; there are {', '.join(DESERIALIZERS)}")
+        raise ValueError(f"{class_name}: unknown deserializer; the known ones are {', '.join(DESERIALIZERS)}")
     return DESERIALIZERS[name]

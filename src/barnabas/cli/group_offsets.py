@@ -1,4 +1,4 @@
-"""Shell: what both `barnabas groups` and `kafka-consumer-groups` do with offsets: lag, and planning a reset."""
+"""Shell: consumer lag and offset resets, for `barnabas groups` and `kafka-consumer-groups`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _DURATION = re.compile(
 
 
 async def describe_lag(admin: AsyncAdmin, group: GroupDescription) -> list[dict[str, Any]]:
-    """One row a partition that the group has committed or is assigned: committed, start, end, lag, and who reads it."""
+    """One row for each partition that has a committed offset or is assigned: committed, start and end offset, lag, and
+    member.
+    """
     from barnabas.client.values import EARLIEST, LATEST
 
     committed = await admin.list_group_offsets(group.group_id)
@@ -53,14 +55,16 @@ async def describe_lag(admin: AsyncAdmin, group: GroupDescription) -> list[dict[
 
 
 def _offset(answer: Any) -> int | None:
-    """The offset of an admin answer; None for an error, a missing one, or -1 (nothing committed)."""
+    """The offset of an admin result; None for an error, a missing result, or -1 (no committed offset)."""
     if answer is None or isinstance(answer, KafkaError) or answer.offset < 0:
         return None
     return int(answer.offset)
 
 
 async def select_partitions(admin: AsyncAdmin, group: str, topics: Iterable[str]) -> list[TopicPartition]:
-    """`TOPIC` and `TOPIC:0,2` arguments as partitions; without any, all that the group has committed."""
+    """The partitions that arguments such as `TOPIC` and `TOPIC:0,2` name; without arguments, all that the group has
+    committed.
+    """
     selected: list[TopicPartition] = []
     for argument in topics:
         topic, colon, numbers = argument.partition(":")
@@ -76,7 +80,7 @@ async def select_partitions(admin: AsyncAdmin, group: str, topics: Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where offsets are to be moved. `kind`: earliest, latest, current, offset, shift, time or file."""
+    """The position to which offsets are reset. `kind` is earliest, latest, current, offset, shift, time or file."""
 
     kind: str
     number: int = 0
@@ -84,7 +88,7 @@ class ResetTarget:
 
     @classmethod
     def parse(cls, text: str) -> ResetTarget:
-        """Raises ValueError, saying what is understood."""
+        """Parse the argument of a reset. Raises ValueError that lists the accepted forms."""
         if text in ("earliest", "latest", "current"):
             return cls(text)
         if re.fullmatch(r"[+-]\d+", text):
@@ -97,7 +101,7 @@ class ResetTarget:
 
     @classmethod
     def from_file(cls, path: str) -> ResetTarget:
-        """A CSV of topic,partition,offset, one a line."""
+        """Read a CSV file with one `topic,partition,offset` per line."""
         offsets = {}
         for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
             cells = [cell.strip() for cell in line.split(",")]
@@ -119,7 +123,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_time_ms(text: str) -> int:
-    """An ISO-8601 time as ms since the epoch; without an offset it is UTC."""
+    """An ISO-8601 time as milliseconds since the epoch; a time without an offset is in UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -132,7 +136,7 @@ def parse_time_ms(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ResetRow:
-    """One partition's move."""
+    """The reset of one partition: its committed offset and the new offset."""
 
     partition: TopicPartition
     old: int | None
@@ -140,7 +144,9 @@ class ResetRow:
 
 
 async def plan_reset(admin: AsyncAdmin, group: str, topics: list[str], target: ResetTarget) -> list[ResetRow]:
-    """What a reset would do, kept inside the partitions' offsets. Changes nothing."""
+    """Compute the new offsets, limited to the range between log start and end offset of each partition. Changes
+    nothing.
+    """
     from barnabas.client.values import EARLIEST, LATEST
 
     partitions = sorted(target.offsets) if target.kind == "file" else await select_partitions(admin, group, topics)

@@ -1,4 +1,4 @@
-"""Shell: `barnabas groups`: who reads what, how far they are, and moving them."""
+"""Shell: `barnabas groups`: consumer groups, their members and lag, and resetting their offsets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def describe(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show a group's state, its members, and for each partition its committed offset and lag.
+    """Show a group's state, its members, and the committed offset and lag of each partition.
 
     Example: `barnabas groups describe billing`
     """
@@ -123,12 +123,15 @@ def reset_offsets(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Move a group without members to other offsets.
+    """Set the committed offsets of a group that has no members.
 
     Example: `barnabas groups reset-offsets billing --topic orders --to earliest --dry-run`
     """
     if (to is None) == (from_file is None):
-        fail("say where to: --to earliest | latest | OFFSET | +N | TIME | DURATION, or --from-file", EXIT_USAGE)
+        fail(
+            ("give the new position: --to earliest | latest | OFFSET | +N | TIME | DURATION, or --from-file"),
+            EXIT_USAGE,
+        )
     target = ResetTarget.from_file(from_file) if from_file else ResetTarget.parse(to or "")
 
     async def command(admin: AsyncAdmin) -> list[dict[str, Any]]:
@@ -149,7 +152,7 @@ def reset_offsets(
         print_table(
             ["TOPIC", "PARTITION>", "FROM>", "TO>"], [(r["topic"], r["partition"], r["from"], r["to"]) for r in rows]
         )
-        note("nothing was changed (dry run)" if dry_run else f"{len(rows)} offset(s) moved")
+        note("nothing was changed (dry run)" if dry_run else f"{len(rows)} offset(s) reset")
 
 
 @app.command()
@@ -181,20 +184,20 @@ def delete_offsets(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Forget a group's offsets of topics that it does not subscribe to at the moment.
+    """Delete a group's committed offsets of topics to which no member subscribes.
 
     Example: `barnabas groups delete-offsets billing --topic orders:0,1`
     """
     from barnabas.cli.group_offsets import select_partitions
 
     if not topic:
-        fail("name at least one --topic", EXIT_USAGE)
+        fail("give at least one --topic", EXIT_USAGE)
 
     async def command(admin: AsyncAdmin) -> None:
         partitions = await select_partitions(admin, group, topic)
         for partition, error in (await admin.delete_group_offsets(group, partitions)).items():
             if error is not None:
                 raise type(error)(error.code, f"{partition}: {error}")
-            note(f"forgot {partition}")
+            note(f"deleted the offset of {partition}")
 
     run_admin(bootstrap_server, command, read_properties(command_config))

@@ -1,4 +1,6 @@
-"""Codec: records as lines of text: how the console tools read them and print them, with Kafka's property names."""
+"""Codec: records as lines of text, in the formats that Kafka's console tools read and print, with Kafka's property
+names.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
-    """How a line becomes headers, key and value (LineMessageReader): `headers<TAB>key<TAB>value`."""
+    """Parses a line into headers, key and value, as Kafka's LineMessageReader does: `headers<TAB>key<TAB>value`."""
 
     parse_key: bool = False
     key_separator: str = "\t"
@@ -27,11 +29,13 @@ class LineReader:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LineReader:
-        """By Kafka's names: parse.key, key.separator, ... Raises ValueError for a name that is not known."""
+        """A reader for Kafka's properties parse.key, key.separator, and so on. Raises ValueError for an unknown
+        property.
+        """
         return cls(**_fields(properties, _READER))
 
     def parse(self, line: bytes, number: int = 0) -> tuple[bytes | None, bytes | None, Headers]:
-        """Key, value and headers. Raises ValueError, naming the line, where a separator is missing."""
+        """Key, value and headers of a line. Raises ValueError that names the line if a separator is missing."""
         headers: Headers = ()
         key: bytes | None = None
         rest = line
@@ -67,7 +71,7 @@ class LineReader:
 
 @dataclass(frozen=True, slots=True)
 class LinePrinter:
-    """How a record becomes a line (DefaultMessageFormatter); the parts stand in Kafka's order."""
+    """Formats a record as a line, as Kafka's DefaultMessageFormatter does; the parts have Kafka's order."""
 
     print_timestamp: bool = False
     print_partition: bool = False
@@ -82,13 +86,17 @@ class LinePrinter:
     headers_separator: str = ","
     null_literal: str = "null"
     key_text: ToText | None = None
-    """How a key's bytes become text; None: as they are. So for values and header values."""
+    """Converts a key's bytes to text; None leaves the bytes unchanged. The next two do the same for values and header
+    values.
+    """
     value_text: ToText | None = None
     headers_text: ToText | None = None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> LinePrinter:
-        """By Kafka's names: print.key, key.separator, key.deserializer, ... Raises ValueError for an unknown name."""
+        """A printer for Kafka's properties print.key, key.separator, key.deserializer, and so on. Raises ValueError for
+        an unknown property.
+        """
         texts: dict[str, Any] = {
             f"{part}_text": deserializer(properties[f"{part}.deserializer"])
             for part in ("key", "value", "headers")
@@ -102,7 +110,7 @@ class LinePrinter:
         return self.format_many((record,))
 
     def format_many(self, records: Iterable[Any]) -> bytes:
-        """Many records as lines in one piece."""
+        """Many records as lines, in one bytes object."""
         line_end = self.line_separator.encode()
         null = self.null_literal.encode()
         if self._only_value():
@@ -193,7 +201,7 @@ def _fields(properties: Mapping[str, str], names: Mapping[str, str]) -> dict[str
     fields: dict[str, Any] = {}
     for name, value in properties.items():
         if name not in names:
-            raise ValueError(f"{name!r} is not a property of this tool; it takes {', '.join(names)}")
+            raise ValueError(f"{name!r} is not a property of this tool; the properties are {', '.join(names)}")
         flag = names[name].startswith(("parse_", "print_", "ignore_"))
         fields[names[name]] = value.lower() == "true" if flag else unescape(value)
     return fields
@@ -204,5 +212,5 @@ _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    r"""`\t`, `\n`, `\r`, `\0`, `\xNN` and `\uNNNN` as the characters they stand for; all else as it is."""
+    r"""Replace `\t`, `\n`, `\r`, `\0`, `\xNN` and `\uNNNN` by the characters that they stand for."""
     return _ESCAPE.sub(lambda m: _ESCAPED.get(m[1]) or chr(int(m[1][1:], 16)), text)

@@ -1,5 +1,7 @@
-"""Shell: reads a partition's files without a broker, and says what is in them, line by line, as Kafka's
-DumpLogSegments does (same words, same order, so that scripts which parse its output keep working)."""
+"""Shell: prints the contents of a partition's files without a broker.
+
+The output has the words and the order of Kafka's DumpLogSegments, so that scripts that parse its output keep working.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,22 @@ _TXN_ENTRY = struct.Struct(">hqqqq")
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show. `decode` turns a record of one of the cluster's own topics into text (see `decoders`)."""
+    """What to print. `decode` converts a record of an internal topic to text (see `decoders`)."""
 
     records: bool = False
     payload: bool = False
     max_bytes: int = 1 << 62
     decode: Callable[[Record], str] | None = None
     metadata: bool = True
-    """Offset, timestamp and sizes before the payload of each record."""
+    """Print offset, timestamp and sizes before the payload of each record."""
     index_only: bool = False
-    """Nothing of an index but what is wrong with it."""
+    """Print only the errors of an index, not its entries."""
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
-    """The lines for one file, by its suffix. Raises ValueError for a file that is none of a log's."""
+    """The lines for one file; the file's suffix says its kind. Raises ValueError for a suffix that log files do not
+    have.
+    """
     yield f"Dumping {path}"
     base = _base_offset(path)
     match path.suffix:
@@ -71,7 +75,9 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[str]:
 
 
 def _dump_offset_index(path: Path, base: int, options: DumpOptions) -> Iterator[str]:
-    """The entries; then those that do not lead to the batch they name (the log must lie beside the index)."""
+    """The entries of the index; then the entries that point to another batch than they name. The log file must be in
+    the same directory.
+    """
     entries = list(_entries(path, _OFFSET_ENTRY))
     if not options.index_only:
         for relative, position in entries:
@@ -92,7 +98,7 @@ def _dump_offset_index(path: Path, base: int, options: DumpOptions) -> Iterator[
 
 
 def _dump_time_index(path: Path, base: int, options: DumpOptions) -> Iterator[str]:
-    """The entries; then those that go back in time."""
+    """The entries of the index; then the entries whose timestamp is smaller than that of the entry before."""
     previous = -1
     wrong = []
     for timestamp, relative in _entries(path, _TIME_ENTRY):
@@ -109,7 +115,7 @@ def _dump_time_index(path: Path, base: int, options: DumpOptions) -> Iterator[st
 def _base_offset(path: Path) -> int:
     digits = path.name.split(".")[0].split("-")[0]
     if not digits.isdigit():
-        raise ValueError(f"{path}: the name of a log's file begins with its first offset")
+        raise ValueError(f"{path}: the name of a log file must begin with its base offset")
     return int(digits)
 
 
@@ -119,7 +125,9 @@ def _whole(path: Path, size: int) -> bytes:
 
 
 def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
-    """Index entries up to the preallocated, zero-filled rest of a live index."""
+    """The index entries. Stops at the first entry of zeros: an active index is preallocated, and its rest is filled
+    with zeros.
+    """
     previous: tuple[int, int] = (-1, -1)
     for index, (first, second) in enumerate(entry.iter_unpack(_whole(path, entry.size))):
         if index and (first, second) == (0, 0) and previous > (0, 0):
@@ -129,7 +137,7 @@ def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
 
 
 def dump_log(path: Path, options: DumpOptions) -> Iterator[str]:
-    """A line a batch, and below it a line a record when `options.records`."""
+    """One line per batch and, if `options.records`, one line per record below its batch."""
     data = memoryview(path.read_bytes())[: options.max_bytes]
     end = 0
     try:
@@ -168,7 +176,7 @@ def batch_line(data: memoryview, position: int, header: BatchHeader) -> str:
 
 
 def record_line(header: BatchHeader, record: Record, options: DumpOptions) -> str:
-    """`| offset: ...` and what the record says; a control record is opened whatever the options are."""
+    """The line of a record, from `| offset: ...` to its payload. Control records are always decoded."""
     key, value = record.key, record.value
     line = "|"
     if options.metadata:
@@ -190,7 +198,7 @@ def record_line(header: BatchHeader, record: Record, options: DumpOptions) -> st
 
 
 def _control(record: Record) -> str:
-    """A control record in Kafka's words."""
+    """The type and the fields of a control record, as DumpLogSegments prints them."""
     marker = parse_control(record)
     match marker:
         case EndTxn():

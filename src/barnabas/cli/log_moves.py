@@ -1,5 +1,6 @@
-"""Shell: replicas that move between the log directories of their brokers: `barnabas logs move`, and what it shares with
-`kafka-reassign-partitions`."""
+"""Shell: moves replicas between log directories of one broker: `barnabas logs move`, and functions that
+`kafka-reassign-partitions` uses too.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +37,12 @@ def move(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Move replicas to another directory of their brokers, while they are used.
+    """Move replicas to another log directory of the same broker while they remain in use.
 
     Example: `barnabas logs move orders:0 --to /disk2/barnabas --broker 1 --wait`
 
-    The directory in which a replica lies calls its move off. `barnabas logs dirs` shows what is on its way.
+    To cancel a move, move the replica to the directory in which it already is. `barnabas logs dirs` shows the moves
+    under way.
     """
     names = [_partition(text) for text in partitions]
 
@@ -78,7 +80,7 @@ def _partition(text: str) -> tuple[str, int]:
 
 
 async def _replicas(admin: AsyncAdmin, names: Iterable[tuple[str, int]]) -> list[tuple[int, tuple[str, int]]]:
-    """(broker, partition) of every replica of these."""
+    """(broker, partition) of each replica of the named partitions."""
     from barnabas.cli.moves_placement import read_placement
 
     placement, _ = await read_placement(admin)
@@ -92,18 +94,19 @@ async def _replicas(admin: AsyncAdmin, names: Iterable[tuple[str, int]]) -> list
 
 
 async def _wait_until_moved(admin: AsyncAdmin, moves: Moves) -> None:
-    """Raises KafkaError when a replica stops moving and is not there."""
+    """Raises KafkaError if a move ends before its replica is in the new directory."""
     left = len(moves) + 1
     while True:
         found = await admin.describe_replica_log_dirs(moves)
         there = [replica for replica, lies in found.items() if lies.current == moves[replica] and lies.future is None]
         stopped = [r for r, lies in found.items() if lies.current != moves[r] and lies.future != moves[r]]
         if stopped:
-            again = (await admin.describe_replica_log_dirs(stopped)).items()  # it may just have been swapped
+            # the broker may have swapped the directories between the two requests
+            again = (await admin.describe_replica_log_dirs(stopped)).items()
             gone = [str(r) for r, lies in again if moves[r] not in (lies.current, lies.future)]
             if gone:
                 why = "the broker's log says why"
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{', '.join(gone)} moved no further: {why}.")
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{', '.join(gone)} stopped moving: {why}.")
         if len(there) == len(moves):
             return
         if len(moves) - len(there) < left:
@@ -115,9 +118,10 @@ async def _wait_until_moved(admin: AsyncAdmin, moves: Moves) -> None:
 async def start_moves(
     admin: AsyncAdmin, moves: Mapping[TopicPartitionReplica, str], timeout_s: float
 ) -> list[TopicPartitionReplica]:
-    """Begin them, those of replicas that are not there yet when they are; which they are, in the order of beginning.
+    """Submit the moves and return the replicas in the order in which their moves were accepted.
 
-    Raises KafkaError for any other refusal, and when the time is over.
+    A move of a replica that does not exist yet is repeated until the replica exists. Raises KafkaError for any other
+    refusal and after the timeout.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s
@@ -144,7 +148,7 @@ async def start_moves(
 
 
 async def set_move_rate(admin: AsyncAdmin, brokers: Iterable[int], bytes_per_second: int | None) -> None:
-    """How fast these brokers move replicas between their directories; None for as fast as they can."""
+    """Set the rate at which these brokers move replicas between their log directories; None removes the limit."""
     from barnabas.client.values import AlterOp, ConfigChange, ConfigResource, ConfigResourceType
 
     change = (

@@ -1,8 +1,9 @@
-"""Shell: `barnabas logs compact` and `barnabas logs retain`: upkeep now, with a report.
+"""Shell: `barnabas logs compact` and `barnabas logs retain`: run compaction or retention now and print a report.
 
-Without a directory a running broker is asked to do it (`broker_upkeep`). With one it is that of a stopped broker; where
-one is running the directory is locked, and these commands then say so and change nothing. They open the directory as
-the broker would, with the topics' settings from its own metadata log, and leave it as a clean shutdown does.
+Without a directory, the commands send the request to a running broker (`broker_upkeep`). With a directory, they work on
+the data of a stopped broker. A running broker locks its directories; the commands then fail and change nothing. They
+open the directory as the broker would, with the topic configs from its metadata log, and close it as a clean shutdown
+does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 DataDir = Annotated[
     str | None,
     typer.Argument(
-        help="The data directory (log.dirs) of a stopped broker; without it a running one does it.", show_default=False
+        help=("The data directory (log.dirs) of a stopped broker; if it is not given, a running broker does the work."),
+        show_default=False,
     ),
 ]
 Topics = Annotated[
@@ -41,7 +43,7 @@ Settings = Annotated[
 
 @dataclass(frozen=True)
 class OpenLog:
-    """A log of the directory, and how far it is known to be replicated."""
+    """A log of the directory, and the high watermark up to which it is known to be replicated."""
 
     log: Log
     high_watermark: int
@@ -60,11 +62,11 @@ def compact(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Compact the logs that are due, of a running broker or a stopped one, and say what was done, or why nothing was.
+    """Compact the logs that are due and print the result, or the reason why a log was not compacted.
 
     Example: `barnabas logs compact --topic prices:0 --force`
 
-    Of a stopped one: `barnabas logs compact ./data --topic prices --roll --force`
+    For a stopped broker: `barnabas logs compact ./data --topic prices --roll --force`
     """
     if data_dir is None:
         from barnabas.cli.broker_upkeep import compact_running
@@ -97,7 +99,7 @@ def compact(
 
 
 def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: bool) -> dict[str, Any]:
-    """One log; a failure is a row, so that the others go on."""
+    """Compact one log. An error becomes a row of the report, so that the other logs are still compacted."""
     from barnabas.core.clock import SystemClock
     from barnabas.core.errors import KafkaError
     from barnabas.core.rng import system_rng
@@ -133,11 +135,11 @@ def retain(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Apply retention (time, size, log start offset) to logs of a running broker or a stopped one; say what went.
+    """Apply retention (time, size, log start offset) and print which segments were deleted.
 
     Example: `barnabas logs retain --topic clicks`
 
-    Of a stopped one: `barnabas logs retain ./data --topic clicks -c retention.ms=3600000`
+    For a stopped broker: `barnabas logs retain ./data --topic clicks -c retention.ms=3600000`
     """
     if data_dir is None:
         from barnabas.cli.broker_upkeep import retain_running
@@ -190,12 +192,15 @@ def _retain(entry: OpenLog, *, dry_run: bool) -> dict[str, Any]:
 
 def _no_settings(settings: list[str] | None) -> None:
     if settings:
-        fail("-c is for the data of a stopped broker; a running one has `barnabas configs alter`", EXIT_USAGE)
+        fail(
+            ("-c applies to the data of a stopped broker; for a running broker use `barnabas configs alter`"),
+            EXIT_USAGE,
+        )
 
 
 @contextmanager
 def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -> Iterator[tuple[list[OpenLog], Any]]:
-    """The wanted logs of the directory, opened; closed cleanly at the end, their checkpoints written."""
+    """Open the named logs of the directory. At the end, close them cleanly and write their checkpoints."""
     from pathlib import Path
 
     from barnabas.core.clock import SystemClock
@@ -211,11 +216,11 @@ def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -
 
     fs, path = OsFileSystem(), str(Path(data_dir).absolute())
     if not Path(path, "meta.properties").exists():
-        fail(f"{data_dir} is no broker's data directory: it has no meta.properties")
+        fail(f"{data_dir} is not a broker's data directory: it has no meta.properties")
     try:
         overrides = parse_assignments(settings or [])
         meta = read_meta_properties(fs, path)
-        assert meta is not None, "looked for above"
+        assert meta is not None, "checked above"
         new_id = random_uuid(system_rng())
         directory = LogDir.open(fs, path, cluster_id=None, node_id=meta.node_id, new_directory_id=new_id)
     except (KafkaError, ConfigError) as error:
@@ -241,7 +246,7 @@ def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -
 
 
 def _config_view(directory: LogDir) -> ConfigView:
-    """The cluster's settings, from the metadata log in this directory; Kafka's defaults where there is none."""
+    """The cluster's configs, from the metadata log in this directory; Kafka's defaults if there is no metadata log."""
     from concurrent.futures import ThreadPoolExecutor
 
     from barnabas.core.clock import SystemClock

@@ -1,4 +1,4 @@
-"""Shell: `barnabas logs`: what lies on the disks: sizes, offsets, files, and deleting old records."""
+"""Shell: `barnabas logs`: log directories, sizes, offsets, files, and deleting old records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
-app = noun("Logs: what lies on the brokers' disks.")
+app = noun("Logs: the partitions' files on the brokers' disks, and their offsets.")
 app.command()(compact)
 app.command()(retain)
 app.command()(move)
@@ -60,11 +60,11 @@ def dirs(
     if json:
         print_json(rows)
         return
-    table = [(r["broker"], r["dir"], _what_lies_there(r), size_text(r.get("bytes", 0))) for r in rows]
+    table = [(r["broker"], r["dir"], _replica_text(r), size_text(r.get("bytes", 0))) for r in rows]
     print_table(["BROKER>", "DIRECTORY", "PARTITION", "SIZE>"], table)
 
 
-def _what_lies_there(row: dict[str, Any]) -> str:
+def _replica_text(row: dict[str, Any]) -> str:
     if "partition" not in row:
         return f"OFFLINE: {row['error']}"
     moving = f" (moving here, {row['lag']} behind)" if row["future"] else ""
@@ -79,7 +79,7 @@ def offsets(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show a partition's offset at a position: its end, its start, or the first record after a time.
+    """Show the offset at a position of a partition: its end, its start, or the first record after a time.
 
     Example: `barnabas logs offsets orders --at PT1H`
     """
@@ -108,7 +108,7 @@ def offsets(
 
 
 def timestamp_of(text: str) -> int:
-    """A ListOffsets timestamp: -1 latest, -2 earliest, -3 max-timestamp, or ms since the epoch."""
+    """A timestamp for ListOffsets: -1 latest, -2 earliest, -3 max-timestamp, or milliseconds since the epoch."""
     from barnabas.cli.group_offsets import ResetTarget
 
     specials = {
@@ -161,18 +161,18 @@ def delete_records(
 
 @app.command()
 def dump(
-    files: Annotated[list[Path], typer.Argument(help=".log, .index, .timeindex or .txnindex files, or a folder.")],
+    files: Annotated[list[Path], typer.Argument(help=".log, .index, .timeindex or .txnindex files, or a directory.")],
     records: Annotated[bool, typer.Option("--records", "-r", help="Also every record.")] = False,
     values: Annotated[bool, typer.Option("--values", "-v", help="With keys and values.")] = False,
     metadata: Annotated[bool, typer.Option("--metadata", help="Open records of __cluster_metadata.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Open records of __consumer_offsets.")] = False,
     transactions: Annotated[bool, typer.Option("--transactions", help="Open records of __transaction_state.")] = False,
 ) -> None:
-    """Read the files of a partition, ours or Apache Kafka's, without a broker, and print what is in them.
+    """Print the contents of a partition's files, written by Barnabas or Apache Kafka, without a broker.
 
     Example: `barnabas logs dump data/orders-0 --values`
 
-    In the folders of the cluster's own topics --values opens their records without being told which they are.
+    For internal topics, --values decodes the records; the name of the directory says which topic it is.
     """
     from barnabas.cli.decoders import DECODERS
     from barnabas.cli.log_dump import DumpOptions, dump_file

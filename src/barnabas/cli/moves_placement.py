@@ -1,4 +1,4 @@
-"""Shell: where the replicas of a cluster lie, and where those that are being moved will lie."""
+"""Shell: reads which brokers hold the replicas of each partition, and which reassignments are under way."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ Replicas = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """Value: the replicas of every partition, and the moves under way."""
+class ClusterPlacement:
+    """Value: the replicas of every partition, and the reassignments under way."""
 
     replicas: Mapping[TopicPartition, Replicas]
-    """Of a partition that moves: the old and the new ones."""
+    """For a partition that is being reassigned: both the old and the new replicas."""
     racks: Mapping[int, str | None]
-    """Broker -> rack, of the brokers that are up."""
+    """The rack of each broker that is running; None if it has no rack."""
     under_way: Mapping[TopicPartition, Reassignment]
 
     @property
     def targets(self) -> dict[TopicPartition, Replicas]:
-        """The replicas when everything has moved: what further moves are planned from."""
+        """The replicas after all reassignments have finished. Further moves are planned from these."""
         return {**self.replicas, **{tp: move.target for tp, move in self.under_way.items()}}
 
     @property
     def originals(self) -> dict[TopicPartition, Replicas]:
-        """The replicas as they were before the moves under way: what calling them off would lead to."""
+        """The replicas before the reassignments began. Cancelling the reassignments would restore these."""
         return {**self.replicas, **{tp: move.original for tp, move in self.under_way.items()}}
 
 
-async def read_moving_placement(admin: AsyncAdmin) -> Placement:
-    """Of the whole cluster."""
-    # Asked for before and after: a move may begin or end while the topics are described.
+async def read_moving_placement(admin: AsyncAdmin) -> ClusterPlacement:
+    """Read the placement of all partitions of the cluster."""
+    # The reassignments are listed before and after, because one may begin or end while the topics are described.
     before = await admin.list_partition_reassignments()
     replicas, racks = await read_placement(admin)
     after = await admin.list_partition_reassignments()
     ended = {tp: move.target for tp, move in before.items() if tp in replicas and tp not in after}
-    return Placement({**replicas, **ended}, racks, {tp: move for tp, move in after.items() if tp in replicas})
+    return ClusterPlacement({**replicas, **ended}, racks, {tp: move for tp, move in after.items() if tp in replicas})
 
 
 async def read_placement(admin: AsyncAdmin) -> tuple[dict[TopicPartition, Replicas], dict[int, str | None]]:
-    """(partition -> replicas, broker -> rack) of the whole cluster. Those that move have old and new replicas."""
+    """(partition -> replicas, broker -> rack) of the whole cluster. A partition that is being reassigned has its old
+    and its new replicas.
+    """
     from barnabas.core.errors import KafkaError
 
     cluster = await admin.describe_cluster()

@@ -1,4 +1,4 @@
-"""Shell: the settings that slow down moves of replicas, as kafka-reassign-partitions sets and clears them (KIP-73)."""
+"""Shell: replication throttles for moves of replicas, set and removed as kafka-reassign-partitions does (KIP-73)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.output import note
-from barnabas.cli.session import ANSWER_MS, answer_of
+from barnabas.cli.session import ANSWER_TIMEOUT_MS, answer_of
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 
@@ -29,7 +29,7 @@ FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """Value: whose settings were changed."""
+    """Value: the topics and brokers whose configs were changed."""
 
     topics: tuple[str, ...] = ()
     brokers: tuple[int, ...] = ()
@@ -44,13 +44,16 @@ async def throttled(
     *,
     remover: str,
 ) -> AsyncIterator[Throttled]:
-    """The block begins these moves. Before it, old replicas are told to send, and new ones to take, at most so much
-    together, broker by broker; None for as fast as they can. If a move is refused, or the block is left halfway, the
-    settings are again what they were. Moves that have begun nevertheless keep the throttle: `remover` is the command
-    that ends it.
+    """An async context manager whose block submits the reassignments `planned`.
 
-    Moves under way join in, as in Kafka: a topic has one list for all its partitions, and a broker one rate. `current`
-    are the replicas before these moves; those of a partition that is being moved already are known better here.
+    Before the block, replication is limited to `bytes_per_second` on each broker, for the leaders that send and the
+    followers that fetch; None sets no limit. If a reassignment is rejected, or the block ends with an exception, the
+    previous configs are restored. Reassignments that have nevertheless begun keep the throttle; `remover` is the
+    command that removes it.
+
+    Reassignments that were already under way are throttled as well, as in Kafka: a topic has one list of throttled
+    replicas for all its partitions, and a broker has one rate. `current` has the replicas before these reassignments;
+    for a partition that is already being reassigned, the cluster's own list is used instead.
     """
     if bytes_per_second is None:
         yield Throttled()
@@ -62,12 +65,12 @@ async def throttled(
     try:
         await _apply(admin, changes)
         yield touched
-    except BaseException:  # Ctrl-C among them
+    except BaseException:  # includes Ctrl-C
         try:
             under_way = await admin.list_partition_reassignments(planned)
             if begun := [tp for tp, move in under_way.items() if move != before.get(tp)]:
                 await clear_throttle(admin, touched.topics, touched.brokers)
-                note(f"{len(begun)} of {len(planned)} move(s) have begun, and keep the throttle; {remover} removes it")
+                note(f"{len(begun)} of {len(planned)} move(s) have begun and keep the throttle; {remover} removes it")
             else:
                 await _apply(admin, undoing)
         except BarnabasError as error:
@@ -81,7 +84,7 @@ def _throttling(
     under_way: Mapping[TopicPartition, Reassignment],
     bytes_per_second: int,
 ) -> Changes:
-    """The settings for these moves and those under way."""
+    """The config changes for the planned reassignments and those under way."""
     from barnabas.client.values import ConfigChange, ConfigResource
 
     sending: dict[str, list[str]] = defaultdict(list)
@@ -105,8 +108,10 @@ def _throttling(
 
 
 async def _undoing(admin: AsyncAdmin, changes: Changes, busy: Collection[int]) -> Changes:
-    """What makes the settings again what they are now. Brokers that are down cannot say: they will have no rates, or if
-    they are `busy` those that they get."""
+    """The config changes that restore the present values.
+
+    A broker that is down cannot be described: its rates are removed, or, if it is one of `busy`, keep the new values.
+    """
     from barnabas.client.values import AlterOp, ConfigChange, ConfigResource
 
     touched = _touched(changes)
@@ -128,11 +133,13 @@ async def _undoing(admin: AsyncAdmin, changes: Changes, busy: Collection[int]) -
 
 
 async def _read_rates(admin: AsyncAdmin, broker_id: int) -> dict[str, str] | None:
-    """A broker's own rates; None if it does not answer, as nobody else tells them."""
+    """The rates that are set on one broker; None if the broker does not answer. Only the broker itself can describe
+    them.
+    """
     from barnabas.client.values import ConfigResource, ConfigSource
 
     resource = ConfigResource.broker(broker_id)
-    answer = await answer_of(admin.describe_configs([resource], names=RATES, timeout_ms=ANSWER_MS))
+    answer = await answer_of(admin.describe_configs([resource], names=RATES, timeout_ms=ANSWER_TIMEOUT_MS))
     if answer is None:
         return None
     found = answer[resource]
@@ -150,7 +157,9 @@ def _touched(changes: Changes) -> Throttled:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Value: whose settings are removed, and whether moves under way still need some."""
+    """Value: the topics and brokers whose throttle was removed, and whether reassignments under way still need a
+    throttle.
+    """
 
     topics: tuple[str, ...]
     brokers: tuple[int, ...]
@@ -160,8 +169,11 @@ class Cleared:
 async def clear_throttle(
     admin: AsyncAdmin, topics: Iterable[str], brokers: Iterable[int] = (), *, also: Sequence[str] = ()
 ) -> Cleared:
-    """Full speed again for what has moved: these topics' lists, and the rates of the brokers that are up, of those that
-    the lists name, and of `brokers`; with the rates other settings (`also`). What moves under way need stays."""
+    """Remove the throttle of finished reassignments.
+
+    The lists of `topics` are removed, and the rates of running brokers, of brokers that the lists name, and of
+    `brokers`. The configs in `also` are removed with the rates. What reassignments under way need is kept.
+    """
     from barnabas.client.values import AlterOp, ConfigChange, ConfigResource
 
     moving: dict[str, dict[int, Reassignment]] = defaultdict(dict)
@@ -189,15 +201,18 @@ async def clear_throttle(
 
 
 async def read_throttled_topics(admin: AsyncAdmin) -> list[str]:
-    """The topics with lists as moves leave them behind. A `*` was set by somebody else, and is none of them."""
+    """The topics that have lists of throttled replicas. A list `*` is left out: an administrator has set it, not a
+    reassignment.
+    """
     names = [listing.name for listing in await admin.list_topics(include_internal=True)]
     lists = await _read_lists(admin, names, may_hide=True)
     return [topic for topic, own in lists.items() if any(_listed(text) for text in own.values())]
 
 
 async def _read_lists(admin: AsyncAdmin, topics: Iterable[str], *, may_hide: bool = False) -> dict[str, dict[str, str]]:
-    """Topic -> setting -> what it is, "" where it is not set. Without topics that are gone, and with `may_hide` those
-    whose settings are not shown to us."""
+    """Topic -> config name -> value, "" if the config is not set. Leaves out deleted topics and, with `may_hide`,
+    topics whose configs this client is not authorized to describe.
+    """
     from barnabas.client.values import ConfigResource, ConfigSource
 
     resources = [ConfigResource.topic(topic) for topic in sorted(topics)]
@@ -215,20 +230,22 @@ async def _read_lists(admin: AsyncAdmin, topics: Iterable[str], *, may_hide: boo
 
 
 def _listed(text: str) -> set[tuple[int, int]]:
-    """(partition, broker) of the replicas that a list names; `*` names none."""
+    """(partition, broker) of each replica that a list of throttled replicas names; `*` names none."""
     pairs = [part.strip().partition(":") for part in text.split(",")]
     return {(int(index), int(broker)) for index, _, broker in pairs if index.isdecimal() and broker.isdecimal()}
 
 
 def _of_moves(text: str, moves: Mapping[int, Reassignment]) -> set[tuple[int, int]]:
-    """Those among the listed replicas whose partition is being moved."""
+    """The listed replicas whose partition is being reassigned."""
     if text.strip() == ALL:
         return {(index, broker) for index, move in moves.items() for broker in move.replicas}
     return {(index, broker) for index, broker in _listed(text) if index in moves}
 
 
 async def _apply(admin: AsyncAdmin, changes: Changes) -> None:
-    """A broker that is not known any more keeps what it has: nobody can change it, and it moves nothing."""
+    """Apply the changes. Changes of a broker that is not registered any more are skipped: they are impossible, and it
+    replicates nothing.
+    """
     for error in (await admin.incremental_alter_configs(changes)).values():
         if error is not None and error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
             raise error

@@ -1,4 +1,4 @@
-"""Table: the options that many commands share, so that they read the same everywhere."""
+"""Table: the options that several commands share, so that they have the same names and help texts in all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Bootstrap = Annotated[
         "--bootstrap-server",
         "-b",
         envvar="BARNABAS_BOOTSTRAP",
-        help="Brokers to ask first, HOST:PORT[,HOST:PORT].",
+        help="The brokers to connect to first, HOST:PORT[,HOST:PORT].",
         metavar="HOST:PORT",
     ),
 ]
@@ -26,5 +26,5 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 def noun(help_text: str) -> typer.Typer:
-    """A sub-command of `barnabas` with commands of its own; without one it shows its help."""
+    """A `typer.Typer` for a noun that has verbs. Without a verb, it prints its help."""
     return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode="markdown")

@@ -1,7 +1,6 @@
-"""Shell: what the commands print: tables for people, JSON for programs, one clear line for an error.
+"""Shell: the output of the commands: tables for people, JSON for programs, one line for an error.
 
-Exit codes: 0 done; 1 the cluster refused or something failed; 2 the command line was wrong; 3 no broker answered;
-130 interrupted.
+Exit codes: 0 success; 1 a request was rejected or failed; 2 wrong usage; 3 no broker answered; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,13 +19,17 @@ EXIT_INTERRUPTED = 130
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     sys.stdout.write(json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table; columns whose name ends in '>' are aligned to the right, and large numbers in them have commas; those in
-    others are names, to be copied. Piped output keeps whole values."""
+    """Print a table.
+
+    A column whose name ends in '>' is aligned to the right, and its large numbers have thousands separators. Numbers in
+    other columns are names, which users copy, and have no separators. If stdout is not a terminal, values are not
+    shortened.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -38,13 +41,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
     count = 0
     for row in rows:
-        cells = zip(columns, row, strict=False)  # a row may end early
+        cells = zip(columns, row, strict=False)  # a row may have fewer cells than there are columns
         table.add_row(*[_cell(value, commas=name.endswith(">")) for name, value in cells])
         count += 1
     if count:
         console.print(table)
     else:
-        console.print(f"(no {title or 'rows'})" if title else "(nothing to show)", style="dim")
+        console.print(f"(no {title or 'rows'})" if title else "(no rows)", style="dim")
 
 
 def _cell(value: object, *, commas: bool) -> str:
@@ -58,7 +61,7 @@ def _cell(value: object, *, commas: bool) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes as people read them."""
+    """A number of bytes with a unit, such as `1.5 MiB`."""
     amount = float(size)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if amount < 1024 or unit == "TiB":
@@ -68,22 +71,24 @@ def size_text(size: int) -> str:
 
 
 def note(text: str) -> None:
-    """A line for people, on stderr, so that stdout stays data."""
+    """Print a message for people on stderr, so that stdout has only data."""
     sys.stderr.write(text + "\n")
 
 
 def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
-    """Says what went wrong and leaves."""
+    """Print the error on stderr and exit with `code`."""
     sys.stderr.write(f"error: {text}\n")
     raise SystemExit(code)
 
 
 def confirm(yes: bool, question: str) -> None:
-    """Leaves unless the answer is yes. Where nobody can be asked, --yes must have been given."""
+    """Ask the user and exit unless the answer is yes. If stdin is not a terminal, exit with a usage error unless --yes
+    was given.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
-        fail(f"{question} Nobody can be asked here: give --yes.", EXIT_USAGE)
+        fail(f"{question} Standard input is not a terminal: give --yes.", EXIT_USAGE)
     import typer
 
     if not typer.confirm(question, err=True):
@@ -91,27 +96,31 @@ def confirm(yes: bool, question: str) -> None:
 
 
 def emit(line: str) -> None:
-    """One line of data on stdout. Leaves quietly when nobody reads it any more (`... | head`)."""
+    """Print one line of data on stdout. Exits without an error message if the reader has closed the pipe (`... |
+    head`).
+    """
     try:
         sys.stdout.write(line + "\n")
     except BrokenPipeError:
-        leave_pipe()
+        discard_stdout()
         raise SystemExit(0) from None
 
 
-def leave_pipe() -> None:
-    """Nobody reads stdout any more: what Python would still flush there at exit goes nowhere, without complaint."""
+def discard_stdout() -> None:
+    """Redirect stdout to os.devnull after its reader has closed the pipe, so that Python's flush at exit raises no
+    error.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _flush_at_exit() -> None:
-    """Short output is still in Python's buffer when the command is done; its reader may be gone by then."""
+    """Flush stdout at exit. Short output is still in Python's buffer then, and its reader may have closed the pipe."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        leave_pipe()
+        discard_stdout()
     except ValueError:
-        pass  # closed already
+        pass  # stdout is closed already
 
 
 atexit.register(_flush_at_exit)

@@ -1,4 +1,4 @@
-"""Shell: `barnabas produce`: lines from standard input or a file become records."""
+"""Shell: `barnabas produce`: writes the lines of standard input or of a file as records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def produce(
     if file is not None and not file.is_file():
         fail(f"{file}: no such file", EXIT_USAGE)
     if file is None and sys.stdin.isatty():
-        note(f"one record a line to {topic}; end with Ctrl-D")
+        note(f"each line becomes a record of {topic}; Ctrl-D ends the input")
     began = time.monotonic()
     count, size = _run(settings, topic, file, reader)
     seconds = max(time.monotonic() - began, 1e-9)

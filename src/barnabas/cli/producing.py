@@ -1,4 +1,4 @@
-"""Shell: what `barnabas produce` and `kafka-console-producer` share: lines from a file become acknowledged records."""
+"""Shell: sends the lines of a file as records, for `barnabas produce` and `kafka-console-producer`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = 1 << 16
 
 
 async def read_lines(source: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """Whole lines as they arrive, many at a time from a file, one at a time from a terminal."""
+    """Whole lines as they arrive: many at a time from a file, one at a time from a terminal."""
     rest = b""
     read = getattr(source, "read1", source.read)
     while chunk := await asyncio.to_thread(read, _CHUNK):
@@ -37,9 +37,10 @@ async def produce_lines(
     *,
     progress: Progress | None = None,
 ) -> tuple[int, int]:
-    """Sends every line and waits for the acknowledgements: how many lines, how many bytes.
+    """Send every line and wait for the acknowledgements. Returns the number of lines and of bytes.
 
-    Raises the first KafkaError of a record that the broker refused; the lines after it may or may not be written.
+    Raises the KafkaError of the first record that the broker rejected; the lines after that record may or may not have
+    been written.
     """
     from barnabas.client.producer.producer import AsyncProducer
 

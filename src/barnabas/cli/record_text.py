@@ -1,4 +1,4 @@
-"""Codec: a record as one line of JSON, or through a template of the user's."""
+"""Codec: a record as one line of JSON, or formatted with a template that the user gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def record_json(record: Any) -> dict[str, Any]:
-    """A record as a JSON object. Bytes that are UTF-8 are a string, others `{"base64": "..."}`: nothing is lost."""
+    """A record as a JSON object. Bytes in UTF-8 become a string, other bytes `{"base64": "..."}`, so that no data is
+    lost.
+    """
     return {
         "topic": record.topic,
         "partition": record.partition,
@@ -30,13 +32,15 @@ def record_json(record: Any) -> dict[str, Any]:
 
 
 def json_lines(records: Iterable[Any]) -> bytes:
-    """One JSON object a line."""
+    """One line with a JSON object per record."""
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     return "".join([encode(record_json(record)) + "\n" for record in records]).encode()
 
 
 def time_text(timestamp_ms: int) -> str | None:
-    """ISO 8601 in UTC with milliseconds; None without a timestamp, or for one that no calendar has."""
+    """ISO 8601 in UTC with milliseconds; None if the timestamp is missing or outside the years that `datetime`
+    supports.
+    """
     if timestamp_ms < 0:
         return None
     try:
@@ -72,13 +76,15 @@ _FIELDS: Final[dict[str, Callable[[Any], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LineTemplate:
-    """`{partition}@{offset} {key}={value}`: text with fields in braces; `{{` is a brace, and a line end is added."""
+    """A template such as `{partition}@{offset} {key}={value}`. `{{` stands for a brace; a newline is appended to each
+    record.
+    """
 
     parts: tuple[bytes | Callable[[Any], bytes], ...]
 
     @classmethod
     def parse(cls, text: str) -> LineTemplate:
-        """Raises ValueError for a field that records do not have."""
+        """Parse a template. Raises ValueError for a field that records do not have."""
         parts: list[bytes | Callable[[Any], bytes]] = []
         for literal, name, form, conversion in Formatter().parse(unescape(text)):
             if literal:
@@ -86,7 +92,7 @@ class LineTemplate:
             if name is None:
                 continue
             if name not in _FIELDS or form or conversion:
-                raise ValueError(f"--format: {{{name}}} is not a field; there are {', '.join(_FIELDS)}")
+                raise ValueError(f"--format: {{{name}}} is not a field; the fields are {', '.join(_FIELDS)}")
             parts.append(_FIELDS[name])
         return cls((*parts, b"\n"))
 

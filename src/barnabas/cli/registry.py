@@ -1,4 +1,4 @@
-"""Shell: `barnabas registry`: a schema registry, alone or inside `barnabas serve`."""
+"""Shell: `barnabas registry`: runs a schema registry as a process of its own."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def registry(
     topic: Annotated[str, typer.Option("--topic", help="The compacted topic that keeps the schemas.")] = "_schemas",
     command_config: CommandConfig = None,
 ) -> None:
-    """Run a schema registry: Confluent's REST API over any Kafka cluster.
+    """Run a schema registry: Confluent's REST API on any Kafka cluster.
 
-    Its state is a topic, so it may be stopped, moved and run several times. `barnabas serve --registry` runs one inside
-    the broker.
+    The registry stores its state in a topic, so it can be stopped, moved to another host, and run in several processes.
+    `barnabas serve --registry` runs a registry inside the broker.
 
     Example: `barnabas registry --bootstrap-server localhost:9092 --listener http://127.0.0.1:8081`
     """
@@ -46,7 +46,7 @@ def registry(
 
 
 def announce(server: RegistryServer) -> None:
-    """One line on stdout when it is ready, for people and for programs that wait for it."""
+    """Print one line on stdout when the registry is ready, for people and for programs that wait for the line."""
     state = server.registry.state
     print(f"barnabas registry ready: {server.url}  subjects={len(state.subjects)}", flush=True)
 

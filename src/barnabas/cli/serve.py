@@ -1,7 +1,8 @@
-"""Shell: `barnabas serve`: one node, broker and controller, until SIGTERM or Ctrl-C.
+"""Shell: `barnabas serve`: runs one node, broker and controller, until SIGTERM or Ctrl-C.
 
-The one noun that is not a typer command: a broker is to answer within a fifth of a second, and importing typer would
-take a quarter of that. So argparse reads its options; `barnabas --help` lists it among the others (`app.py`).
+`serve` is the only noun that is not a typer command. A broker should be ready within a fifth of a second, and importing
+typer would take a quarter of that time. Therefore argparse parses its options, and `app.py` only lists it in `barnabas
+--help`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ _DESCRIPTION: Final = f"""{SUMMARY}
 
   barnabas serve --data-dir ./data        and point any Kafka client at 127.0.0.1:9092
 
-When it is ready, one line on stdout says where:
+When the broker is ready, it prints its listeners on stdout:
 
   barnabas ready: PLAINTEXT://127.0.0.1:9092  cluster=... node=1 data=... (started in 200 ms)
 
-SIGTERM and Ctrl-C shut it down cleanly; after `kill -9` it recovers at the next start.
+SIGTERM and Ctrl-C shut the broker down cleanly; after `kill -9` the next start recovers its logs.
 """
 _EPILOG: Final = """\
 Settings have Kafka's names and defaults, except that internal topics get one replica on a single broker.
@@ -42,7 +43,7 @@ _GC_THRESHOLDS: Final = (10_000, 20, 20)
 
 
 def build_parser() -> ArgumentParser:
-    """The options of `barnabas serve`."""
+    """The parser for the options of `barnabas serve`."""
     parser = ArgumentParser(
         "barnabas serve",
         description=_DESCRIPTION,
@@ -55,14 +56,14 @@ def build_parser() -> ArgumentParser:
         "--data-dir",
         metavar="DIR",
         default=os.environ.get("BARNABAS_DATA_DIR"),
-        help="where everything is kept; made if it does not exist; a directory of Apache Kafka (KRaft) opens too "
+        help="the data directory; created if it does not exist; a directory of Apache Kafka (KRaft) works too "
         "[env: BARNABAS_DATA_DIR]",
     )
     parser.add_argument(
         "-l",
         "--listener",
         metavar="NAME://HOST:PORT",
-        help="where clients connect; port 0 takes any free port [default: PLAINTEXT://127.0.0.1:9092]",
+        help="the address to which clients connect; port 0 takes any free port [default: PLAINTEXT://127.0.0.1:9092]",
     )
     parser.add_argument("--config", metavar="FILE", help="a server.properties file, as for Apache Kafka")
     parser.add_argument(
@@ -71,7 +72,7 @@ def build_parser() -> ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="one broker setting; beats the file; may be repeated",
+        help="one broker setting; overrides the file; may be repeated",
     )
     parser.add_argument(
         "--registry",
@@ -83,7 +84,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--metrics",
         metavar="URL",
-        help="show metrics for Prometheus there, and /healthz: http://127.0.0.1:9404/metrics [default: nowhere]",
+        help="serve metrics for Prometheus and /healthz at this URL: http://127.0.0.1:9404/metrics [default: off]",
     )
     parser.add_argument("--cluster-id", metavar="ID", help="the id of a new cluster [default: a random one]")
     parser.add_argument(
@@ -95,7 +96,7 @@ def build_parser() -> ArgumentParser:
 
 
 def _format_help(prog: str) -> HelpFormatter:
-    """argparse makes one for every option, and imports shutil (and bz2, lzma) where it is not told the width."""
+    """Create the help formatter with a width. Without one, argparse imports shutil (and bz2, lzma) for every option."""
     try:
         columns = os.get_terminal_size().columns
     except OSError:  # not a terminal
@@ -104,9 +105,9 @@ def _format_help(prog: str) -> HelpFormatter:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until told to stop. `arguments` are those after `serve`; None takes them from the command line."""
+    """Serve until SIGTERM or Ctrl-C. `arguments` are those after `serve`; None reads them from the command line."""
     options = build_parser().parse_args(arguments)
-    gc.disable()  # hardly anything that a start allocates is garbage; `_announce` switches collection on again
+    gc.disable()  # almost nothing that a start allocates is garbage; `_settle_memory` enables collection again
 
     from barnabas.core.errors import BarnabasError
     from barnabas.core.telemetry.log import configure_logging
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (BarnabasError, ValueError) as error:
         fail(str(error), EXIT_USAGE)
     for name in unknown_names(given):
-        note(f"note: {name} is not a setting this broker knows; it is ignored")
+        note(f"note: {name} is not a known broker setting and is ignored")
     _run(node_config, options.cluster_id, options.metrics, options.registry)
 
 
@@ -180,11 +181,12 @@ def _announce(node: Node) -> None:
 
 
 def _settle_memory() -> None:
-    """Collect garbage again, but never look at what the start has built: it stays.
+    """Enable garbage collection again, and exclude the objects of the start from it (`gc.freeze`).
 
-    Requests leave no cycles behind, so collections find nothing, and what they cost is the size of what they look at.
-    Frozen, the modules and the first image (some 40,000 objects; 7 ms for a full collection) are not part of that. The
-    first generation is wider than by default, so that collections are rare, and still takes 0.2 ms at most.
+    Requests create no reference cycles, so a collection finds nothing, and its cost is proportional to the number of
+    objects that it visits. Frozen objects (the modules and the first metadata image, some 40,000 objects; 7 ms for a
+    full collection) are not visited. The threshold of the first generation is raised, so that collections are rare; one
+    takes 0.2 ms at most.
     """
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -196,9 +198,12 @@ def _explain(error: OSError, config: NodeConfig) -> str:
 
     where = ", ".join(str(endpoint) for endpoint in config.listeners)
     if error.errno == errno.EADDRINUSE:
-        return f"{where}: the port is in use. Stop what listens there, or choose another with --listener (port 0: any)."
+        return (
+            f"{where}: the port is in use. Stop the process that uses it, or choose another "
+            f"port with --listener (port 0: any)."
+        )
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{where}: this host does not have that address. Choose another with --listener."
     if error.errno == errno.EACCES:
-        return f"{where}: not allowed to listen there. Ports below 1024 need privileges."
+        return f"{where}: permission denied. Ports below 1024 need privileges."
     return f"{where}: {error.strerror or error}"

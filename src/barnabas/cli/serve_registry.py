@@ -1,4 +1,6 @@
-"""Shell: `barnabas serve --registry`: the broker, and a registry that is one of its clients, on one loop."""
+"""Shell: `barnabas serve --registry`: runs a broker and a schema registry, which is a client of the broker, on one
+event loop.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class EmbeddedRegistryError(BarnabasError):
-    """The registry cannot run inside this broker."""
+    """The registry cannot run inside this broker; the message says why."""
 
 
 async def serve_with_registry(node: Node, listener: str, announce: Callable[[Node], None]) -> None:
-    """Run both until a signal; the registry ends first, because it talks to the broker to its end."""
+    """Run both until a signal. The registry stops first, because it needs the broker until it has stopped."""
     try:
         from barnabas.registry.server import RegistryServer
     except ModuleNotFoundError as error:
@@ -55,11 +57,11 @@ async def serve_with_registry(node: Node, listener: str, announce: Callable[[Nod
 
 
 def _plaintext_address(node: Node) -> str:
-    """Where a client inside the broker finds it."""
+    """HOST:PORT of the broker's PLAINTEXT listener, to which the registry connects."""
     for endpoint in node.endpoints:
         if endpoint.security_protocol == "PLAINTEXT":
             return f"{endpoint.host}:{endpoint.port}"
     raise EmbeddedRegistryError(
         "--registry needs a PLAINTEXT listener. Run `barnabas registry --command-config FILE` beside the broker"
-        " instead, with the settings of a client that may use the topic _schemas."
+        " instead, with the settings of a client that is authorized to use the topic _schemas."
     )

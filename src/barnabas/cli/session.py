@@ -1,4 +1,4 @@
-"""Shell: runs a command's coroutine against a cluster, and turns what can go wrong into a line and an exit code."""
+"""Shell: runs a command's coroutine against a cluster, and converts exceptions to an error line and an exit code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-ANSWER_MS: Final = 3_000
-"""For how long somebody is asked who may be down."""
+ANSWER_TIMEOUT_MS: Final = 3_000
+"""The timeout of a request to a broker that may be down."""
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """`asyncio.run` on uvloop where there is one, with errors as exit codes (see `output`)."""
+    """`asyncio.run`, on uvloop if it is installed. Exceptions become exit codes (see `output`)."""
     from barnabas.client.errors import BrokerUnreachableError
     from barnabas.core.errors import BarnabasError
 
@@ -44,7 +44,7 @@ def run_admin(
     command: Callable[[AsyncAdmin], Awaitable[T]],
     settings: Mapping[str, object] | None = None,
 ) -> T:
-    """Opens an admin client, runs `command` with it, closes it."""
+    """Open an admin client, run `command` with it, and close the client."""
 
     async def main() -> T:
         from barnabas.client.admin import AsyncAdmin
@@ -56,12 +56,12 @@ def run_admin(
     return run(main)
 
 
-async def answer_of(asked: Awaitable[T]) -> T | None:
-    """None if whoever is asked does not answer."""
+async def answer_of(request: Awaitable[T]) -> T | None:
+    """The result of the request; None if the broker does not answer within ANSWER_TIMEOUT_MS."""
     from barnabas.client.errors import BrokerUnreachableError, RequestTimeoutError
 
     try:
-        return await asked
+        return await request
     except (BrokerUnreachableError, RequestTimeoutError):
         return None
 
@@ -75,7 +75,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def read_properties(path: str | None) -> dict[str, object]:
-    """The settings of a `.properties` file as Kafka's `--command-config` takes them; none without a path."""
+    """The settings in a `.properties` file, as Kafka's `--command-config` reads them; empty without a path."""
     if path is None:
         return {}
     from pathlib import Path
@@ -89,7 +89,7 @@ def read_properties(path: str | None) -> dict[str, object]:
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, str]:
-    """`name=value` arguments as a dict."""
+    """Parse `name=value` arguments into a dict."""
     settings = {}
     for pair in pairs or []:
         name, sign, value = pair.partition("=")

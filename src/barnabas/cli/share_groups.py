@@ -1,4 +1,4 @@
-"""Shell: `barnabas share-groups`: queues: who takes records from which topics, and how many are left."""
+"""Shell: `barnabas share-groups`: share groups, their members, and how many records each partition has left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
-app = noun("Share groups: members that take records from the same partitions, each record once, as from a queue.")
+app = noun(
+    "Share groups: members that fetch records from the same partitions, each record "
+    "delivered to one of them, as from a queue."
+)
 
 GroupName = Annotated[str, typer.Argument(help="The group id.", metavar="GROUP")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; repeatable.")]
@@ -52,7 +55,7 @@ def describe(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show a share group's state, its members, and for each partition where it starts and how many records are left.
+    """Show a share group's state, its members, and the start offset and lag of each partition.
 
     Example: `barnabas share-groups describe jobs`
     """
@@ -76,7 +79,7 @@ def describe(
 
 
 async def description(admin: AsyncAdmin, group: str) -> dict[str, Any]:
-    """A share group with its members and offsets. Raises KafkaError."""
+    """A share group with its members and offsets, as a JSON object. Raises KafkaError."""
     from barnabas.client.admin.share_groups import list_share_group_offsets
     from barnabas.core.errors import ErrorCode, KafkaError
 
@@ -128,7 +131,7 @@ def reset_offsets(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Have a share group without members begin elsewhere. Records it was not done with are forgotten.
+    """Set the start offsets of a share group without members. The state of records in delivery is deleted.
 
     Example: `barnabas share-groups reset-offsets jobs --topic orders --to earliest --dry-run`
     """
@@ -143,11 +146,11 @@ def reset_offsets(
         print_table(
             ["TOPIC", "PARTITION>", "FROM>", "TO>"], [(r["topic"], r["partition"], r["from"], r["to"]) for r in rows]
         )
-        note("nothing was changed (dry run)" if dry_run else f"{len(rows)} offset(s) moved")
+        note("nothing was changed (dry run)" if dry_run else f"{len(rows)} offset(s) reset")
 
 
 async def reset(admin: AsyncAdmin, group: str, topics: list[str], to: str, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Plan the move, and make it unless it is a dry run. Raises KafkaError, ValueError."""
+    """Plan the reset and, unless it is a dry run, apply it. Raises KafkaError and ValueError."""
     from barnabas.cli.group_offsets import ResetTarget
     from barnabas.client.admin.share_groups import ShareOffset, alter_share_group_offsets, list_share_group_offsets
     from barnabas.client.values import EARLIEST, LATEST
@@ -155,7 +158,7 @@ async def reset(admin: AsyncAdmin, group: str, topics: list[str], to: str, *, dr
 
     target = ResetTarget.parse(to)
     if target.kind not in ("earliest", "latest", "time"):
-        raise ValueError("a share group can be moved to earliest, latest, or a time")
+        raise ValueError("a share group can be reset to earliest, latest, or a time")
     deadline = admin.cluster.deadline(TIMEOUT_MS)
     known = await list_share_group_offsets(admin.cluster, group, deadline=deadline)
     partitions = list(known)
@@ -201,11 +204,11 @@ def delete(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Delete share groups that have no members, with all that is known of their records.
+    """Delete share groups that have no members, with the delivery state of their records.
 
     Example: `barnabas share-groups delete jobs --yes`
     """
-    confirm(yes, f"delete {', '.join(groups)} and what is known of their records?")
+    confirm(yes, f"delete {', '.join(groups)} and the delivery state of their records?")
 
     async def command(admin: AsyncAdmin) -> None:
         for name, error in (await admin.delete_groups(groups)).items():
@@ -223,12 +226,12 @@ def delete_offsets(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Have a share group without members forget topics.
+    """Delete the offsets of topics in a share group without members.
 
     Example: `barnabas share-groups delete-offsets jobs --topic orders`
     """
     if not topic:
-        fail("name at least one --topic", EXIT_USAGE)
+        fail("give at least one --topic", EXIT_USAGE)
 
     async def command(admin: AsyncAdmin) -> None:
         from barnabas.client.admin.share_groups import delete_share_group_offsets
@@ -238,6 +241,6 @@ def delete_offsets(
         for name, error in answers.items():
             if error is not None:
                 raise type(error)(error.code, f"{name}: {error}")
-            note(f"forgot {name}")
+            note(f"deleted the offsets of {name}")
 
     run_admin(bootstrap_server, command, read_properties(command_config))

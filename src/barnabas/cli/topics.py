@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
     from barnabas.client.cluster.metadata import TopicView
 
-app = noun("Topics: the named streams that records are written to and read from.")
+app = noun("Topics: the named streams to which records are written and from which they are read.")
 
 app.command("why")(topics_why)
 
@@ -77,7 +77,7 @@ def describe(
 
 
 async def existing_topics(admin: AsyncAdmin, names: list[str]) -> list[TopicView]:
-    """Views of the topics. Raises the first one's KafkaError."""
+    """The descriptions of the topics. Raises the KafkaError of the first topic that has one."""
     from barnabas.core.errors import KafkaError
 
     views = []
@@ -89,7 +89,7 @@ async def existing_topics(admin: AsyncAdmin, names: list[str]) -> list[TopicView
 
 
 async def describe_topic(admin: AsyncAdmin, view: TopicView) -> dict[str, Any]:
-    """A topic's partitions with their offsets, and the configs that differ from the defaults."""
+    """A topic's partitions with their offsets, and the configs that differ from their defaults."""
     from barnabas.client.values import EARLIEST, LATEST, ConfigResource, ConfigSource
     from barnabas.core.errors import KafkaError
 
@@ -171,7 +171,7 @@ def alter(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Give a topic more partitions. Keys may then map to other partitions than before.
+    """Increase the number of partitions. Keys may then map to other partitions than before.
 
     Example: `barnabas topics alter orders --partitions 8`
     """

@@ -1,4 +1,4 @@
-"""Shell: `barnabas transactions`: who is in the middle of what, what hangs, and ending it."""
+"""Shell: `barnabas transactions`: transactional ids, open and hanging transactions, aborting and fencing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from barnabas.client.admin.transactions import ActiveProducer, HangingTransaction, TransactionListing
     from barnabas.core.ids import TopicPartition
 
-app = noun("Transactions: transactional ids, open transactions, and those that nobody will end.")
+app = noun(
+    "Transactions: transactional ids, open transactions, and hanging transactions, which no coordinator will end."
+)
 
 Topic = Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")]
 Partition = Annotated[int, typer.Argument(help="The partition's number.", metavar="PARTITION", min=0)]
 
 MAX_TIMEOUT_MS = 900_000
-"""transaction.max.timeout.ms: no transaction lasts longer, unless nobody ends it."""
+"""transaction.max.timeout.ms: the coordinator aborts every transaction that is older, unless the transaction hangs."""
 
 
 @app.command("list")
@@ -60,7 +62,7 @@ def describe(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show the transaction of an id: its producer, how long it may last and has lasted, its partitions.
+    """Show the transaction of an id: its producer, its timeout and age, and its partitions.
 
     Example: `barnabas transactions describe billing-1`
     """
@@ -94,7 +96,7 @@ def describe_producers(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Show the producers that a partition remembers, and where their open transactions began.
+    """Show the producers whose state a partition keeps, and the start offsets of their open transactions.
 
     Example: `barnabas transactions describe-producers orders 0`
     """
@@ -117,9 +119,12 @@ def abort(
     topic: Topic,
     partition: Partition,
     start_offset: Annotated[
-        int | None, typer.Option(help="Where the transaction began, as find-hanging says.", metavar="OFFSET")
+        int | None,
+        typer.Option(help=("The first offset of the transaction, as find-hanging shows it."), metavar="OFFSET"),
     ] = None,
-    producer_id: Annotated[int | None, typer.Option(help="Its producer id, instead of the offset.")] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(help=("The producer id of the transaction, instead of the offset."))
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -127,7 +132,8 @@ def abort(
 ) -> None:
     """Abort a hanging transaction in one partition.
 
-    For a transaction that its coordinator still knows use `fence`: aborted here, it would be committed elsewhere.
+    If a coordinator still knows the transaction, use `fence` instead: otherwise the transaction could be aborted in
+    this partition and committed in others.
 
     Example: `barnabas transactions abort orders 0 --start-offset 1234`
     """
@@ -135,7 +141,7 @@ def abort(
 
     tp = TopicPartition(topic, partition)
     if (start_offset is None) == (producer_id is None):
-        fail("Say which transaction: --start-offset, or --producer-id.", 2)
+        fail("Name the transaction: give --start-offset or --producer-id.", 2)
 
     async def find(admin: AsyncAdmin) -> ActiveProducer | None:
         return open_transaction(await producers_of(admin, tp), start_offset, producer_id)
@@ -143,7 +149,7 @@ def abort(
     settings = read_properties(command_config)
     found = run_admin(bootstrap_server, find, settings)
     if found is None:
-        fail(f"There is no such open transaction in {tp}; `barnabas transactions describe-producers` shows them.")
+        fail(f"No such open transaction in {tp}; `barnabas transactions describe-producers` shows them.")
     what = f"the transaction of producer {found.producer_id}, open in {tp} since offset {found.open_since}"
     if dry_run:
         note(f"Would abort {what}.")
@@ -157,14 +163,14 @@ def abort(
 def find_hanging(
     topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only in this topic; repeatable.")] = None,
     broker: Annotated[int | None, typer.Option(help="Only in partitions that this broker leads.")] = None,
-    older_than: Annotated[int, typer.Option(help="Only those that were silent for so long.", metavar="MS")] = (
-        MAX_TIMEOUT_MS
-    ),
+    older_than: Annotated[
+        int, typer.Option(help=("Only transactions without a write for at least this long."), metavar="MS")
+    ] = (MAX_TIMEOUT_MS),
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Find transactions that hold readers back and that no coordinator will ever end.
+    """Find transactions that hold back read_committed consumers and that no coordinator will ever end.
 
     Example: `barnabas transactions find-hanging --topic orders`
     """
@@ -185,7 +191,7 @@ def find_hanging(
     rows = [(str(h.partition), h.producer.producer_id, h.producer.open_since) for h in found]
     print_table(["PARTITION", "PRODUCER ID", "START OFFSET"], rows)
     if found:
-        note("`barnabas transactions abort TOPIC PARTITION --start-offset OFFSET` ends one.")
+        note("`barnabas transactions abort TOPIC PARTITION --start-offset OFFSET` aborts one of them.")
 
 
 @app.command()
@@ -195,7 +201,7 @@ def fence(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Abort an id's open transaction and fence its producer; a prepared two-phase one as well.
+    """Abort the open transaction of an id and fence its producer. Also ends a prepared transaction of two-phase commit.
 
     Example: `barnabas transactions fence billing-1`
     """
@@ -203,11 +209,11 @@ def fence(
     producer_id, epoch = run_admin(
         bootstrap_server, lambda admin: admin.fence_producer(transactional_id), read_properties(command_config)
     )
-    note(f"The producer of {transactional_id!r} is fenced: producer id {producer_id} is at epoch {epoch} now.")
+    note(f"The producer of {transactional_id!r} is fenced: the epoch of producer id {producer_id} is now {epoch}.")
 
 
 async def producers_of(admin: AsyncAdmin, tp: TopicPartition) -> list[ActiveProducer]:
-    """The producers of one partition. Raises KafkaError."""
+    """The producers whose state one partition keeps. Raises KafkaError."""
     from barnabas.core.errors import KafkaError
 
     found = (await admin.describe_producers([tp]))[tp]
@@ -219,7 +225,7 @@ async def producers_of(admin: AsyncAdmin, tp: TopicPartition) -> list[ActiveProd
 def open_transaction(
     producers: list[ActiveProducer], start_offset: int | None, producer_id: int | None
 ) -> ActiveProducer | None:
-    """The open transaction that began there, or that this producer has."""
+    """The open transaction with this start offset, or of this producer id; None if there is none."""
     for producer in producers:
         if producer.open_since >= 0 and (producer.open_since == start_offset or producer.producer_id == producer_id):
             return producer

@@ -1,4 +1,4 @@
-"""Shell: `barnabas topics why` and `barnabas groups why`: what a broker of ours answers when it is asked why."""
+"""Shell: `barnabas topics why` and `barnabas groups why`: explanations, from facts that Barnabas brokers report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def topics_why(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Say why committed readers are held back, why it is not compacted, why old records are still there.
+    """Explain why read_committed consumers are held back, why a log is not compacted, and why old records are still
+    kept.
 
     Example: `barnabas topics why orders:0`
     """
@@ -91,7 +92,7 @@ def groups_why(
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Say why a group rebalances, whom it waits for and how much longer, and when its offsets are forgotten.
+    """Explain why a group rebalances, for which members it waits and how long, and when its offsets expire.
 
     Example: `barnabas groups why billing`
     """

@@ -1,6 +1,6 @@
-"""Codec: the facts about a group -> sentences: why it rebalances, whom it waits for, what becomes of its offsets.
+"""Codec: facts about a group -> sentences: why it rebalances, for which members it waits, when its offsets expire.
 
-The one place where these facts find their words.
+All sentences of `barnabas groups why` are written in this module.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from barnabas.client.admin.upkeep import GroupFacts, HoldingFacts, MemberFacts
 
 NAMED_MAX: Final = 5
-"""So many members or partitions are named; more are counted."""
+"""At most this many members or partitions are named; the others are counted."""
 
 PENDING: Final = {
-    "come-back": "was given a member id and has not come back with it",
+    "come-back": "was given a member id but has not rejoined with it",
     "rejoin": "has not rejoined",
     "assign": "leads the group and has not sent the assignment",
     "sync": "has not fetched its assignment",
-    "revoke": "has not given up what it must",
-    "release": "waits for what others must give up first",
-    "heartbeat": "will hear of its new assignment at its next heartbeat",
-    "return": "is a static member that is away; its partitions wait for it",
+    "revoke": "has not released the partitions that it must revoke",
+    "release": "waits for partitions that other members must release first",
+    "heartbeat": "receives its new assignment with its next heartbeat",
+    "return": "is a static member that has left temporarily; its partitions are kept for it",
 }
 
 
 def answers(facts: GroupFacts) -> dict[str, list[str]]:
-    """By question: `state`, `members`, `offsets`."""
+    """The sentences for each question: `state`, `members`, `offsets`."""
     return {"state": list(state(facts)), "members": list(members(facts)), "offsets": list(offsets(facts))}
 
 
 def state(facts: GroupFacts) -> Iterator[str]:
-    """What the group is doing, since when, and what began it."""
+    """What the group is doing, since when, and why."""
     since = f" since {moment(facts.state_since_ms)}, {ago(facts.state_since_ms, facts.now_ms)}"
     kind = f"{facts.group_type} group"
     epoch = "generation" if facts.group_type == "classic" else "epoch"
@@ -44,18 +44,21 @@ def state(facts: GroupFacts) -> Iterator[str]:
         f"{epoch} {facts.epoch}, in state {facts.state}{since if facts.state_since_ms >= 0 else ''}."
     )
     if facts.reason:
-        yield f"{'It rebalances' if facts.phase else 'It last rebalanced'} because {facts.reason}."
+        yield f"{'The group rebalances' if facts.phase else 'The group last rebalanced'} because {facts.reason}."
     left = duration(facts.phase_left_ms)
     match facts.phase:
         case "initial-delay":
             yield (
-                f"This is its first rebalance, which waits {left} more for other members to join "
-                "(group.initial.rebalance.delay.ms); each one that does may put the end off."
+                f"This is the first rebalance. It waits {left} more for other members to join "
+                "(group.initial.rebalance.delay.ms); each member that joins may extend the wait."
             )
         case "join":
-            yield f"All members must rejoin; who has not in {left} is dropped (the rebalance time-out)."
+            yield f"All members must rejoin; members that have not rejoined in {left} are removed (rebalance timeout)."
         case "sync":
-            yield f"The leader, {facts.leader_id}, must send the assignment; who has not fetched it in {left} is out."
+            yield (
+                f"The leader, {facts.leader_id}, must send the assignment; members that have not "
+                f"fetched it in {left} are removed."
+            )
         case "store":
             yield "The assignment is being written to __consumer_offsets."
         case "assign":
@@ -65,18 +68,18 @@ def state(facts: GroupFacts) -> Iterator[str]:
                 f"{facts.assignment_epoch}. It is computed{wait}."
             )
         case "reconcile":
-            yield f"Members are on their way to the assignment of epoch {facts.assignment_epoch}."
+            yield f"Members are changing to the assignment of epoch {facts.assignment_epoch}."
 
 
 def members(facts: GroupFacts) -> Iterator[str]:
-    """Who has still something to do, and how much time it has."""
+    """Which members still have something to do, and how much time they have."""
     waiting = [member for member in facts.members if member.pending]
     if not waiting and facts.members:
-        yield "No member has anything left to do."
+        yield "No member has a pending step."
     for member in waiting[:NAMED_MAX]:
         yield _member(member)
     if len(waiting) > NAMED_MAX:
-        yield f"{counted(len(waiting) - NAMED_MAX, 'more member')} have something left to do."
+        yield f"{counted(len(waiting) - NAMED_MAX, 'more member')} have a pending step."
 
 
 def _member(member: MemberFacts) -> str:
@@ -98,7 +101,7 @@ def _member(member: MemberFacts) -> str:
     if member.session_left_ms >= 0:
         left = duration(member.session_left_ms)
         known = member.pending != "come-back"
-        clocks.append(f"without a heartbeat it is dropped in {left}" if known else f"the id is forgotten in {left}")
+        clocks.append(f"without a heartbeat it is removed in {left}" if known else f"the id expires in {left}")
     return f"{text}{'; ' if clocks else ''}{'; '.join(clocks)}."
 
 
@@ -108,23 +111,23 @@ def _partitions(holdings: Sequence[HoldingFacts]) -> str:
 
 
 def offsets(facts: GroupFacts) -> Iterator[str]:
-    """Whether its offsets will be forgotten, and when."""
+    """Whether the committed offsets expire, and when."""
     if facts.group_type == "share":
         return
     if facts.pending_offset_count:
-        yield f"{counted(facts.pending_offset_count, 'offset')} still to be decided by the end of a transaction."
+        yield f"{counted(facts.pending_offset_count, 'offset')} pending until a transaction ends."
     if not facts.offset_count:
-        yield "It has committed no offsets."
+        yield "The group has no committed offsets."
         return
     total = counted(facts.offset_count, "committed offset")
     if facts.first_offset_expiry_ms < 0:
-        yield f"Its {total} {'is' if facts.offset_count == 1 else 'are'} kept as long as it is used like this."
+        yield f"The {total} {'does' if facts.offset_count == 1 else 'do'} not expire while the group is used as now."
         return
     left = facts.first_offset_expiry_ms - facts.now_ms
     when = f"in {duration(left)}, at {moment(facts.first_offset_expiry_ms)}" if left > 0 else "with the next check"
     expiring = facts.offset_count - facts.kept_offset_count
     check = f"; the next check is in {duration(facts.next_offset_check_left_ms)}"
     yield (
-        f"It has {total}, of which nobody uses {expiring}; the first is forgotten {when} (offsets.retention.minutes is "
-        f"{duration(facts.offsets_retention_ms)}{check if facts.next_offset_check_left_ms >= 0 else ''})."
+        f"The group has {total}, of which {expiring} will expire; the first expires {when} (offsets.retention.minutes "
+        f"is {duration(facts.offsets_retention_ms)}{check if facts.next_offset_check_left_ms >= 0 else ''})."
     )

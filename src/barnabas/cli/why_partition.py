@@ -1,6 +1,6 @@
-"""Codec: the facts about a partition -> sentences: why readers are held back, why it is not compacted or trimmed.
+"""Codec: facts about a partition -> sentences: why readers are held back, why the log is not compacted or trimmed.
 
-The one place where these facts find their words. Each answer ends with what can be done, where something can.
+All sentences of `barnabas topics why` are written in this module. A sentence ends with the remedy, if there is one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ NO_TIMEOUT_MS: Final = 2_147_483_647
 LONG_MAX: Final = (1 << 63) - 1
 
 LIMITS: Final = {
-    "ACTIVE_SEGMENT": "the active segment begins there, and it is never compacted",
-    "UNSTABLE": "a segment begins there that reaches above the last stable offset",
+    "ACTIVE_SEGMENT": "the active segment begins there, and an active segment is never compacted",
+    "UNSTABLE": "a segment begins there that ends above the last stable offset",
     "TOO_YOUNG": "a segment begins there that has records younger than min.compaction.lag.ms",
 }
 
 
 def answers(name: TopicPartition, facts: PartitionFacts) -> dict[str, list[str]]:
-    """By question: `readers`, `compaction`, `retention`; sentences in the order in which to read them."""
+    """The sentences for each question: `readers`, `compaction`, `retention`."""
     return {
         "readers": list(readers(name, facts)),
         "compaction": list(compaction(name, facts)),
@@ -44,11 +44,14 @@ def answers(name: TopicPartition, facts: PartitionFacts) -> dict[str, list[str]]
 
 
 def readers(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
-    """Why consumers do not see everything that was written."""
+    """Why consumers do not see all records that were written."""
     stable, watermark = facts.last_stable_offset, facts.high_watermark
     if watermark < facts.log_end_offset:
         behind = counted(facts.log_end_offset - watermark, "record")
-        yield f"{behind} at the end are not replicated to all in-sync replicas yet; nobody reads past {watermark}."
+        yield (
+            f"{behind} at the end are not replicated to all in-sync replicas yet; consumers "
+            f"cannot read past {watermark}."
+        )
     if stable == watermark:
         yield f"No transaction holds readers back: read_committed consumers read up to the high watermark, {watermark}."
         return
@@ -62,7 +65,7 @@ def readers(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
     others = facts.open_transaction_count - 1
     if others:
         rest = ", ".join(_who(t) + f" since offset {t.first_offset}" for t in facts.open_transactions[1:4])
-        yield f"Behind it {counted(others, 'more transaction')} {'is' if others == 1 else 'are'} open: {rest}" + (
+        yield f"After it, {counted(others, 'more transaction')} {'is' if others == 1 else 'are'} open: {rest}" + (
             ", ..." if others > 3 else "."
         )
 
@@ -82,20 +85,26 @@ def _open_transaction(name: TopicPartition, transaction: OpenTransactionFacts, n
     abort = f"`barnabas transactions abort {name.topic} {name.partition} --start-offset {transaction.first_offset}`"
     known, state = transaction.transactional_id, transaction.transaction_state
     if known is None:
-        yield f"No coordinator knows this producer, so nobody will end the transaction. Abort it here: {abort}."
+        yield (
+            f"No coordinator knows this producer, so none will end the transaction. Abort it "
+            f"in this partition: {abort}."
+        )
     elif state in ("PrepareCommit", "PrepareAbort"):
         yield (
-            f"Its id is {known!r}, and broker {transaction.coordinator_id} has decided ({state}): "
-            "the marker is on its way here."
+            f"Its id is {known!r}, and broker {transaction.coordinator_id} has decided its result ({state}): "
+            "the marker is being written to this partition."
         )
     elif not transaction.in_transaction:
         yield (
-            f"Its id is {known!r}, but for broker {transaction.coordinator_id}, which coordinates it, this partition "
-            f"is in no transaction of its (state {state}): nobody will end it here. Abort it here: {abort}."
+            f"Its id is {known!r}, but in the state of its coordinator, broker "
+            f"{transaction.coordinator_id}, this partition "
+            f"is in no transaction (state {state}), so the transaction will not be ended "
+            f"here. Abort it in this partition: {abort}."
         )
     elif transaction.timeout_ms == NO_TIMEOUT_MS:
         yield (
-            f"Its id is {known!r}, state {state}: a two-phase transaction, which only its own coordinator ends, or "
+            f"Its id is {known!r}, state {state}: a transaction of two-phase commit, which "
+            f"only the external transaction manager ends, or "
             f"`barnabas transactions fence {known}`."
         )
     else:
@@ -103,7 +112,7 @@ def _open_transaction(name: TopicPartition, transaction: OpenTransactionFacts, n
         when = f"in {duration(left)}" if left > 0 else "at any moment"
         yield (
             f"Its id is {known!r}, state {state} at broker {transaction.coordinator_id}, which aborts it {when} "
-            f"(after {duration(transaction.timeout_ms)}) unless the producer ends it before; "
+            f"(after {duration(transaction.timeout_ms)}) unless the producer ends it first; "
             f"`barnabas transactions fence {known}` ends it now."
         )
 
@@ -112,15 +121,15 @@ def _open_transaction(name: TopicPartition, transaction: OpenTransactionFacts, n
 
 
 def compaction(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
-    """Why the cleaner does, or does not, take the partition next."""
+    """Why the log cleaner will, or will not, compact the partition in its next pass."""
     found = facts.compaction
     if found.verdict == "NOT_COMPACTED":
-        yield f"It is not compacted: its cleanup.policy is {facts.cleanup_policy or 'none'}."
+        yield f"The log is not compacted: cleanup.policy is {facts.cleanup_policy or 'none'}."
         return
     if not found.enabled:
-        yield "The cleaner is switched off: log.cleaner.enable is false."
+        yield "The log cleaner is disabled: log.cleaner.enable is false."
     if found.running:
-        yield "It is being compacted right now."
+        yield "The log is being compacted now."
     if found.failure is not None:
         failed = found.failure
         yield (
@@ -130,9 +139,9 @@ def compaction(name: TopicPartition, facts: PartitionFacts) -> Iterator[str]:
         )
     yield verdict_sentence(name, found)
     if found.verdict in ("NOT_DIRTY_ENOUGH", "DIRTY_ENOUGH", "LAG_EXCEEDED"):
-        clean = f"Up to offset {found.first_dirty_offset} it is clean ({size_text(found.clean_bytes)}); from "
+        clean = f"The log is clean up to offset {found.first_dirty_offset} ({size_text(found.clean_bytes)}); from "
         yield (
-            f"{clean if found.clean_bytes else 'From '}offset {found.first_uncleanable_offset} on it cannot be "
+            f"{clean if found.clean_bytes else 'From '}offset {found.first_uncleanable_offset} on the log cannot be "
             f"compacted: {LIMITS.get(found.limit, found.limit)}."
         )
     if found.last_pass is not None:
@@ -149,24 +158,24 @@ def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
     match found.verdict:
         case "DIRTY_ENOUGH":
             return (
-                f"It is due: {percent(found.dirty_ratio)} of what can be compacted is dirty, more than "
+                f"The log is due: {percent(found.dirty_ratio)} of the cleanable bytes are dirty, more than "
                 f"min.cleanable.dirty.ratio, {percent(found.min_dirty_ratio)}."
             )
         case "LAG_EXCEEDED":
             return (
-                "It is due, however little is dirty: the oldest dirty record has waited longer than "
+                "The log is due, whatever its dirty ratio is: the oldest dirty record has waited longer than "
                 f"max.compaction.lag.ms, {duration(found.max_lag_ms)}."
             )
         case "NOT_DIRTY_ENOUGH":
             return (
-                f"It is not due: {percent(found.dirty_ratio)} of what can be compacted is dirty "
-                f"({size_text(found.cleanable_bytes)}), and min.cleanable.dirty.ratio asks for more than "
+                f"The log is not due: {percent(found.dirty_ratio)} of the cleanable bytes are dirty "
+                f"({size_text(found.cleanable_bytes)}), and min.cleanable.dirty.ratio requires more than "
                 f"{percent(found.min_dirty_ratio)}. {again} --force` compacts it now."
             )
         case "ACTIVE_SEGMENT":
             return (
                 f"All dirty records, from offset {found.first_dirty_offset} on, lie in the active segment, which is "
-                "never compacted; segment.bytes or segment.ms close it. "
+                "never compacted; segment.bytes or segment.ms closes it. "
                 f"{again} --roll --force` closes and compacts it now."
             )
         case "UNSTABLE":
@@ -178,11 +187,11 @@ def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
                 f"min.compaction.lag.ms, {duration(found.min_lag_ms)}."
             )
         case "ALL_CLEAN":
-            return f"There is nothing to do: it is clean up to offset {found.first_dirty_offset}."
+            return f"There is nothing to do: the log is clean up to offset {found.first_dirty_offset}."
         case "MOVING":
-            return "Compaction rests while the replica moves to another log directory (`barnabas logs dirs`)."
+            return "Compaction is paused while the replica moves to another log directory (`barnabas logs dirs`)."
         case "EMPTY":
-            return "There is nothing to do: it is empty."
+            return "There is nothing to do: the log is empty."
         case other:
             return f"{other}{': ' if found.detail else ''}{found.detail}."
 
@@ -191,27 +200,27 @@ def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
 
 
 def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str]:
-    """Why the oldest segment is still there, and until when."""
+    """Why the oldest segment is still kept, and until when."""
     if found.verdict == "EMPTY":
-        yield "There is nothing to delete: it is empty."
+        yield "There is nothing to delete: the log is empty."
         return
     if found.verdict == "KEPT_BY_POLICY":
-        yield "No segment is deleted for its age or size: its cleanup.policy does not include delete."
+        yield "No segment is deleted for its age or size: cleanup.policy does not include delete."
         return
     if found.verdict == "UNLIMITED":
-        yield "Nothing is ever deleted: neither retention.ms nor retention.bytes sets a limit."
+        yield "No segment is ever deleted: neither retention.ms nor retention.bytes sets a limit."
         return
     which = "the active one" if found.is_active else "closed"
     yield (
-        f"The oldest segment, {which}, has offsets {found.first_offset} to {found.end_offset - 1}, "
-        f"{size_text(found.size)}; its newest record is of {moment(found.youngest_ms)}."
+        f"The oldest segment, {which}, holds the offsets {found.first_offset} to {found.end_offset - 1}, "
+        f"{size_text(found.size)}; its newest record was written at {moment(found.youngest_ms)}."
     )
-    looks = f"looked at every {duration(found.check_interval_ms)}"
+    looks = f"checked every {duration(found.check_interval_ms)}"
     match found.verdict:
         case "UNREPLICATED":
-            yield "It stays as long as it is not replicated to all in-sync replicas."
+            yield "It is kept until it is replicated to all in-sync replicas."
         case "BELOW_START":
-            yield f"It is due: all of it lies below the log start offset; {looks}."
+            yield f"It is due: all its records are below the log start offset; {looks}."
         case "TOO_OLD":
             yield f"It is due: older than retention.ms, {duration(found.retention_ms)}; {looks}."
         case "TOO_MUCH":
@@ -228,13 +237,13 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
 def _within(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str]:
     if found.expires_ms >= 0:
         yield (
-            f"By age it goes in {duration(found.expires_ms - now_ms)}, at {moment(found.expires_ms)} "
+            f"By its age it is deleted in {duration(found.expires_ms - now_ms)}, at {moment(found.expires_ms)} "
             f"(retention.ms is {duration(found.retention_ms)})."
         )
     if found.retention_bytes >= 0:
         room = found.size - found.excess_bytes
         yield (
-            f"By size it goes when the log, now {size_text(size_bytes)}, has grown by {size_text(max(room, 0))} "
+            f"By size it is deleted when the log, now {size_text(size_bytes)}, has grown by {size_text(max(room, 0))} "
             f"(retention.bytes is {size_text(found.retention_bytes)})."
         )
 
@@ -243,10 +252,10 @@ def _within(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str
 
 _NOT_COMPACTED: Final = {
     "NOT_COMPACTED": "not compacted: cleanup.policy does not include compact",
-    "BEING_CLEANED": "nothing done: the broker's own cleaner is at it",
-    "EMPTY": "nothing to do: it is empty",
+    "BEING_CLEANED": "nothing done: the broker's log cleaner is compacting it",
+    "EMPTY": "nothing to do: the log is empty",
     "MOVING": "nothing done: the replica is being moved to another log directory",
-    "ALL_CLEAN": "nothing to do: all is clean",
+    "ALL_CLEAN": "nothing to do: no dirty records",
     "ACTIVE_SEGMENT": "nothing to do: all dirty records are in the active segment (--roll --force)",
     "UNSTABLE": "nothing to do: the dirty records are not stable",
     "TOO_YOUNG": "nothing to do: the dirty records are younger than min.compaction.lag.ms",
@@ -255,8 +264,8 @@ _NOT_COMPACTED: Final = {
     "LAG_EXCEEDED": "would be compacted: max.compaction.lag.ms is exceeded",
 }
 _NOT_TRIMMED: Final = {
-    "BEING_CLEANED": "nothing done: it is being compacted",
-    "EMPTY": "nothing to delete: it is empty",
+    "BEING_CLEANED": "nothing done: the log is being compacted",
+    "EMPTY": "nothing to delete: the log is empty",
     "KEPT_BY_POLICY": "nothing deleted: cleanup.policy does not include delete",
     "UNLIMITED": "nothing deleted: no limit is set",
     "WITHIN_LIMITS": "nothing deleted: within retention.ms and retention.bytes",

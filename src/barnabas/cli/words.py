@@ -1,4 +1,4 @@
-"""Codec: durations, times and counts -> the words in which the `why` commands say them."""
+"""Codec: durations, times and counts -> the text in which the `why` commands print them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def duration(ms: int) -> str:
-    """The two largest units: `3 min 20 s`, `2 d 4 h`, `250 ms`."""
+    """A duration in its two largest units: `3 min 20 s`, `2 d 4 h`, `250 ms`."""
     if ms < 1_000:
         return f"{max(ms, 0)} ms"
     for place, (size, unit) in enumerate(_UNITS):
@@ -17,21 +17,21 @@ def duration(ms: int) -> str:
             smaller, name = _UNITS[place + 1] if place + 1 < len(_UNITS) else (ms + 1, "")
             more = rest // smaller
             return f"{count} {unit}" + (f" {more} {name}" if more else "")
-    raise AssertionError("a second at least has seconds")
+    raise AssertionError("a duration of a second or more has a unit")
 
 
 def ago(then_ms: int, now_ms: int) -> str:
-    """`3 min 20 s ago`; what lies ahead, by a clock that is not ours, is now."""
+    """`3 min 20 s ago`. A time in the future, from a clock that is ahead, is printed as now."""
     return f"{duration(now_ms - then_ms)} ago"
 
 
 def moment(ms: int) -> str:
-    """`2026-11-20 10:00:00 UTC`."""
+    """A time in UTC: `2026-11-20 10:00:00 UTC`."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 record`, `2,000 records`."""
+    """A count with its noun: `1 record`, `2,000 records`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

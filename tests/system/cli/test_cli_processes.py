@@ -56,7 +56,7 @@ def test_the_port_is_in_use(broker: EmbeddedBroker, tmp_path: Path) -> None:
     failed = start(broker, "serve", "-d", str(tmp_path / "data"), "-l", f"PLAINTEXT://{broker.bootstrap_servers}")
     out, errors = failed.communicate(timeout=90)
     assert (failed.returncode, out) == (1, b"")
-    assert b"the port is in use. Stop what listens there, or choose another with --listener" in errors
+    assert b"the port is in use. Stop the process that uses it, or choose another port with --listener" in errors
 
 
 def test_the_data_directory_is_in_use(broker: EmbeddedBroker) -> None:

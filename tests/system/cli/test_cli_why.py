@@ -107,10 +107,10 @@ def test_not_dirty_enough_then_compacted_by_force(cli: Cli, broker: EmbeddedBrok
     compaction = facts["compaction"]
     assert (compaction["verdict"], compaction["limit"]) == ("NOT_DIRTY_ENOUGH", "ACTIVE_SEGMENT")
     first, limit = facts["why"]["compaction"]
-    assert first.startswith("It is not due: 100 % of what can be compacted is dirty")
+    assert first.startswith("The log is not due: 100 % of the cleanable bytes are dirty")
     assert limit.endswith("cannot be compacted: the active segment begins there, and it is never compacted.")
     assert facts["why"]["retention"] == [
-        "No segment is deleted for its age or size: its cleanup.policy does not include delete."
+        "No segment is deleted for its age or size: cleanup.policy does not include delete."
     ]
     (untouched,) = cli("logs", "compact", "-t", topic, "--json").json
     assert (untouched["done"], untouched["outcome"]) == (False, "not dirty enough (--force)")
@@ -149,7 +149,7 @@ def test_retention_now(cli: Cli, broker: EmbeddedBroker) -> None:
     sentences = why(cli, topic)["why"]["retention"]
     assert sentences[0].startswith("The oldest segment, closed, has offsets 0 to ")
     assert sentences[1].startswith("By age it goes in 6 d 23 h")
-    assert sentences[2].startswith("By size it goes when the log, now ")
+    assert sentences[2].startswith("By size it is deleted when the log, now ")
     (kept,) = cli("logs", "retain", "-t", topic, "--json").json
     assert (kept["done"], kept["outcome"]) == (False, "nothing deleted: within retention.ms and retention.bytes")
     assert cli("configs", "alter", "--topic", topic, "--set", "retention.bytes=1048576").code == 0

@@ -68,8 +68,8 @@ def test_a_drain_is_taken_up_again_when_its_broker_is_gone(tmp_path: Path) -> No
             _, said = waiting.communicate(timeout=STANDSTILL_S)
             assert (waiting.returncode, said) == (
                 130,
-                "no longer waiting: what is under way goes on, and the throttle stays; `barnabas cluster moves`, when "
-                "nothing moves any more, removes it\n",
+                "not waiting any more: the reassignments continue, and the throttle remains set; `barnabas cluster "
+                "moves`, when no reassignment is under way, removes it\n",
             )
             assert throttles(admin, 1, 2, 3, 4) == throttled(1000, 1, 2, 3, 4)
             run(address, "drain", "1", "--throttle", "2000", "--no-wait")

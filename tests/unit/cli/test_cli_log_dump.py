@@ -85,7 +85,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(ValueError, match=r"not a \.log, \.index"):
         list(dump_file(path, DumpOptions()))
-    with pytest.raises(ValueError, match="begins with its first offset"):
+    with pytest.raises(ValueError, match="must begin with its base offset"):
         list(dump_file(tmp_path / "orders.log", DumpOptions()))
 
 

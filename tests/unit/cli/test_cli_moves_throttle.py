@@ -128,7 +128,7 @@ def test_a_broker_that_is_forgotten_has_no_rate(cluster: MovingCluster) -> None:
     assert cluster.configs == lists("t", "0:1,0:2", "0:4") | rates(1000, 2, 4)
 
 
-REMOVER = "`barnabas cluster moves`, when nothing moves any more, removes it"
+REMOVER = "`barnabas cluster moves`, when no reassignment is under way, removes it"
 
 
 def test_a_refused_move_leaves_the_throttle_as_it_was(cluster: MovingCluster) -> None:
@@ -157,7 +157,7 @@ def test_what_began_although_another_was_refused_stays_throttled(
         drain(3, throttle=1000)
     assert cluster.under_way.keys() == {T1}
     assert cluster.configs == lists("t", "1:2,1:3", "1:4") | rates(1000, 2, 3, 4)
-    assert capsys.readouterr().err == f"1 of 2 move(s) have begun, and keep the throttle; {REMOVER}\n"
+    assert capsys.readouterr().err == f"1 of 2 move(s) have begun and keep the throttle; {REMOVER}\n"
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -187,7 +187,7 @@ def test_ctrl_c_while_waiting_says_what_removes_the_throttle(
     with pytest.raises(asyncio.CancelledError):
         drain(1, throttle=1000)
     assert capsys.readouterr().err == (
-        f"no longer waiting: what is under way goes on, and the throttle stays; {REMOVER}\n"
+        f"not waiting any more: the reassignments continue, and the throttle remains set; {REMOVER}\n"
     )
 
 
@@ -195,7 +195,7 @@ def test_moves_removes_the_throttle_when_nothing_is_left(
     cluster: MovingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drain(1, throttle=1000, wait=False)
-    assert capsys.readouterr().err.splitlines()[0] == f"the throttle stays; {REMOVER}"
+    assert capsys.readouterr().err.splitlines()[0] == f"the throttle remains set; {REMOVER}"
     throttled = dict(cluster.configs)
     moves()
     assert cluster.configs == throttled

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from barnabas.cli.consume import Lines
-from barnabas.cli.consuming import Outcome, ReadPlan, Start, consume
+from barnabas.cli.consuming import ConsumePlan, ConsumeProgress, Start, consume
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_pairs
 from barnabas.cli.line_format import LinePrinter
 from barnabas.cli.output import EXIT_INTERRUPTED, note
@@ -69,7 +69,7 @@ def main() -> None:
         raise SystemExit(EXIT_INTERRUPTED)
 
 
-async def _consume(settings: dict[str, object], plan: ReadPlan, sink: _Printing) -> Outcome:
+async def _consume(settings: dict[str, object], plan: ConsumePlan, sink: _Printing) -> ConsumeProgress:
     outcome = await consume(settings, plan, sink)
     outcome.skipped = sink.skipped
     return outcome
@@ -161,10 +161,10 @@ def _settings(options: argparse.Namespace, parser: Parser) -> dict[str, object]:
     return settings
 
 
-def _plan(options: argparse.Namespace, *, grouped: bool) -> ReadPlan:
+def _plan(options: argparse.Namespace, *, grouped: bool) -> ConsumePlan:
     grouped = grouped and options.partition is None
     start = Start.parse((options.offset or ("earliest" if options.from_beginning else "latest")).lower())
-    return ReadPlan(
+    return ConsumePlan(
         topic=options.topic,
         include=re.compile(options.include) if options.include is not None else None,
         partitions=() if options.partition is None else (options.partition,),

@@ -10,7 +10,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from barnabas.cli.consuming import Outcome, ReadPlan, consume
+from barnabas.cli.consuming import ConsumePlan, ConsumeProgress, consume
 from barnabas.cli.kafka.arguments import Parser, client_settings, emit, split_pairs
 from barnabas.cli.output import EXIT_INTERRUPTED, note
 from barnabas.cli.session import read_properties, run
@@ -58,7 +58,7 @@ def main() -> None:
         "auto.offset.reset": "latest" if options.from_latest else "earliest",
         "check.crcs": "false",
     }
-    plan = ReadPlan(
+    plan = ConsumePlan(
         topic=options.topic,
         include=re.compile(options.include) if options.include else None,
         group=True,
@@ -134,7 +134,7 @@ class _Stats:
             f"{fetch_s * 1000:.0f}, {mebibytes / fetch_s:.4f}, {count / fetch_s:.4f}"
         )
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ConsumeProgress) -> None:
         ended = time.time()
         if self._detailed:
             self._report()
