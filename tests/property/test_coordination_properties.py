@@ -32,7 +32,7 @@ from barnabas.server.coordination.group.config import GroupCoordinatorConfig
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.group.shard import GroupShard
-from tests.golden.coordination.conversation import settle
+from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual
 
 TP = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)

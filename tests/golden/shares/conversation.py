@@ -30,7 +30,8 @@ from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.share.persister import Persister
 from barnabas.server.coordination.share.records import FORMAT as SHARE_FORMAT
 from barnabas.server.coordination.share.service import ShareCoordinator
-from tests.golden.coordination.conversation import settle, show_record
+from tests.golden.coordination.show import show_record
+from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual, seeded
 
 GROUPS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)

@@ -9,7 +9,7 @@ import pytest
 from barnabas.core.errors import ErrorCode
 from barnabas.server.coordination.ports import Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.runtime import CoordinatorRuntime
-from tests.golden.coordination.conversation import settle
+from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import MemoryWriter
 from tests.unit.server.coordination.test_coordination_runtime import TP, Sums, code_of, elected, play
 

@@ -13,7 +13,7 @@ from barnabas.server.coordination.operation import DEFERRED, CoordinatorRecord, 
 from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.runtime import CoordinatorRuntime, RuntimeConfig
 from barnabas.server.coordination.timeline import Timeline, TimelineMap
-from tests.golden.coordination.conversation import settle
+from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
 
 TP = TopicPartition("state", 0)

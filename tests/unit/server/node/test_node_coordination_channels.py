@@ -38,7 +38,7 @@ from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersReq
 from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.node.channels.batched_requests import BatchedRequests
 from barnabas.server.node.channels.coordination import CoordinationChannels
-from tests.golden.coordination.conversation import settle
+from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import run_virtual
 
 HERE, THERE = 1, 2
