@@ -53,6 +53,7 @@ async def test_a_producer_asks_anew_for_topics_that_it_writes_to() -> None:
     async with AsyncProducer(cluster=fake.cluster(), linger_ms=0, metadata_max_age_ms=0) as producer:
         await producer.send_and_wait("t", b"v")
         await asyncio.wait_for(again.wait(), 10)
+    assert asked_for(fake, "t") >= 2
 
 
 async def test_a_topic_that_was_not_written_to_is_asked_for_by_the_next_send() -> None:

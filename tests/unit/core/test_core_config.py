@@ -82,13 +82,23 @@ def test_values_out_of_range_are_refused(validator: Range, value: object, reason
     assert str(refusal.value).endswith(reason)
 
 
-def test_values_in_range_pass() -> None:
-    Range(0, 9)("k", 9)
-    RangeOrSpecial(-1, 1, 9)("k", -1)
-    OneOf(("a",), ignore_case=True)("k", "A")
-    OneOf(("a",), nullable=True)("k", None)
-    ListOf(nullable=True)("k", None)
-    NonEmpty()("k", None)
+@pytest.mark.parametrize(
+    ("lenient", "strict", "value"),
+    [
+        (Range(0, 9), Range(0, 8), 9),
+        (RangeOrSpecial(-1, 1, 9), Range(1, 9), -1),
+        (OneOf(("a",), ignore_case=True), OneOf(("a",)), "A"),
+        (OneOf(("a",), nullable=True), OneOf(("a",)), None),
+        (ListOf(nullable=True), ListOf(), None),
+        (NonEmpty(), OneOf(("a",)), None),
+    ],
+)
+def test_a_value_in_range_passes_and_a_stricter_validator_refuses_it(
+    lenient: Range, strict: Range, value: object
+) -> None:
+    assert lenient("k", value) is None
+    with pytest.raises(ConfigError, match=r"configuration k"):
+        strict("k", value)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ def test_offset_and_leader_epoch_lie_outside_the_crc() -> None:
     data = bytearray(build_batch(SOME))
     data[0:8] = (12345).to_bytes(8, "big")
     data[12:16] = (9).to_bytes(4, "big")
-    check_crc(data, 0, read_header(data))
+    header = read_header(data)
+    assert (header.base_offset, header.partition_leader_epoch) == (12345, 9)
+    assert check_crc(data, 0, header) is None
 
 
 @pytest.mark.parametrize("codec", list(Codec))

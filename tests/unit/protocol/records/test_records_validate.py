@@ -281,7 +281,7 @@ def test_bounds_do_not_apply_under_log_append_time() -> None:
     rules = replace(
         RULES, timestamp_before_max_ms=1, timestamp_after_max_ms=1, timestamp_type=TimestampType.LOG_APPEND_TIME
     )
-    accept(build_batch(times(0, NOW * 2)), rules)
+    assert accept(build_batch(times(0, NOW * 2)), rules).log_append_time_ms == NOW
 
 
 @pytest.mark.parametrize("claimed", [0, 1001, 5000, 2**62])

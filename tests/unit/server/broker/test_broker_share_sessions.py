@@ -60,7 +60,9 @@ def test_the_epoch_after_the_last_is_one() -> None:
     begin(sessions)
     sessions._sessions[KEY].epoch = EPOCH_MAX
     sessions.acknowledge(KEY, EPOCH_MAX)
+    assert sessions._sessions[KEY].epoch == 1
     sessions.acknowledge(KEY, 1)
+    assert sessions._sessions[KEY].epoch == 2
 
 
 def test_the_limit_counts_members_and_lets_them_begin_anew() -> None:
@@ -70,8 +72,10 @@ def test_the_limit_counts_members_and_lets_them_begin_anew() -> None:
     begin(sessions)
     with refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED):
         begin(sessions, ("g", "other"))
+    assert len(sessions) == 2
     sessions.close(KEY)
     begin(sessions, ("g", "other"))
+    assert set(sessions._sessions) == {("h", "n"), ("g", "other")}
 
 
 def test_a_connection_takes_its_sessions_along() -> None:

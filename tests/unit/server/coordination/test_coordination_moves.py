@@ -142,4 +142,6 @@ def test_after_the_end_nobody_is_elected() -> None:
     kept: list[CoordinatorRuntime[Sums]] = []
     play(scenario)
     kept[0].on_elected(0, 1)
+    assert not kept[0]._loading
+    assert not kept[0]._active
     kept[0].on_resigned(0, 2)

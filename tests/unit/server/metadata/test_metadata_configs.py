@@ -313,10 +313,18 @@ def test_bad_broker_configs(configs: dict[str, str], per_broker: bool, words: st
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_good_broker_configs() -> None:
-    check_broker_configs({"listener.name.tls.ssl.keystore.location": "/x", "my.plugin": "1"}, per_broker=True)
-    check_broker_configs({"listener.name.sasl.plain.sasl.jaas.config": "x"}, per_broker=True)
-    check_broker_configs({"log.retention.ms": "5", "leader.replication.throttled.rate": "1000000"}, per_broker=False)
+@pytest.mark.parametrize(
+    ("configs", "per_broker"),
+    [
+        ({"listener.name.tls.ssl.keystore.location": "/x", "my.plugin": "1"}, True),
+        ({"listener.name.sasl.plain.sasl.jaas.config": "x"}, True),
+        ({"log.retention.ms": "5", "leader.replication.throttled.rate": "1000000"}, False),
+    ],
+)
+def test_good_broker_configs_pass_until_a_fixed_config_is_among_them(configs: dict[str, str], per_broker: bool) -> None:
+    assert check_broker_configs(configs, per_broker=per_broker) is None
+    with pytest.raises(KafkaError, match=r"Cannot update these configs dynamically.*node\.id"):
+        check_broker_configs({**configs, "node.id": "7"}, per_broker=per_broker)
 
 
 def test_groups_and_metrics_have_bounds() -> None:
