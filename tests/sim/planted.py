@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 from barnabas.server.node.adapters import ReplicatedWriter
 from barnabas.server.node.channels.coordination import Markers
-from barnabas.server.replication import partition as partition_module
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.roles import leader as leader_module
 from barnabas.server.storage import log as log_module
 from barnabas.server.storage import recovery
 from barnabas.server.storage.flushing import FlushJob
@@ -125,12 +125,12 @@ def _duplicates_not_known(patch: Patch) -> None:
 
 def _watermark_behind(patch: Patch) -> None:
     """The high watermark is off by one: the last record is never committed."""
-    real = vars(partition_module)["high_watermark"]
+    real = vars(leader_module)["high_watermark"]
 
     def behind(state: Any, end: int, current: int, **options: Any) -> int:
         return max(current, int(real(state, end, current, **options)) - 1)
 
-    patch.setattr(partition_module, "high_watermark", behind)
+    patch.setattr(leader_module, "high_watermark", behind)
 
 
 def _stable_offset_ahead(patch: Patch) -> None:

@@ -20,7 +20,6 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.small import ConfigsImage
 from barnabas.server.node.quorum import vote_store
 from barnabas.server.raft.machine.values import Voters
-from barnabas.server.replication import following
 from barnabas.server.replication.directories.homes import Homes
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.rules import watermark
@@ -69,14 +68,14 @@ def _ack_before_isr(patch: Patch) -> None:
 
 def _min_insync_ignored(patch: Patch) -> None:
     """A leader alone accepts, commits and acknowledges, whatever min.insync.replicas says."""
-    patch.setattr("barnabas.server.replication.partition.refuse_append", lambda state, acks, least: ErrorCode.NONE)
+    patch.setattr("barnabas.server.replication.roles.leader.refuse_append", lambda state, acks, least: ErrorCode.NONE)
     patch.setattr("barnabas.server.replication.rules.watermark.effective_min_insync", lambda replicas, least: 1)
     patch.setattr("barnabas.server.replication.rules.leader.effective_min_insync", lambda replicas, least: 1)
 
 
 def _truncate_to_watermark(patch: Patch) -> None:
     """A follower of a new leader cuts at its own high watermark, as before KIP-101."""
-    real = following.next_fetch
+    real = Partition.next_fetch
     cut: dict[int, int] = {}
 
     def next_fetch(self: Partition, now_ms: int) -> Any:
@@ -102,13 +101,14 @@ def _watermark_of_the_isr_alone(patch: Patch) -> None:
     def high_watermark(state: Any, end: int, current: int, **options: Any) -> Any:
         return real(replace(state, proposed_isr=frozenset()), end, current, **{**options, "joining": ()})
 
-    patch.setattr("barnabas.server.replication.partition.high_watermark", high_watermark)
+    patch.setattr("barnabas.server.replication.roles.leader.high_watermark", high_watermark)
 
 
 def _watermark_of_the_leader_alone(patch: Patch) -> None:
     """What the leader has is committed."""
     patch.setattr(
-        "barnabas.server.replication.partition.high_watermark", lambda state, end, current, **options: max(end, current)
+        "barnabas.server.replication.roles.leader.high_watermark",
+        lambda state, end, current, **options: max(end, current),
     )
 
 
@@ -174,7 +174,7 @@ def _broker_epochs_ignored(patch: Patch) -> None:
 
     patch.setattr(alter_partition, "_problem", problem)
     patch.setattr("barnabas.server.replication.rules.isr.is_eligible", lambda state, follower, active: True)
-    patch.setattr("barnabas.server.replication.leading.is_stale_fetch", lambda epoch, registered: False)
+    patch.setattr("barnabas.server.replication.roles.leader.is_stale_fetch", lambda epoch, registered: False)
 
 
 def _unclean_ends_forgotten(patch: Patch) -> None:

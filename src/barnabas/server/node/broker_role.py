@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
@@ -53,6 +54,7 @@ from barnabas.server.node.setup.ports_taken import TakenPort
 from barnabas.server.node.shares import GroupShareSettings, ShareFeed, build_shares
 from barnabas.server.replication.cleaning.compaction import Compactor
 from barnabas.server.replication.cleaning.engine import InlineEngine, ProcessEngine
+from barnabas.server.replication.directories.keeper import DirKeeper
 from barnabas.server.replication.directories.mover import DirMover
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.on_request import OnRequest
@@ -77,19 +79,25 @@ class BrokerRole:
         self._parts = parts
         self._ports = ports
         config = parts.config
-        self.partitions = Partitions(
-            parts.node_id, parts.dirs, parts.topic_config, parts.clock, parts.rng, parts.missing_dirs
-        )
         self._flusher = Flusher(parts.disk)
-        self.partitions.host.flush = self._flusher.request_all
-        self._upkeep = Upkeep(self.partitions, self._flusher, parts.disk, parts.clock, upkeep_intervals(config))
-        self._compactor = self._build_compactor()
         peers = Peers(parts.outgoing, lambda: parts.image, config.inter_broker_listener)
         self._channels = CoordinationChannels(peers)
         channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
-        self._replication = Replication(self.partitions, channel, self._copying, parts.clock, parts.rng)
+        self._replication = Replication(parts.node_id, channel, self._flusher, self._copying, parts.clock, parts.rng)
+        self.partitions = Partitions(
+            self._replication.context,
+            self._replication,
+            parts.dirs,
+            parts.topic_config,
+            parts.clock,
+            parts.rng,
+            parts.missing_dirs,
+        )
+        self._upkeep = Upkeep(self.partitions, self._flusher, parts.disk, parts.clock, upkeep_intervals(config))
+        self._compactor = self._build_compactor()
+        self._dir_keeper = DirKeeper(self.partitions, channel, parts.rng)
         self._mover = DirMover(
-            self.partitions, self._replication.dir_keeper, self._flusher, parts.disk,
+            self.partitions, self._dir_keeper, self._flusher, parts.disk,
             self._copying, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._services = self._build_services(controller)
@@ -120,7 +128,8 @@ class BrokerRole:
         groups, transactions, shares = services.groups, services.transactions, services.shares
         async with running(
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
-            self._upkeep.run, self._compactor.run, self._replication.run, self._mover.run,
+            self._upkeep.run, self._compactor.run,
+            partial(self._replication.run, self.partitions), self._dir_keeper.run, self._mover.run,
             shares.coordinator.run, shares.partitions.run,
         ):  # fmt: skip
             self.partitions.discover()
@@ -133,7 +142,7 @@ class BrokerRole:
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             for subscriber in (
-                self.partitions, self._replication, self._mover, *feeds,
+                self.partitions, self._dir_keeper, self._replication, self._mover, *feeds,
                 services.metadata, settings_feed, self._lifecycle,
             ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)

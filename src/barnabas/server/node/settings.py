@@ -213,7 +213,7 @@ def replication_settings(view: ConfigView) -> ReplicationSettings:
             timeout_ms=value("replica.socket.timeout.ms"),
         ),
         fetchers=value("num.replica.fetchers"),
-        lag_max_ms=value("replica.lag.time.max.ms"),
+        replica_lag_time_max_ms=value("replica.lag.time.max.ms"),
         leader_rate=value("leader.replication.throttled.rate"),
         follower_rate=value("follower.replication.throttled.rate"),
         movers=value("num.replica.alter.log.dirs.threads"),

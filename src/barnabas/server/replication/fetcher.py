@@ -18,7 +18,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
-from barnabas.server.replication.host import Host
+from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.ports import FetchCall, Fetched, FetchReply, PartitionKey, PeerChannel
 from barnabas.server.replication.rules.fetch_session import FetchSessionHandler
@@ -34,7 +34,7 @@ _BOUNDS_MAX: Final = 500
 """Partitions in one ListOffsets."""
 
 
-class Fetcher:
+class ReplicaFetcher:
     """`run` copies until there is no partition left."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Fetcher:
         leader_id: int,
         lane: int,
         channel: PeerChannel,
-        host: Host,
+        context: ReplicationContext,
         settings: Callable[[], ReplicationSettings],
         clock: Clock,
         rng: Rng,
@@ -51,9 +51,9 @@ class Fetcher:
         self.lane = lane
         self.bytes_fetched = 0
         self._channel = channel
-        self._host = host
+        self._context = context
         self._settings = settings
-        self._throttle = host.follower_throttle
+        self._throttle = context.follower_throttle
         self._clock = clock
         self._rng = rng
         self._partitions: dict[PartitionKey, Partition] = {}
@@ -112,7 +112,7 @@ class Fetcher:
 
     def _look(self) -> list[tuple[Partition, AskBounds]]:
         """Find out what the partitions want of which something has changed. Gives those that are out of range."""
-        now_ms = self._host.now_ms()
+        now_ms = self._context.now_ms()
         for key in [key for key, at in self._later.items() if at <= now_ms]:
             del self._later[key]
             self._changed[key] = None
@@ -150,7 +150,7 @@ class Fetcher:
     def _sleep_s(self) -> float | None:
         if not self._later:
             return None
-        return max((min(self._later.values()) - self._host.now_ms()) / 1000, 0.001)
+        return max((min(self._later.values()) - self._context.now_ms()) / 1000, 0.001)
 
     async def _woken(self, timeout_s: float | None) -> bool:
         """Until something has changed (True) or the time is over."""
@@ -196,7 +196,7 @@ class Fetcher:
                     leader=self.leader_id,
                     error=fetched.error.name,
                 )
-                partition.on_fetch_failed(asked, fetched.error, self._host.now_ms(), backoff_ms=backoff_ms)
+                partition.on_fetch_failed(asked, fetched.error, self._context.now_ms(), backoff_ms=backoff_ms)
 
     def _take(self, partition: Partition, asked: FetchFrom, fetched: Fetched, wall_ms: int, backoff_ms: int) -> None:
         answer = FetchAnswer(
@@ -208,7 +208,7 @@ class Fetcher:
             self._session.to_back(fetched.key)
             name = partition.name
             if fetched.key in self._lagging and self._throttle.covers(name.topic, name.partition):
-                self._throttle.take(size, self._host.now_ms())
+                self._throttle.take(size, self._context.now_ms())
         end = -1 if partition.log is None else partition.log.log_end_offset
         if fetched.high_watermark <= end:
             self._lagging.discard(fetched.key)
@@ -221,7 +221,7 @@ class Fetcher:
         log.info(
             "a leader does not answer", leader=self.leader_id, partitions=len(self._session.asked), reason=str(error)
         )
-        now_ms, backoff_ms = self._host.now_ms(), self._backoff_ms()
+        now_ms, backoff_ms = self._context.now_ms(), self._backoff_ms()
         for key, asked in self._session.asked.items():
             partition = self._partitions.get(key)
             if partition is not None:
@@ -236,11 +236,11 @@ class Fetcher:
         try:
             found = await self._channel.list_bounds(self.leader_id, wanted, self._settings().fetch)
         except KafkaError:
-            now_ms = self._host.now_ms()
+            now_ms = self._context.now_ms()
             for partition, asked in some:
                 partition.on_fetch_failed(asked, ErrorCode.REQUEST_TIMED_OUT, now_ms, backoff_ms=backoff_ms)
         else:
-            now_ms = self._host.now_ms()
+            now_ms = self._context.now_ms()
             for (partition, asked), (error, start, end) in zip(some, found, strict=True):
                 if error is ErrorCode.NONE:
                     partition.on_leader_bounds(asked, start, end, self._clock.now_ms(), backoff_ms=backoff_ms)

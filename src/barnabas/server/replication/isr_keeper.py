@@ -8,14 +8,15 @@ epoch of then; one that an image has settled meanwhile is dropped.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.core.backoff import Backoff
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
+from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.partition import Partition
-from barnabas.server.replication.partitions import Partitions
 from barnabas.server.replication.ports import IsrAnswer, PartitionKey, PeerChannel
 from barnabas.server.replication.rules.isr import Next
 from barnabas.server.replication.rules.leader import IsrProposal
@@ -31,10 +32,10 @@ _LAG_CHECKS: Final = 2
 
 
 class IsrKeeper:
-    """`run` until cancelled. `propose` may be called before."""
+    """Sends ISR proposals. `propose` may be called before `run`."""
 
-    def __init__(self, partitions: Partitions, channel: PeerChannel, rng: Rng) -> None:
-        self._partitions = partitions
+    def __init__(self, channel: PeerChannel, context: ReplicationContext, rng: Rng) -> None:
+        self._context = context
         self._channel = channel
         self._rng = rng
         self._backoff = Backoff(50, 1_000)
@@ -47,15 +48,16 @@ class IsrKeeper:
         self._waiting[partition.topic_id, partition.name.partition] = (partition, proposal)
         self._wake.set()
 
-    async def run(self) -> None:
+    async def run(self, partitions: Iterable[Partition]) -> None:
+        """Send proposals, and check the followers of `partitions` for lag, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look_for_lag(), name="isr lag")
+            tasks.create_task(self._check_lag(partitions), name="isr lag")
             tasks.create_task(self._send(), name="isr proposals")
 
-    async def _look_for_lag(self) -> None:
+    async def _check_lag(self, partitions: Iterable[Partition]) -> None:
         while True:
-            await asyncio.sleep(self._partitions.host.lag_max_ms / _LAG_CHECKS / 1000)
-            for count, partition in enumerate(list(self._partitions)):
+            await asyncio.sleep(self._context.replica_lag_time_max_ms / _LAG_CHECKS / 1000)
+            for count, partition in enumerate(list(partitions)):
                 partition.shrink_isr()
                 if count % _BREATH == _BREATH - 1:
                     await asyncio.sleep(0)

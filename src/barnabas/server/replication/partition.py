@@ -1,366 +1,396 @@
-"""Shell: one partition on this node: its log, its role, and who waits for it.
+"""Shell: one partition that this broker hosts: a local replica, and the role that the cluster image gives the broker.
 
-What is decided (watermark, acknowledgement, epochs, who is in sync) is decided in `rules`; what is kept is kept by
-`storage.log`. Here the two meet. Nothing but the two waiting methods is asynchronous, so whatever a request changes it
-changes before its first await. Every refusal is a `KafkaError` with the code for the wire.
+    LocalReplica        log, high watermark, waiting requests            local_replica.py
+    role                LeaderRole     appends, followers, ISR           roles/leader.py
+                        FollowerRole   fetches from the leader           roles/follower.py
+                        OfflineRole    rejects every request             roles/offline.py
 
-This file keeps the role, appends and moves the watermark; `reading.py` reads, `leading.py` serves followers and keeps
-the ISR, `following.py` copies from a leader.
+`Partition` changes the role and checks it, then delegates to the role or to the functions in `reading.py`. The
+machines in `rules` decide; `storage.log` stores. Only `wait_committed` and `read_from_disk` are asynchronous, so a
+request makes its changes before its first await. Every rejection is a `KafkaError` with the code for the wire.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+from typing import Protocol
+
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.core.ids import TopicId, TopicPartition
+from barnabas.core.ids import CONSUMER_REPLICA_ID, TopicId, TopicPartition
 from barnabas.protocol.records.validate import Origin
 from barnabas.server.metadata.image.cluster import PartitionImage
-from barnabas.server.replication import following, leading, reading
-from barnabas.server.replication.host import Host
-from barnabas.server.replication.purgatory import COMPLETE_NOW, CommitPurgatory, Purgatory
+from barnabas.server.replication import reading
+from barnabas.server.replication.context import ReplicationContext
+from barnabas.server.replication.local_replica import NEWS_S, LocalReplica
+from barnabas.server.replication.purgatory import COMPLETE_NOW
 from barnabas.server.replication.reading import Isolation, PartitionRead, SpecialTimestamp
-from barnabas.server.replication.rules.follower import FollowerState, follow
-from barnabas.server.replication.rules.isr import joining_soon
+from barnabas.server.replication.roles.follower import FollowerRole
+from barnabas.server.replication.roles.leader import FollowerFetch, LeaderRole
+from barnabas.server.replication.roles.offline import NO_ROLE, OfflineRole
+from barnabas.server.replication.rules.follower import AskBounds, FetchAnswer, FetchFrom, FollowerState, follow
+from barnabas.server.replication.rules.isr import CommittedIsr, Next
 from barnabas.server.replication.rules.leader import (
+    IsrProposal,
     LeaderState,
-    acknowledge,
     begin_leadership,
     check_leader_epoch,
-    refuse_append,
+    latest_is_known,
 )
-from barnabas.server.replication.rules.watermark import high_watermark
 from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerEntry
-from barnabas.server.storage.values import AppendInfo
+from barnabas.server.storage.values import AppendInfo, EpochEndOffset, TimestampOffset
 
-__all__ = ["Isolation", "Partition", "PartitionRead", "SpecialTimestamp"]
+__all__ = [
+    "NEWS_S",
+    "FollowerFetch",
+    "Isolation",
+    "Partition",
+    "PartitionListener",
+    "PartitionRead",
+    "SpecialTimestamp",
+]
 
-FLUSH_FIRST = 1
-"""flush.messages=1: nothing counts as written before it is on the disk, at leaders and at followers."""
-NEWS_S = 0.05
-"""A follower that waits for records hears of a new watermark or log start after so long: others wait for it."""
+
+class PartitionListener(Protocol):
+    """Port: the components that act when a partition changes. Called on the event loop; the methods return at once."""
+
+    def propose_isr(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Send the proposal to the controller; the answer goes to `Partition.on_isr_outcome`."""
+        ...
+
+    def on_role_changed(self, partition: Partition) -> None:
+        """The partition has another leader, another leader epoch, or no role any more."""
+        ...
+
+    def on_fetchable(self, partition: Partition) -> None:
+        """A flush of the follower's log has finished; with flush.messages=1 the next fetch waited for the flush."""
+        ...
 
 
-class Partition(LogListener):
-    """One replica that this node hosts. `log` is None once its disk has failed."""
+class Partition(LocalReplica, LogListener):
+    """One partition that this broker hosts."""
 
     def __init__(
-        self, name: TopicPartition, topic_id: TopicId, log: Log | None, host: Host, watermark: int = 0
+        self,
+        name: TopicPartition,
+        topic_id: TopicId,
+        log: Log | None,
+        context: ReplicationContext,
+        listener: PartitionListener,
+        high_watermark: int,
     ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.log = log
-        self.host = host
-        self.leader: LeaderState | None = None
-        """Set while this node leads the partition."""
-        self.follower: FollowerState | None = None
-        """Set while another broker leads it, or nobody."""
-        self.leader_id = -1
-        self.leader_epoch = -1
-        self.high_watermark = 0 if log is None else min(max(watermark, log.log_start_offset), log.log_end_offset)
-        self.consumer_fetches = Purgatory()
-        """Fetches of consumers: woken by the watermark."""
-        self.follower_fetches = Purgatory()
-        """Fetches of followers: woken by appends."""
-        self.delayed_deletes = Purgatory()
-        """Those who wait until every replica has deleted what they wanted deleted."""
-        self._committed: CommitPurgatory[ErrorCode] = CommitPurgatory()
-        self._untold_bytes = 0
-        """Bytes appended since `consumer_fetches` was last notified that the whole log can be read."""
+        """`log` is None if the log directory is offline; `high_watermark` is the checkpointed one, or 0."""
+        super().__init__(name, topic_id, log, context, high_watermark)
+        self._listener = listener
+        self.role: LeaderRole | FollowerRole | OfflineRole = NO_ROLE if log is not None else self._log_dir_offline()
         if log is not None:
             log.add_listener(self)
 
-    def on_log_start_advanced(self) -> None:
-        self.mark_changed()
-
-    def mark_changed(self) -> None:
-        """Something is different that nobody need wake for: an in-sync replica, where the log starts."""
-        self.consumer_fetches.mark_changed()
-        self.follower_fetches.mark_changed()
+    # -- role ----------------------------------------------------------------------------------------------------------
 
     @property
-    def watermark_to_remember(self) -> int:
-        """For the next process: what a power failure could bring back from before a cut was never committed."""
-        cut = None if self.log is None else self.log.unsynced_truncation
-        return self.high_watermark if cut is None else min(self.high_watermark, cut)
+    def leader(self) -> LeaderState | None:
+        """The leader's state, or None if this broker does not lead the partition."""
+        role = self.role
+        return role.state if isinstance(role, LeaderRole) else None
 
-    # ---- role
+    @property
+    def follower(self) -> FollowerState | None:
+        """The follower's state, or None if this broker does not follow. A partition without a leader is followed."""
+        role = self.role
+        return role.state if isinstance(role, FollowerRole) else None
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, LeaderRole)
 
     def apply_image(self, image: PartitionImage) -> bool:
-        """Take the role the cluster gives. True when this begins a leadership (a new epoch with us as leader)."""
+        """Take the role that the image gives. Returns True if this broker now leads in a new leader epoch."""
         if image.leader_epoch < self.leader_epoch:
             return False
         moved = (image.leader, image.leader_epoch) != (self.leader_id, self.leader_epoch)
         self.leader_id, self.leader_epoch = image.leader, image.leader_epoch
-        log = self.log
+        log, role = self.log, self.role
         if log is None:
             return False
-        if image.leader != self.host.node_id:
-            self.follower = follow(self.follower, image.leader, image.leader_epoch)
+        if image.leader != self.context.node_id:
+            if isinstance(role, FollowerRole):
+                role.state = follow(role.state, image.leader, image.leader_epoch)
+            else:
+                role = FollowerRole(self, follow(None, image.leader, image.leader_epoch), self._on_fetchable)
             if moved:
-                self._resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self._leave_role(role, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                self.role = role
             return False
-        if self.leader is None or moved:
+        if moved or not isinstance(role, LeaderRole):
             return self._lead(image, log)
-        self.leader = self.leader.on_image(image.partition_epoch, image.replicas, image.isr)
-        self.mark_changed()
-        self.advance()
-        self.delayed_deletes.notify(COMPLETE_NOW)
+        role.on_image(image)
         return False
 
     def _lead(self, image: PartitionImage, log: Log) -> bool:
-        """Begin a leadership, unless its epoch cannot be written. Who waits for a commit goes on waiting if this node
-        led before: what it has appended is still there."""
-        self.follower = None
+        """Begin a leadership, unless the log fails when the new leader epoch is written. Requests that wait for the
+        high watermark keep waiting if this broker led before: the log still has their records."""
         log.assign_epoch(image.leader_epoch, log.log_end_offset)
-        if log.failure is not None:  # `fail` has been called
+        if log.failure is not None:  # `on_log_dir_failed` has been called
             return False
-        self.leader = begin_leadership(
-            self.host.node_id,
+        state = begin_leadership(
+            self.context.node_id,
             image.leader_epoch,
             image.partition_epoch,
             image.replicas,
             image.isr,
             log.log_end_offset,
-            self.host.now_ms(),
+            self.context.now_ms(),
         )
+        self.role = LeaderRole(self, state, self._propose_isr)
         self.flush_if_due()
-        self.advance()
-        self.follower_fetches.notify(COMPLETE_NOW)  # they fetch in an epoch that is over
+        self.role.advance()
+        self.follower_fetches.notify(COMPLETE_NOW)  # the waiting fetches carry the previous leader epoch
         self.consumer_fetches.mark_changed()
-        self.host.on_role(self)
+        self._listener.on_role_changed(self)
         return True
 
-    def fail(self) -> None:
-        """The disk is gone: everyone who waits is told, everyone who comes gets KAFKA_STORAGE_ERROR."""
-        self.log = self.follower = None
-        self._resign(ErrorCode.KAFKA_STORAGE_ERROR)
+    def on_log_dir_failed(self) -> None:
+        """The disk failed: waiting and future requests are answered with KAFKA_STORAGE_ERROR."""
+        self.log = None
+        self._leave_role(self._log_dir_offline(), ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def go_on_in(self, log: Log) -> None:
-        """The same records in another directory: `log` ends where the present one does, in every respect."""
+    def close(self) -> None:
+        """The partition is removed from this broker, or the broker stops."""
+        if self.log is not None:
+            self.log.remove_listener(self)
+        role = self.role if isinstance(self.role, OfflineRole) else NO_ROLE
+        self._leave_role(role, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _leave_role(self, role: FollowerRole | OfflineRole, reason: ErrorCode) -> None:
+        """Take a role other than leader. Waiting produce requests are answered with `reason`, other waiting requests
+        are woken up."""
+        self.role = role
+        self.delayed_produces.complete_all(reason)
+        self.consumer_fetches.notify(COMPLETE_NOW)
+        self.follower_fetches.notify(COMPLETE_NOW)
+        self.delayed_deletes.notify(COMPLETE_NOW)
+        self._listener.on_role_changed(self)
+
+    def _log_dir_offline(self) -> OfflineRole:
+        return OfflineRole(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.name} is offline.")
+
+    def replace_log(self, log: Log) -> None:
+        """Continue in a copy of the present log in another directory. Both logs have the same records and end."""
         present = self.log
         assert present is not None
-        assert log.log_end_offset == present.log_end_offset, "a copy takes over when it is whole"
+        assert log.log_end_offset == present.log_end_offset, "a copy replaces the log only when it is complete"
         present.remove_listener(self)
         self.log = log
         log.add_listener(self)
         self.flush_if_due()
-        self.on_durable()  # nobody goes on waiting for the log that is left behind
+        self.on_durable()  # otherwise requests might wait for a flush of the log that was replaced
 
-    def close(self) -> None:
-        """The partition leaves this node."""
-        if self.log is not None:
-            self.log.remove_listener(self)
-        self.follower = None
-        self._resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    def on_config(self) -> None:
+        """The topic's configs changed: min.insync.replicas and flush.messages affect the high watermark."""
+        self.flush_if_due()
+        if isinstance(self.role, LeaderRole):
+            self.role.advance()
 
-    @property
-    def is_leader(self) -> bool:
-        return self.leader is not None
+    def on_log_start_advanced(self) -> None:
+        self.mark_changed()
 
-    def _resign(self, reason: ErrorCode) -> None:
-        self.leader = None
-        self._committed.complete_all(reason)
-        self.consumer_fetches.notify(COMPLETE_NOW)
-        self.follower_fetches.notify(COMPLETE_NOW)
-        self.delayed_deletes.notify(COMPLETE_NOW)
-        self.host.on_role(self)
+    def on_durable(self) -> None:
+        role = self.role
+        if not isinstance(role, OfflineRole):
+            role.on_durable()
+
+    def _on_fetchable(self) -> None:
+        self._listener.on_fetchable(self)
+
+    def _propose_isr(self, proposal: IsrProposal) -> None:
+        self._listener.propose_isr(self, proposal)
 
     def require_log(self, current_leader_epoch: int = -1, *, leader_only: bool = True) -> Log:
-        """The log, if this node may answer from it. Raises KafkaError."""
-        if not leader_only and self.leader is None and self.follower is not None and self.log is not None:
-            self._check_epoch(current_leader_epoch)
-            return self.log
-        return self._require_leader(current_leader_epoch)[1]
+        """The log, if this broker may answer a request from it.
 
-    def _require_leader(self, current_leader_epoch: int = -1) -> tuple[LeaderState, Log]:
-        log, leader = self.log, self.leader
-        if log is None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.name} is offline.")
-        self._check_epoch(current_leader_epoch)
-        if leader is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return leader, log
+        `current_leader_epoch` is the leader epoch of the request, -1 if unknown. With `leader_only` False a follower
+        may answer. Raises KafkaError.
+        """
+        if not leader_only and isinstance(self.role, FollowerRole):
+            self._check_epoch(current_leader_epoch)
+        else:
+            self._require_leader(current_leader_epoch)
+        return self.open_log
+
+    def _require_leader(self, current_leader_epoch: int = -1) -> LeaderRole:
+        role = self.role
+        if self.log is not None:
+            self._check_epoch(current_leader_epoch)
+        match role:
+            case LeaderRole():
+                return role
+            case FollowerRole():
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            case OfflineRole():
+                raise KafkaError(role.reason, role.message)
 
     def _check_epoch(self, current_leader_epoch: int) -> None:
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             raise KafkaError(check_leader_epoch(self.leader_epoch, current_leader_epoch))
 
-    # ---- writing
+    # -- producers -----------------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer, acks: int, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
-        """Append as leader. Raises KafkaError: not leader, too few in sync, refused records, disk."""
-        leader, log = self._require_leader()
-        if acks == -1:
-            refusal = refuse_append(leader, acks, log.config.min_insync_replicas)
-            if refusal is not ErrorCode.NONE:
-                raise KafkaError(
-                    refusal,
-                    f"{len(leader.isr)} replicas of {self.name} are in sync, "
-                    f"min.insync.replicas wants {log.config.min_insync_replicas}.",
-                )
-        info = log.append_as_leader(records, leader_epoch=leader.leader_epoch, now_ms=now_ms, origin=origin)
-        if not info.duplicate:
-            self._untold_bytes += info.size
-            self.flush_if_due()
-            self.advance()
-            if len(self.follower_fetches):
-                self.follower_fetches.notify(info.size)
-        return info
-
-    @property
-    def must_flush(self) -> bool:
-        """flush.messages asks for an fsync before what was appended is acknowledged."""
-        log = self.log
-        return log is not None and log.unflushed_messages >= log.config.flush_messages
-
-    def flush_if_due(self) -> None:
-        """flush.messages asks for an fsync, and nobody need wait for it."""
-        if self.must_flush and self.log is not None:
-            self.host.flush(self.log)
-
-    @property
-    def flushes_first(self) -> bool:
-        """Only what is on the disk counts: a power cut of every node at once loses nothing that was committed."""
-        log = self.log
-        return log is not None and log.config.flush_messages <= FLUSH_FIRST
-
-    @property
-    def waits_for_flush(self) -> bool:
-        """A follower that may not say yet what it has."""
-        log = self.log
-        return (
-            self.follower is not None
-            and log is not None
-            and self.flushes_first
-            and log.durable_offset < log.log_end_offset
-        )
-
-    def on_config(self) -> None:
-        """The log has got other settings: min.insync.replicas and flush.messages bear on what is committed."""
-        self.flush_if_due()
-        if self.leader is not None and self.log is not None:
-            self.advance()
-
-    def on_durable(self) -> None:
-        if self.leader is not None and self.log is not None:
-            self.advance()
-        elif self.follower is not None:
-            self.host.on_fetchable(self)
+        """Append as leader. Raises KafkaError if this broker does not lead, too few replicas are in sync, the records
+        are invalid, or the disk fails."""
+        return self._require_leader().append(records, acks, now_ms, origin)
 
     async def wait_committed(self, offset: int, deadline: float) -> ErrorCode:
-        """Until everything below `offset` is committed: NONE, or why it cannot be said (time-out, leadership lost)."""
+        """Wait until all records below `offset` are committed. Returns NONE, or the error: time-out, leadership lost,
+        too few in-sync replicas."""
         answer = self.try_committed(offset)
         if answer is not None:
             return answer
-        outcome = await self._committed.wait(offset, deadline)
+        outcome = await self.delayed_produces.wait(offset, deadline)
         return ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome
 
     def try_committed(self, offset: int) -> ErrorCode | None:
-        """The answer of `wait_committed` if it need not wait."""
-        if self.log is None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if self.leader is None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return acknowledge(self.leader, offset, self.high_watermark, self.log.config.min_insync_replicas)
-
-    def advance(self) -> None:
-        """Something may have become committed: tell those who wait."""
-        leader, log, host = self.leader, self.log, self.host
-        assert leader is not None
-        assert log is not None
-        end = log.log_end_offset
-        counted = log.durable_offset if self.flushes_first else end
-        joining = (
-            joining_soon(leader, end, host.active, host.lag_max_ms, host.now_ms())
-            if len(leader.isr) < len(leader.replicas)
-            else ()
-        )
-        before = self.high_watermark
-        after = high_watermark(
-            leader, counted, before, min_insync_replicas=log.config.min_insync_replicas, joining=joining
-        )
-        if after > before:
-            self._raise_watermark(after, end)
-
-    def _raise_watermark(self, watermark: int, end: int) -> None:
-        self.high_watermark = watermark
-        if len(self._committed):
-            self._committed.complete(watermark, lambda offset: self.try_committed(offset) or ErrorCode.NONE)
-        if len(self.consumer_fetches):
-            self.consumer_fetches.notify(self._untold_bytes or COMPLETE_NOW)
-        if watermark >= end:
-            self._untold_bytes = 0
-        if len(self.follower_fetches):
-            self.follower_fetches.complete_within(NEWS_S)
-
-    def add_untold(self, size: int) -> None:
-        """So many bytes were copied; readers hear of them when they are known to be committed."""
-        self._untold_bytes += size
-
-    def follow_watermark(self, watermark: int) -> None:
-        """A follower learned what is committed, or lost it again by a cut."""
-        log = self.log
-        assert log is not None
-        if watermark > self.high_watermark:
-            self._raise_watermark(watermark, log.log_end_offset)
-        self.high_watermark = watermark
-
-    def delete_records(self, before_offset: int, now_ms: int) -> int:
-        """DeleteRecords: the log now starts at `before_offset` (-1: the high watermark). Gives the low watermark, which
-        followers may still hold back."""
-        _, log = self._require_leader()
-        if log.config.compact and not log.config.delete:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION,
-                f"Records of {self.name} cannot be deleted: its cleanup.policy does not include delete.",
-            )
-        target = self.high_watermark if before_offset == -1 else before_offset
-        if target < 0 or target > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {target} of {self.name} is not within 0 and the high watermark {self.high_watermark}.",
-            )
-        log.delete_records(target, self.high_watermark, now_ms=now_ms)
-        self.follower_fetches.complete_within(NEWS_S)
-        return self.low_watermark()
-
-    def low_watermark(self) -> int:
-        """Where the log starts at every replica that is well: nobody has anything below (`lowWatermarkIfLeader`)."""
-        leader, log = self._require_leader()
-        starts = [
-            leader.progress(replica).log_start_offset
-            for replica in leader.replicas
-            if replica != leader.local_id and replica in self.host.active
-        ]
-        return min([log.log_start_offset, *starts])
-
-    # ---- reading
+        """The answer of `wait_committed`, or None if that method would wait."""
+        match self.role:
+            case LeaderRole() as leader:
+                return leader.try_committed(offset)
+            case FollowerRole():
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            case OfflineRole(reason=reason):
+                return reason
 
     def producers(self) -> list[ProducerEntry]:
-        """What the leader remembers of idempotent and transactional producers."""
-        _, log = self._require_leader()
-        return log.producers.entries
+        """The state of all idempotent and transactional producers. Raises KafkaError if this broker does not lead."""
+        return self.require_log().producers.entries
 
     def producer(self, producer_id: int) -> ProducerEntry | None:
-        """What it remembers of one of them."""
-        _, log = self._require_leader()
-        return log.producers.get(producer_id)
+        """The state of one producer. Raises KafkaError if this broker does not lead."""
+        return self.require_log().producers.get(producer_id)
 
-    read = reading.read
-    read_from_disk = reading.read_from_disk
-    list_offset = reading.list_offset
-    epoch_end_offset = reading.epoch_end_offset
+    def delete_records(self, before_offset: int, now_ms: int) -> int:
+        """DeleteRecords: see `LeaderRole.delete_records`."""
+        return self._require_leader().delete_records(before_offset, now_ms)
 
-    # ---- replicas
+    def low_watermark(self) -> int:
+        """See `LeaderRole.low_watermark`."""
+        return self._require_leader().low_watermark()
 
-    read_by_follower = leading.read_by_follower
-    was_caught_up = leading.was_caught_up
-    preferred_read_replica = leading.preferred_read_replica
-    shrink_isr = leading.shrink_isr
-    on_isr_outcome = leading.on_isr_outcome
-    next_fetch = following.next_fetch
-    on_fetched = following.on_fetched
-    on_leader_bounds = following.on_leader_bounds
-    on_fetch_failed = following.on_fetch_failed
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        fetch_offset: int,
+        max_bytes: int,
+        *,
+        isolation: int = Isolation.READ_UNCOMMITTED,
+        min_one_batch: bool = True,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        replica_id: int = CONSUMER_REPLICA_ID,
+        leader_only: bool = True,
+    ) -> PartitionRead:
+        """Committed batches from `fetch_offset` on, at most about `max_bytes`; an empty result is not an error.
+
+        Raises KafkaError.
+        """
+        log = self.require_log(current_leader_epoch, leader_only=leader_only)
+        committed = isolation == Isolation.READ_COMMITTED
+        if replica_id >= 0:
+            upper = log.log_end_offset
+        else:
+            upper = log.last_stable_offset(self.high_watermark) if committed else self.high_watermark
+        return reading.read_batches(
+            self,
+            log,
+            fetch_offset,
+            max_bytes,
+            upper_offset=upper,
+            min_one_batch=min_one_batch,
+            last_fetched_epoch=last_fetched_epoch,
+            with_aborted=committed,
+        )
+
+    async def read_from_disk(self, read: PartitionRead, executor: Executor) -> PartitionRead:
+        """Run a pending read in an executor. Raises KafkaError on a disk error."""
+        return await reading.read_from_disk(self.log, read, executor)
+
+    def list_offset(
+        self,
+        timestamp: int,
+        *,
+        isolation: int | None = Isolation.READ_UNCOMMITTED,
+        current_leader_epoch: int = -1,
+        leader_only: bool = True,
+    ) -> TimestampOffset:
+        """ListOffsets for one timestamp: see `reading.list_offset`."""
+        log = self.require_log(current_leader_epoch, leader_only=leader_only)
+        leader = self.leader
+        known = leader is None or latest_is_known(leader, self.high_watermark)
+        return reading.list_offset(self, log, timestamp, isolation=isolation, is_latest_known=known)
+
+    def epoch_end_offset(self, epoch: int, current_leader_epoch: int = -1) -> EpochEndOffset:
+        """OffsetForLeaderEpoch: the offset at which `epoch` ended in this log."""
+        return self.require_log(current_leader_epoch).epoch_end_offset(epoch)
+
+    def preferred_read_replica(self, fetch_offset: int, near: frozenset[int]) -> int | None:
+        """The replica that a consumer should read from (KIP-392): see `LeaderRole.preferred_read_replica`."""
+        role = self.role
+        return role.preferred_read_replica(fetch_offset, near) if isinstance(role, LeaderRole) else None
+
+    # -- a leader's followers ------------------------------------------------------------------------------------------
+
+    def read_by_follower(self, fetch: FollowerFetch, *, min_one_batch: bool, first: bool = True) -> PartitionRead:
+        """A follower's fetch: see `LeaderRole.read_by_follower`. Raises KafkaError."""
+        leader = self._require_leader(fetch.current_leader_epoch)
+        return leader.read_by_follower(fetch, min_one_batch=min_one_batch, first=first)
+
+    def was_caught_up(self, replica_id: int, at_ms: int) -> None:
+        """See `LeaderRole.was_caught_up`. No effect on a partition that this broker does not lead."""
+        if isinstance(self.role, LeaderRole):
+            self.role.was_caught_up(replica_id, at_ms)
+
+    def shrink_isr(self) -> None:
+        """See `LeaderRole.shrink_isr`. No effect on a partition that this broker does not lead."""
+        if isinstance(self.role, LeaderRole):
+            self.role.shrink_isr()
+
+    def on_isr_outcome(self, proposal: IsrProposal, error: ErrorCode, answer: CommittedIsr | None) -> Next:
+        """The controller's answer to an ISR proposal."""
+        role = self.role
+        return role.on_isr_outcome(proposal, error, answer) if isinstance(role, LeaderRole) else Next.DONE
+
+    # -- a follower's leader -------------------------------------------------------------------------------------------
+
+    @property
+    def waits_for_flush(self) -> bool:
+        """A follower whose next fetch must wait for an fsync (flush.messages=1)."""
+        return isinstance(self.role, FollowerRole) and self.role.waits_for_flush
+
+    def next_fetch(self, now_ms: int) -> FetchFrom | AskBounds | None:
+        """The next request to the leader, None if there is none now: see `FollowerRole.next_fetch`."""
+        return self.role.next_fetch(now_ms) if isinstance(self.role, FollowerRole) else None
+
+    def on_fetched(
+        self, asked: FetchFrom, answer: FetchAnswer, records: Buffer, now_ms: int, *, backoff_ms: int
+    ) -> int:
+        """Apply the leader's answer to a fetch. Returns the number of bytes appended."""
+        role = self.role
+        if not isinstance(role, FollowerRole):
+            return 0
+        return role.on_fetched(asked, answer, records, now_ms, backoff_ms=backoff_ms)
+
+    def on_leader_bounds(
+        self, asked: AskBounds, leader_start: int, leader_end: int, now_ms: int, *, backoff_ms: int
+    ) -> None:
+        """Apply the leader's log start and end offsets."""
+        if isinstance(self.role, FollowerRole):
+            self.role.on_leader_bounds(asked, leader_start, leader_end, now_ms, backoff_ms=backoff_ms)
+
+    def on_fetch_failed(self, asked: FetchFrom | AskBounds, error: ErrorCode, now_ms: int, *, backoff_ms: int) -> None:
+        """The leader rejected a request or did not answer."""
+        if isinstance(self.role, FollowerRole):
+            self.role.on_fetch_failed(asked, error, now_ms, backoff_ms=backoff_ms)

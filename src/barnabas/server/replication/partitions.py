@@ -19,9 +19,9 @@ from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, ResourceType, TopicImage
 from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.directories.homes import Homes
-from barnabas.server.replication.host import Host
-from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.partition import Partition, PartitionListener
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
@@ -108,17 +108,19 @@ class Partitions:
 
     def __init__(
         self,
-        node_id: int,
+        context: ReplicationContext,
+        listener: PartitionListener,
         log_dirs: Sequence[LogDir],
         topic_config: TopicConfig,
         clock: Clock,
         rng: Rng,
-        missing_dirs: Sequence[str] = (),
+        missing_dirs: Sequence[str],
     ) -> None:
-        """`missing_dirs`: paths of log.dirs that could not be opened."""
-        self._node_id = node_id
-        self.host = Host(node_id, now_ms=lambda: int(clock.monotonic() * 1000))
-        """What the partitions share; `Replication` and the flusher plug themselves in."""
+        """`listener` is notified by every partition; `missing_dirs` are the paths of log.dirs that could not be
+        opened."""
+        self._node_id = context.node_id
+        self.context = context
+        self._listener = listener
         self.homes = Homes(log_dirs, missing_dirs, clock, rng)
         self._dirs = self.homes.directories
         self._topic_config = topic_config
@@ -202,7 +204,9 @@ class Partitions:
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Bring the partitions of this node in line with the image."""
         if delta.brokers:
-            self.host.active = {broker.broker_id: broker.epoch for broker in image.brokers if broker.is_active}
+            self.context.active_brokers = {
+                broker.broker_id: broker.epoch for broker in image.brokers if broker.is_active
+            }
         for topic_id, gone in delta.topics.deleted.items():
             self._names.pop(topic_id, None)
             self._drop_topic(gone.name, topic_id)
@@ -257,7 +261,7 @@ class Partitions:
         home = self.homes.open(name, topic_id, config, wanted, is_new=is_new)
         directory = home.directory
         watermark = directory.high_watermarks.get(name, 0) if home.was_found and directory is not None else 0
-        partition = self._by_name[key] = Partition(name, topic_id, home.log, self.host, watermark)
+        partition = self._by_name[key] = Partition(name, topic_id, home.log, self.context, self._listener, watermark)
         if directory is not None:
             self._dir_of[key] = directory
         if home.was_found and home.log is not None:
@@ -267,7 +271,7 @@ class Partitions:
 
     def move_to(self, partition: Partition, moved: Log, directory: LogDir) -> None:
         """The partition goes on in a log that is a copy of its own, in another directory."""
-        partition.go_on_in(moved)
+        partition.replace_log(moved)
         self._dir_of[partition.name.topic, partition.name.partition] = directory
 
     def _reconfigure(self, image: ClusterImage, topic: str) -> None:
@@ -322,7 +326,7 @@ class Partitions:
             if home is directory:
                 partition = self._by_name[key]
                 led = partition.is_leader
-                partition.fail()
+                partition.on_log_dir_failed()
                 if led:
                     for listener in self._listeners:
                         listener.on_resigned(partition.name, partition.leader_epoch)
@@ -332,7 +336,7 @@ class Partitions:
         for key, directory in self._dir_of.items():
             if directory.failure is None:
                 partition = self._by_name[key]
-                by_dir.setdefault(id(directory), {})[partition.name] = partition.watermark_to_remember
+                by_dir.setdefault(id(directory), {})[partition.name] = partition.high_watermark_to_checkpoint
         for directory in self._dirs:
             values = by_dir.get(id(directory))
             if values is not None and directory.failure is None:

@@ -14,8 +14,7 @@ class ReplicationSettings(Struct, frozen=True):
     fetch: FetchLimits = field(default_factory=FetchLimits)
     fetchers: int = 1
     """num.replica.fetchers, for each leader"""
-    lag_max_ms: int = 30_000
-    """replica.lag.time.max.ms"""
+    replica_lag_time_max_ms: int = 30_000
     leader_rate: int = UNLIMITED
     """leader.replication.throttled.rate"""
     follower_rate: int = UNLIMITED

@@ -46,6 +46,7 @@ from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import ConfigRecord
 from barnabas.server.node.channels.replication import ReplicationChannel
+from barnabas.server.replication.directories.keeper import DirKeeper
 from barnabas.server.replication.directories.mover import DirMover
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.partition import Partition
@@ -99,7 +100,9 @@ class Cluster:
         self.processes: list[Process] = []
         self.cut: set[frozenset[int]] = set()
         """Pairs that cannot reach each other; 0 is the controller."""
-        self.settings = ReplicationSettings(fetch=FetchLimits(backoff_ms=100, timeout_ms=2_000), lag_max_ms=1_000)
+        self.settings = ReplicationSettings(
+            fetch=FetchLimits(backoff_ms=100, timeout_ms=2_000), replica_lag_time_max_ms=1_000
+        )
         self.controller = Controller(ControllerSettings(), ClusterImage(cluster_id="c"))
         self.commit(bootstrap_records(DEFAULT_LEVELS))
 
@@ -226,16 +229,24 @@ class Broker:
             if path not in self.missing
         ]
         rng = random.Random(self.number)
-        self.partitions = Partitions(self.number, homes, self._topic_config, self.clock, rng, sorted(self.missing))
         self.flusher = Flusher(executor)
-        self.partitions.host.flush = self.flusher.request_all
+        channel = ReplicationChannel(self.number, _Way(self), _Way(self), lambda: self.epoch)
+        self.replication = Replication(self.number, channel, self.flusher, lambda: cluster.settings, self.clock, rng)
+        self.partitions = Partitions(
+            self.replication.context,
+            self.replication,
+            homes,
+            self._topic_config,
+            self.clock,
+            rng,
+            sorted(self.missing),
+        )
+        self.dir_keeper = DirKeeper(self.partitions, channel, rng)
         previous = self.epoch if stopped_in_order else -1
         self.epoch = self._register([home.directory_id for home in homes], previous)
-        channel = ReplicationChannel(self.number, _Way(self), _Way(self), lambda: self.epoch)
-        self.replication = Replication(self.partitions, channel, lambda: cluster.settings, self.clock, rng)
         self.mover = DirMover(
             self.partitions,
-            self.replication.dir_keeper,
+            self.dir_keeper,
             self.flusher,
             executor,
             lambda: cluster.settings,
@@ -270,7 +281,8 @@ class Broker:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.flusher.run())
-            tasks.create_task(self.replication.run())
+            tasks.create_task(self.replication.run(self.partitions))
+            tasks.create_task(self.dir_keeper.run())
             tasks.create_task(self.mover.run())
 
     def _register(self, directory_ids: list[UUID], previous_epoch: int) -> int:
@@ -334,6 +346,7 @@ class Broker:
             elif image.offset > self.image.offset:
                 delta, self.image = _difference(self.image, image), image
                 self.partitions.on_image(delta, image)
+                self.dir_keeper.on_image(delta, image)
                 self.replication.on_image(delta, image)
                 self.mover.on_image(delta, image)
                 self.metadata.on_image(delta, image)

@@ -233,7 +233,9 @@ def test_a_follower_begins_again_while_it_moves() -> None:
 
 def test_a_move_is_held_to_its_rate() -> None:
     async def main(cluster: Cluster) -> None:
-        cluster.settings = ReplicationSettings(fetch=cluster.settings.fetch, lag_max_ms=1_000, move_rate=1_000_000)
+        cluster.settings = ReplicationSettings(
+            fetch=cluster.settings.fetch, replica_lag_time_max_ms=1_000, move_rate=1_000_000
+        )
         broker = cluster.add(1, dirs=2)
         cluster.create("t", [[1]])
         await cluster.until(lambda: len(broker.partitions) == 1)
@@ -481,7 +483,7 @@ def test_compaction_rests_while_a_log_moves() -> None:
         log = log_of(broker)
         log.roll(0)
         keyed(broker, 100)
-        broker.partition().advance()
+        broker.partition().on_config()
         assert assess(log, broker.partition().high_watermark, 0).verdict.possible
         broker.process.run(broker.mover.alter, broker.partition(), broker.partitions.log_dirs[1])
         assert assess(log, broker.partition().high_watermark, 0).verdict is Verdict.MOVING

@@ -113,7 +113,7 @@ def test_what_is_read_again_and_again_is_counted_once(with_session: bool) -> Non
         cluster.fence(2)
         await cluster.until(lambda: cluster.isr("t") == [1])
         cluster.configure(ResourceType.TOPIC, "t", "leader.replication.throttled.replicas", "0:1")
-        throttle = leader.partitions.host.leader_throttle
+        throttle = leader.partitions.context.leader_throttle
         await cluster.until(lambda: throttle.covers("t", 0))
         throttle.set_rate(RATE)
         leader.append(bytes(10_000))

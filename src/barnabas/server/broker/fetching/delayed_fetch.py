@@ -30,7 +30,7 @@ class DelayedFetch:
     def __init__(self, services: Services, context: FetchContext, params: FetchParams, max_bytes: int) -> None:
         self.answers: dict[PartitionKey, PartitionData] = {}
         self._services = services
-        self._host = services.partitions.host
+        self._replication = services.partitions.context
         self._context = context
         self._session = context.session
         self._params = params
@@ -51,14 +51,14 @@ class DelayedFetch:
         if session is None:
             await self._run(min_bytes, deadline)
         else:
-            session.on_request(params.reader, self._host.now_ms(), reads_all=params.reads_all)
+            session.on_request(params.reader, self._replication.now_ms(), reads_all=params.reads_all)
             session.requests_in_progress += 1
             try:
                 await self._run(min_bytes, deadline)
             finally:
                 session.requests_in_progress -= 1
         if self._throttled_size:
-            self._host.leader_throttle.take(self._throttled_size, self._host.now_ms())
+            self._replication.leader_throttle.take(self._throttled_size, self._replication.now_ms())
 
     async def _run(self, min_bytes: int, deadline: float) -> None:
         await self._read_all()
@@ -132,7 +132,7 @@ class DelayedFetch:
         min_one_batch = self._size == 0
         if params.from_follower:
             return read_for_follower(
-                self._host,
+                self._replication,
                 params,
                 partition,
                 requested,

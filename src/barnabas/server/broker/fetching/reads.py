@@ -20,9 +20,8 @@ from barnabas.protocol.wire.messages.fetch import FetchRequest
 from barnabas.server.broker.fetching.session import OnCaughtUp, RequestedPartition
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.replication.host import Host
-from barnabas.server.replication.leading import FollowerFetch
-from barnabas.server.replication.partition import Isolation, Partition, PartitionRead
+from barnabas.server.replication.context import ReplicationContext
+from barnabas.server.replication.partition import FollowerFetch, Isolation, Partition, PartitionRead
 from barnabas.server.replication.purgatory import Purgatory
 from barnabas.server.replication.rules.leader import is_stale_fetch
 
@@ -74,9 +73,9 @@ def build_params(services: Services, ctx: RequestContext, request: FetchRequest)
     """A request with a replica id is a follower's; version 15 moved the id into `replica_state` (KIP-903)."""
     state = request.replica_state
     if state.replica_id >= 0:
-        return _follower_params(services.partitions.host, state.replica_id, state.replica_epoch)
+        return _follower_params(services.partitions.context, state.replica_id, state.replica_epoch)
     if request.replica_id >= 0:
-        return _follower_params(services.partitions.host, request.replica_id, _UNKNOWN_BROKER_EPOCH)
+        return _follower_params(services.partitions.context, request.replica_id, _UNKNOWN_BROKER_EPOCH)
     leader_only = ctx.api_version < FOLLOWER_READS_SINCE
     rack_brokers: frozenset[int] | None = None
     if request.rack_id and not leader_only and services.settings.replica_selector_class == RACK_AWARE:
@@ -90,9 +89,9 @@ def build_params(services: Services, ctx: RequestContext, request: FetchRequest)
     return FetchParams(CONSUMER_REPLICA_ID, -1, request.isolation_level, leader_only, rack_brokers, reads_all)
 
 
-def _follower_params(host: Host, replica_id: int, broker_epoch: int) -> FetchParams:
+def _follower_params(context: ReplicationContext, replica_id: int, broker_epoch: int) -> FetchParams:
     # Every partition of a request with an old broker epoch is answered with an error.
-    reads_all = is_stale_fetch(broker_epoch, host.active.get(replica_id))
+    reads_all = is_stale_fetch(broker_epoch, context.active_brokers.get(replica_id))
     return FetchParams(replica_id, broker_epoch, Isolation.READ_UNCOMMITTED, True, None, reads_all)
 
 
@@ -125,7 +124,7 @@ def read_for_consumer(
 
 
 def read_for_follower(
-    host: Host,
+    context: ReplicationContext,
     params: FetchParams,
     partition: Partition,
     requested: RequestedPartition,
@@ -140,9 +139,9 @@ def read_for_follower(
     that the session does not read has been at its end since the last read; `on_caught_up` records this when it stops
     being true. A follower that is not in sync is never `at_end`, because each of its fetches may let it join the ISR.
     """
-    replica_id, name, throttle, leader = params.replica_id, partition.name, host.leader_throttle, partition.leader
+    replica_id, name, throttle, leader = params.replica_id, partition.name, context.leader_throttle, partition.leader
     throttled = throttle.covers(name.topic, name.partition) and leader is not None and replica_id not in leader.isr
-    if throttled and throttle.is_used_up(host.now_ms()):
+    if throttled and throttle.is_used_up(context.now_ms()):
         max_bytes, min_one_batch = 0, False
     fetch = FollowerFetch(
         replica_id,

@@ -29,7 +29,7 @@ PartitionKey = tuple[str | UUID, int]
 """(topic name or topic id, partition): a session uses either names or ids for all its partitions."""
 
 OnCaughtUp = Callable[[int], None]
-"""Records that a follower had the whole log of a partition at a time in milliseconds (`Host.now_ms`)."""
+"""Records that a follower had the whole log of a partition at a time in milliseconds (`ReplicationContext.now_ms`)."""
 
 UNKNOWN: Final = -1
 """No high watermark or log start offset has been sent to the client, so the next response must contain it."""
@@ -151,7 +151,7 @@ class FetchSession:
         """Completed by changes of watched partitions since the latest pass over the marked partitions began."""
         self.requests_in_progress = 0
         self.last_request_ms = NEVER_MS
-        """When the session's last request arrived, by the clock of `Host.now_ms`."""
+        """When the session's last request arrived, by the clock of `ReplicationContext.now_ms`."""
         self.closed = False
         self._reader: Hashable = None
 

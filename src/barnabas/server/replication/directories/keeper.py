@@ -78,7 +78,7 @@ class DirKeeper:
         return (topic.topic_id, index) not in self._wrong
 
     def _compare(self, topic: TopicImage, index: int, state: PartitionImage) -> None:
-        node_id, key = self._partitions.host.node_id, (topic.topic_id, index)
+        node_id, key = self._partitions.context.node_id, (topic.topic_id, index)
         if node_id not in state.replicas:
             self._wrong.pop(key, None)
             return
@@ -93,7 +93,7 @@ class DirKeeper:
     def _is_known_to_be_out(self, directory: UUID) -> bool:
         """To the controller, or it will be with the next heartbeat."""
         partitions = self._partitions
-        online = self._image.brokers.has_online_dir(partitions.host.node_id, directory)
+        online = self._image.brokers.has_online_dir(partitions.context.node_id, directory)
         return not online or directory in partitions.offline_dirs
 
     def _home_of(self, topic: str, index: int) -> UUID | None:

@@ -98,26 +98,27 @@ def try_expand(
 
 
 def try_shrink(
-    state: LeaderState, log_end_offset: int, active: ActiveBrokers, lag_max_ms: int, now_ms: int
+    state: LeaderState, log_end_offset: int, active: ActiveBrokers, replica_lag_time_max_ms: int, now_ms: int
 ) -> tuple[LeaderState, IsrProposal] | None:
     """Now and then: leave out everyone who has not been caught up for replica.lag.time.max.ms."""
     if state.inflight is not None:
         return None
-    late = out_of_sync(state, log_end_offset, lag_max_ms, now_ms)
+    late = out_of_sync(state, log_end_offset, replica_lag_time_max_ms, now_ms)
     return _propose(state, state.isr - late, active) if late else None
 
 
-def out_of_sync(state: LeaderState, log_end_offset: int, lag_max_ms: int, now_ms: int) -> frozenset[int]:
+def out_of_sync(state: LeaderState, log_end_offset: int, replica_lag_time_max_ms: int, now_ms: int) -> frozenset[int]:
     """Members of the committed ISR that lag too long."""
     return frozenset(
         broker
         for broker in state.isr
-        if broker != state.local_id and not state.progress(broker).is_caught_up(log_end_offset, now_ms, lag_max_ms)
+        if broker != state.local_id
+        and not state.progress(broker).is_caught_up(log_end_offset, now_ms, replica_lag_time_max_ms)
     )
 
 
 def joining_soon(
-    state: LeaderState, log_end_offset: int, active: ActiveBrokers, lag_max_ms: int, now_ms: int
+    state: LeaderState, log_end_offset: int, active: ActiveBrokers, replica_lag_time_max_ms: int, now_ms: int
 ) -> Collection[int]:
     """Followers outside the maximal ISR that keep up and may join: the watermark waits for them."""
     maximal = state.maximal_isr
@@ -125,7 +126,7 @@ def joining_soon(
         broker
         for broker, progress in state.followers.items()
         if broker not in maximal
-        and progress.is_caught_up(log_end_offset, now_ms, lag_max_ms)
+        and progress.is_caught_up(log_end_offset, now_ms, replica_lag_time_max_ms)
         and is_eligible(state, broker, active)
     ]
 

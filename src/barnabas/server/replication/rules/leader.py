@@ -36,9 +36,9 @@ class FollowerProgress(Struct, frozen=True):
     last_fetch_leader_end: int = UNKNOWN_OFFSET
     """Where the leader's log ended at its last fetch: reaching that now means it was caught up then."""
 
-    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
         """It has everything, or had everything not longer ago than replica.lag.time.max.ms."""
-        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
+        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= replica_lag_time_max_ms
 
 
 class IsrProposal(Struct, frozen=True):

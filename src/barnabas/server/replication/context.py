@@ -1,0 +1,31 @@
+"""Value: what all replicas of one broker share: the broker's id, a clock, the flusher, dynamic limits, active brokers.
+
+`Replication` creates the context and updates the limits when a broker config changes. `Partitions` updates
+`active_brokers` from each image before it gives the partitions their roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from barnabas.server.replication.rules.throttle import ReplicaThrottle
+from barnabas.server.storage.log import Log
+
+
+class ReplicationContext(Struct):
+    """The surroundings of a broker's replicas. The callables are called on the event loop and return at once."""
+
+    node_id: int
+    now_ms: Callable[[], int]
+    """Milliseconds of a monotonic clock; follower lag is measured with this clock."""
+    flush: Callable[[Log], None]
+    """Requests an fsync of everything that the log holds now. The caller does not wait for the fsync."""
+    replica_lag_time_max_ms: int
+    leader_throttle: ReplicaThrottle
+    """Limits what this broker serves to followers of throttled replicas (KIP-73)."""
+    follower_throttle: ReplicaThrottle
+    """Limits what this broker fetches for throttled replicas (KIP-73)."""
+    active_brokers: Mapping[int, int]
+    """Broker id -> broker epoch of every broker that is neither fenced nor shutting down in the newest image."""

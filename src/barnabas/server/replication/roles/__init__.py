@@ -1,0 +1,1 @@
+"""Shells: the roles of a hosted partition: leader, follower, offline."""

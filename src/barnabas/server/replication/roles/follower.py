@@ -1,0 +1,151 @@
+"""Shell: a follower's side of replication: requests to the leader, and the effect of the leader's answers on the log.
+
+The machine `rules/follower.py` decides; this module appends and truncates. Appends are writes into the page cache from
+the event loop, as on a leader, and record batches stay the bytes that the leader sent. With flush.messages=1 a follower
+sends its next fetch, which acknowledges the previous records, only after those records are synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.core.buffers import Buffer
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.telemetry import get_logger
+from barnabas.server.replication.local_replica import LocalReplica
+from barnabas.server.replication.rules import follower as rules
+from barnabas.server.replication.rules.follower import AskBounds, FetchAnswer, FetchFrom, FollowerState
+from barnabas.server.storage.errors import StorageError
+
+log = get_logger("barnabas.server.replication")
+
+
+class FollowerRole:
+    """The role of a partition that another broker leads, or that has no leader."""
+
+    def __init__(self, replica: LocalReplica, state: FollowerState, on_fetchable: Callable[[], None]) -> None:
+        """`on_fetchable` is called when a flush has made more of the log durable, so that a fetch may be sent."""
+        self.state = state
+        self._replica = replica
+        self._context = replica.context
+        self._on_fetchable = on_fetchable
+
+    def on_durable(self) -> None:
+        """A flush of the log has finished."""
+        self._on_fetchable()
+
+    @property
+    def waits_for_flush(self) -> bool:
+        """The next fetch must wait for an fsync (flush.messages=1)."""
+        target = self._replica.open_log
+        return self._replica.flushes_first and target.durable_offset < target.log_end_offset
+
+    def next_fetch(self, now_ms: int) -> FetchFrom | AskBounds | None:
+        """The next request to the leader. None while the follower waits for its retry time, a flush, or an image."""
+        target = self._replica.open_log
+        request = rules.next_request(self.state, target, now_ms)
+        if isinstance(request, FetchFrom) and self.waits_for_flush:
+            self._context.flush(target)
+            return None
+        return request
+
+    def on_fetched(
+        self, asked: FetchFrom, answer: FetchAnswer, records: Buffer, now_ms: int, *, backoff_ms: int
+    ) -> int:
+        """Apply the leader's answer to the log. Returns the number of bytes appended. `now_ms` is wall clock time."""
+        self.state, step = rules.on_answer(self.state, asked, answer, self._replica.open_log)
+        try:
+            match step:
+                case rules.Append():
+                    return self._append(step, answer, records, now_ms)
+                case rules.Truncate() | rules.Restart():
+                    self._truncate(step, now_ms)
+                case None:
+                    pass
+        except KafkaError as error:  # corrupt records or a disk error: the log is unchanged
+            log.error("fetched records were not appended", partition=str(self._replica.name), reason=str(error))
+            self.on_fetch_failed(asked, ErrorCode.CORRUPT_MESSAGE, self._context.now_ms(), backoff_ms=backoff_ms)
+        return 0
+
+    def on_leader_bounds(
+        self, asked: AskBounds, leader_start: int, leader_end: int, now_ms: int, *, backoff_ms: int
+    ) -> None:
+        """Apply the leader's log start and end offsets after an OFFSET_OUT_OF_RANGE. `now_ms` is wall clock time."""
+        self.state, step = rules.on_bounds(
+            self.state,
+            asked,
+            leader_start,
+            leader_end,
+            self._replica.open_log,
+            self._context.now_ms(),
+            backoff_ms=backoff_ms,
+        )
+        if step is not None:
+            assert not isinstance(step, rules.Append)
+            try:
+                self._truncate(step, now_ms)
+            except StorageError as error:
+                log.error("the log could not be truncated", partition=str(self._replica.name), reason=str(error))
+                self.on_fetch_failed(
+                    asked, ErrorCode.KAFKA_STORAGE_ERROR, self._context.now_ms(), backoff_ms=backoff_ms
+                )
+
+    def on_fetch_failed(self, asked: FetchFrom | AskBounds, error: ErrorCode, now_ms: int, *, backoff_ms: int) -> None:
+        """The leader rejected the request or did not answer. `now_ms` is the context's monotonic time."""
+        self.state = rules.on_error(self.state, asked, error, now_ms, backoff_ms=backoff_ms)
+
+    # -- the log ---------------------------------------------------------------------------------------------------
+
+    def _append(self, step: rules.Append, answer: FetchAnswer, records: Buffer, now_ms: int) -> int:
+        replica, target = self._replica, self._replica.open_log
+        size = 0
+        if len(records):
+            info = target.append_as_follower(records, now_ms=now_ms, leader_epoch=step.leader_epoch)
+            size = 0 if info is None else info.size
+        if size:
+            replica.add_unannounced(size)
+            if replica.must_flush:
+                self._context.flush(target)
+        bounds = rules.applied(answer, target, replica.high_watermark)
+        if bounds.log_start_offset > target.log_start_offset:
+            target.advance_log_start(bounds.log_start_offset)
+        if replica.log is target:  # False if the epoch file could not be written: that takes the log offline silently
+            self._set_high_watermark(bounds.high_watermark)
+        return size
+
+    def _truncate(self, step: rules.Truncate | rules.Restart, now_ms: int) -> None:
+        """Remove the records that the leader does not have."""
+        replica, target = self._replica, self._replica.open_log
+        if rules.loses_committed(step, replica.high_watermark):
+            log.error(
+                "records below the high watermark are truncated: an unclean leader election lost committed records",
+                partition=str(replica.name),
+                leader=replica.leader_id,
+                leader_epoch=replica.leader_epoch,
+                high_watermark=replica.high_watermark,
+                truncated_to=step.offset,
+            )
+        elif step.offset != target.log_end_offset:
+            log.info(
+                "log truncated",
+                partition=str(replica.name),
+                end_offset=target.log_end_offset,
+                truncated_to=step.offset,
+            )
+        if isinstance(step, rules.Truncate):
+            target.truncate_to(step.offset, now_ms=now_ms)
+        else:
+            target.truncate_fully_and_start_at(step.offset, now_ms=now_ms)
+        if replica.log is not target:
+            return  # as in `_append`
+        self._set_high_watermark(rules.cut(target, replica.high_watermark).high_watermark)
+        self._context.flush(target)  # `high_watermark_to_checkpoint` is bounded by the truncation until this flush
+        replica.mark_changed()
+
+    def _set_high_watermark(self, high_watermark: int) -> None:
+        """Take the leader's high watermark, or the lower one that a truncation left."""
+        replica = self._replica
+        rose = high_watermark > replica.high_watermark
+        replica.high_watermark = high_watermark
+        if rose:
+            replica.announce_high_watermark()
