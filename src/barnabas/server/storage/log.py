@@ -99,7 +99,7 @@ class Log:
         log_start_offset: int = 0,
         cleaned_offset: int = 0,
         topic_id: UUID | None = None,
-        producer_expiration_ms: int = 86_400_000,
+        producer_id_expiration_ms: int = 86_400_000,
         listeners: Sequence[LogListener] = (),
         warm: WarmSegments | None = None,
     ) -> Log:
@@ -116,7 +116,7 @@ class Log:
             clean=clean_shutdown,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            producer_expiration_ms=producer_expiration_ms,
+            producer_id_expiration_ms=producer_id_expiration_ms,
             cleaned_offset=cleaned_offset,
         )
         return cls(request, topic_partition, topic_id, listeners, warm)

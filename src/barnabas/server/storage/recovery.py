@@ -49,7 +49,7 @@ class LoadRequest(Struct, frozen=True):
     clean: bool
     recovery_point: int
     log_start_offset: int
-    producer_expiration_ms: int
+    producer_id_expiration_ms: int
     cleaned_offset: int = 0
     """Below it the cleaner may have left gaps, even if the log is not compacted any more."""
 
@@ -81,7 +81,7 @@ class _Loader:
         self._path = request.path
         self._clean = request.clean
         self._checked = self._bytes = self._truncated = self._dropped = self._rebuilt = 0
-        self._producers = ProducerState(request.partition, request.producer_expiration_ms)
+        self._producers = ProducerState(request.partition, request.producer_id_expiration_ms)
         self._producers_valid = False
         self._recovered_end = 0
         """Where the segment that was recovered last ends."""

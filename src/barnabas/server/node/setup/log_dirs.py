@@ -32,9 +32,9 @@ def open_log_dirs(
                     LogDir.open(
                         fs, path, cluster_id=identity.cluster_id, node_id=identity.node_id,
                         new_directory_id=random_uuid(rng), on_failure=on_failure,
+                        producer_id_expiration_ms=config["producer.id.expiration.ms"],
                     )
                 )  # fmt: skip
-                opened[-1].producer_expiration_ms = config["producer.id.expiration.ms"]
             except LogDirError:
                 raise
             except StorageError as error:

@@ -13,7 +13,8 @@ from uuid import UUID
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicId, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.server.storage.config import LogConfig
-from barnabas.server.storage.directory.log_dir import FoundLog, LogDir
+from barnabas.server.storage.directory.log_dir import LogDir
+from barnabas.server.storage.directory.state import FoundLog
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
 
@@ -76,7 +77,7 @@ class FoundLogs:
         for directory, entry in self._copies.pop(name, ()):
             log.info("a move to another directory is begun anew", partition=str(name), to=directory.path)
             try:
-                directory.drop_found_future(entry, unique=self._unique())
+                directory.future_logs.delete_found(entry, unique=self._unique())
                 directories.append(directory)
             except StorageError as error:
                 log.error("an unfinished copy could not be deleted", partition=str(name), reason=str(error))

@@ -161,7 +161,7 @@ class DirMover:
                 yield ReplicaCopy(move.partition, move.target, move.original, move.copy)
 
     def _begin(self, partition: Partition, original: Log, source: LogDir, target: LogDir) -> None:
-        copy = target.create_future(
+        copy = target.future_logs.create(
             partition.name,
             partition.topic_id,
             original.config,
@@ -234,9 +234,9 @@ class DirMover:
         self._end(move)
         try:
             if leave:
-                move.target.leave_future(move.name)
+                move.target.future_logs.leave(move.name)
             else:
-                move.target.drop_future(move.name, unique=random_uuid(self._rng))
+                move.target.future_logs.delete(move.name, unique=random_uuid(self._rng))
         except StorageError as error:
             log.info("a copy could not be deleted", path=move.copy.path, reason=str(error))
 
@@ -342,7 +342,7 @@ class DirMover:
         original.abort_cleaning()
         copy.continue_from(original)
         copy.cleaned_offset = original.cleaned_offset
-        move.target.adopt(move.name, move.partition.high_watermark)
+        move.target.future_logs.adopt(move.name, move.partition.high_watermark)
         copy.exchange_producers(original)
         move.stop_listening()
         move.swapped = True
@@ -358,7 +358,7 @@ class DirMover:
                 with contextlib.suppress(StorageError):
                     await self._flusher.flush_all(original)
             await self._flusher.flush_all(copy)
-            await loop.run_in_executor(self._disk, move.target.settle, copy)
+            await loop.run_in_executor(self._disk, move.target.future_logs.sync_adopted, copy)
         except StorageError as error:
             if not move.over:
                 move.target.fail(error)

@@ -2,13 +2,12 @@
 
     meta.properties  .lock  .kafka_cleanshutdown  *-offset-checkpoint
     <topic>-<partition>/                    a log
-    <topic>-<partition>.<uuid>-delete/      one that was deleted; its files go after file.delete.delay.ms
-    <topic>-<partition>.<uuid>-future/      one that is being moved here from another directory
-    <topic>-<partition>.<uuid>-stray/       one that the cluster does not place here; kept for a human to look at
+    <topic>-<partition>.<uuid>-delete/      a deleted log; its files are removed after file.delete.delay.ms
+    <topic>-<partition>.<uuid>-future/      the copy of a log that moves here from another directory
+    <topic>-<partition>.<uuid>-stray/       a log that the cluster does not place here; kept for an operator
 
-The directory is locked while it is open. A failure of the disk takes all its logs offline, is reported once, and
-leaves other directories alone. The checkpoints may lag behind and even be lost without harm: recovery then reads
-more.
+The directory is locked while it is open. A failure of the disk takes all logs of the directory offline, is reported
+once, and does not affect other directories. A checkpoint may be old or missing: recovery then reads more of the logs.
 """
 
 from __future__ import annotations
@@ -16,69 +15,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
-from msgspec import Struct
-
 from barnabas.core.ids import METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.server.storage import names
 from barnabas.server.storage.config import LogConfig
-from barnabas.server.storage.directory import moving
-from barnabas.server.storage.directory.checkpoints import read_offsets, write_offsets
+from barnabas.server.storage.directory.future_logs import FutureLogs
 from barnabas.server.storage.directory.identity import (
     MetaProperties,
     leave_clean_shutdown,
     read_meta_properties,
     read_topic_id,
-    take_clean_shutdown,
     write_topic_id,
 )
-from barnabas.server.storage.errors import (
-    CorruptFileError,
-    DiskFullError,
-    LogDirError,
-    LogDirMismatchError,
-    LogFailedError,
-    StorageError,
-)
+from barnabas.server.storage.directory.state import FoundLog, LogDirState
+from barnabas.server.storage.errors import LogDirError, LogDirMismatchError, StorageError
 from barnabas.server.storage.fs import DiskUsage, FileSystem, Lock, replace_file
-from barnabas.server.storage.listener import LogListener
 from barnabas.server.storage.log import Log
-from barnabas.server.storage.segments.segments import WarmSegments
 
 log = get_logger("barnabas.server.storage")
 
-Offsets = dict[TopicPartition, int]
-
-
-class FoundLog(Struct, frozen=True):
-    """A partition's directory met by `LogDir.scan`."""
-
-    topic_partition: TopicPartition
-    name: str
-    topic_id: UUID | None
-    future: bool
-
-
-class _MemberListener(LogListener):
-    """Reports the events of one log to its directory."""
-
-    def __init__(self, directory: LogDir) -> None:
-        self._directory = directory
-        self.log: Log | None = None
-
-    def on_failed(self, error: StorageError) -> None:
-        self._directory.fail(error)
-
-    def on_recovery_point_lowered(self) -> None:
-        if self.log is not None:
-            self._directory.on_recovery_point_lowered(self.log)
-
-    def on_cleaned_offset_lowered(self) -> None:
-        self._directory.checkpoint_cleaned()
-
 
 class LogDir:
-    """`LogDir.open` locks the directory and reads meta.properties and checkpoints; logs are opened one by one."""
+    """Opened with `LogDir.open`, which locks the directory and reads its identity and checkpoints.
+
+    The logs are opened one by one, with `open_log` and `create_log`.
+    """
 
     def __init__(
         self,
@@ -87,6 +48,7 @@ class LogDir:
         lock: Lock,
         meta: MetaProperties,
         directory_id: UUID,
+        producer_id_expiration_ms: int,
         on_failure: Callable[[LogDir, StorageError], None] | None,
     ) -> None:
         self.fs = fs
@@ -94,25 +56,12 @@ class LogDir:
         self.cluster_id = meta.cluster_id
         self.node_id = meta.node_id
         self.directory_id = directory_id
-        self.failure: StorageError | None = None
-        """Why the directory is offline, or None."""
-        self.producer_expiration_ms = 86_400_000
-        """producer.id.expiration.ms for logs opened from now on."""
-        self.clean_shutdown, self.previous_broker_epoch = take_clean_shutdown(fs, path)
-        self.high_watermarks = self._read_checkpoint(names.HIGH_WATERMARK_CHECKPOINT)
-        """As the last process left them."""
         self._lock = lock
         self._on_failure = on_failure
-        self._logs: dict[TopicPartition, Log] = {}
-        self._futures: dict[TopicPartition, Log] = {}
-        """Copies that are being made here of logs in other directories."""
-        self._recovery_points = self._read_checkpoint(names.RECOVERY_POINT_CHECKPOINT)
-        self._log_starts = self._read_checkpoint(names.LOG_START_CHECKPOINT)
-        self._cleaned = self._read_checkpoint(names.CLEANER_CHECKPOINT)
-        self._unopened = {name for name, _, _ in self._log_folders()}
-        """From the first moment on: a process that ends before it has scanned vouches for nothing, either."""
-        self._pending: list[tuple[int, str]] = []
-        self._warm = WarmSegments()
+        self._state = LogDirState(fs, path, producer_id_expiration_ms, self._on_failed)
+        # Before the scan: a process that ends before it has scanned must not vouch for logs either (see `close`).
+        self._state.unopened.update(name for name, _, _ in self._log_folders())
+        self.future_logs = FutureLogs(self._state)
 
     @classmethod
     def open(
@@ -123,11 +72,13 @@ class LogDir:
         cluster_id: str | None,
         node_id: int,
         new_directory_id: UUID,
+        producer_id_expiration_ms: int = 86_400_000,
         on_failure: Callable[[LogDir, StorageError], None] | None = None,
     ) -> LogDir:
-        """Create the directory if it is new: then `cluster_id` must be given, and `new_directory_id` becomes its id.
+        """Open a directory, or create it: then `cluster_id` is required, and `new_directory_id` becomes its id.
 
-        Raises LogDirLockedError, LogDirMismatchError, CorruptFileError, DiskIoError.
+        `on_failure` is called once, when the directory goes offline. Raises LogDirLockedError, LogDirMismatchError,
+        CorruptFileError, DiskIoError.
         """
         fs.mkdir(path)
         lock = fs.lock(f"{path}/{names.LOCK}")
@@ -141,50 +92,60 @@ class LogDir:
             if meta.directory_id is None:
                 meta = MetaProperties(meta.cluster_id, meta.node_id, new_directory_id)
                 replace_file(fs, f"{path}/{names.META_PROPERTIES}", meta.encode())
-            return cls(fs, path, lock, meta, meta.directory_id or new_directory_id, on_failure)
+            directory_id = meta.directory_id or new_directory_id
+            return cls(fs, path, lock, meta, directory_id, producer_id_expiration_ms, on_failure)
         except BaseException:
             lock.release()
             raise
 
     def __repr__(self) -> str:
-        return f"LogDir({self.path!r}, {len(self._logs)} logs)"
+        return f"LogDir({self.path!r}, {len(self.logs)} logs)"
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
-        """The open ones."""
-        return self._logs
+        """The open logs, without the copies in `future_logs`."""
+        return self._state.logs
 
-    def _read_checkpoint(self, name: str) -> Offsets:
-        try:
-            return read_offsets(self.fs, f"{self.path}/{name}")
-        except CorruptFileError as e:
-            log.warning("checkpoint ignored", path=f"{self.path}/{name}", reason=str(e))
-            return {}
+    @property
+    def clean_shutdown(self) -> bool:
+        """Whether the previous process closed the directory cleanly."""
+        return self._state.clean_shutdown
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch of the previous process, -1 if unknown."""
+        return self._state.previous_broker_epoch
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """The high watermarks of the checkpoint."""
+        return self._state.high_watermarks
 
     # --- failure
 
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the directory is offline, or None."""
+        return self._state.failure
+
     def fail(self, error: StorageError) -> None:
-        """Take the directory and all its logs offline."""
-        if self.failure is not None:
-            return
-        self.failure = error
-        log.error("log directory failed", path=self.path, reason=str(error))
-        for member in (*self._logs.values(), *self._futures.values()):
-            member.fail(error)
+        """Take the directory and all its logs offline. A second call has no effect."""
+        self._state.fail(error)
+
+    def _on_failed(self, error: StorageError) -> None:
         if self._on_failure is not None:
             self._on_failure(self, error)
-
-    def _check_usable(self) -> None:
-        if self.failure is not None:
-            raise LogFailedError(f"the data directory {self.path} is offline since: {self.failure}")
 
     # --- logs
 
     def scan(self) -> list[FoundLog]:
-        """The partition directories, by name. Deleted ones are noted for `delete_pending`; strays are left alone."""
+        """The partition directories, in the order of their names.
+
+        Directories of deleted logs are scheduled for `delete_pending`. Stray directories are ignored.
+        """
         for name, _, mark in self._folders():
             if mark == names.DIR_DELETE:
-                self._pending.append((0, f"{self.path}/{name}"))
+                self._state.pending_deletes.append((0, f"{self.path}/{name}"))
         return [
             FoundLog(topic_partition, name, read_topic_id(self.fs, f"{self.path}/{name}"), mark == names.DIR_FUTURE)
             for name, topic_partition, mark in self._log_folders()
@@ -202,195 +163,111 @@ class LogDir:
                 yield name, *parsed
 
     def open_log(self, found: FoundLog, config: LogConfig, *, now_ms: int) -> Log:
-        """Open what `scan` has found; without a clean shutdown this recovers it. Raises StorageError."""
-        opened = self._open(found.topic_partition, found.name, found.topic_id, config, now_ms)
+        """Open a log that `scan` has found. Without a clean shutdown, this recovers the log. Raises StorageError."""
+        opened = self._state.open_log(found.topic_partition, found.name, found.topic_id, config, now_ms)
         if not found.future:
-            self._logs[found.topic_partition] = opened
-        self._unopened.discard(found.name)
+            self._state.logs[found.topic_partition] = opened
+        self._state.unopened.discard(found.name)
         return opened
 
     def create_log(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, *, now_ms: int
     ) -> Log:
-        """A new, empty log. Opens the directory if it exists."""
-        self._check_usable()
+        """Create an empty log, or open the partition's directory if it exists. Raises StorageError."""
+        state = self._state
+        state.check_usable()
         path = f"{self.path}/{topic_partition}"
-        try:
+        with state.guarded():
             self.fs.mkdir(path)
             if topic_id is not None and topic_id != NO_TOPIC_ID:
                 write_topic_id(self.fs, path, topic_id)
-        except StorageError as e:
-            self._judge(e)
-            raise
-        opened = self._open(topic_partition, str(topic_partition), topic_id, config, now_ms)
-        self._logs[topic_partition] = opened
-        self._unopened.discard(str(topic_partition))
+        opened = state.open_log(topic_partition, str(topic_partition), topic_id, config, now_ms)
+        state.logs[topic_partition] = opened
+        state.unopened.discard(str(topic_partition))
         return opened
-
-    def _open(
-        self, topic_partition: TopicPartition, name: str, topic_id: UUID | None, config: LogConfig, now_ms: int
-    ) -> Log:
-        self._check_usable()
-        listener = _MemberListener(self)
-        try:
-            opened = Log.open(
-                self.fs,
-                f"{self.path}/{name}",
-                config,
-                topic_partition=topic_partition,
-                now_ms=now_ms,
-                clean_shutdown=self.clean_shutdown,
-                recovery_point=self._recovery_points.get(topic_partition, 0),
-                log_start_offset=self._log_starts.get(topic_partition, 0),
-                cleaned_offset=self._cleaned.get(topic_partition, 0),
-                topic_id=topic_id,
-                producer_expiration_ms=self.producer_expiration_ms,
-                listeners=(listener,),
-                warm=self._warm,
-            )
-        except StorageError as e:
-            self._judge(e)
-            raise
-        opened.cleaned_offset = min(self._cleaned.get(topic_partition, 0), opened.log_end_offset)
-        listener.log = opened
-        report = opened.recovery
-        if report.bytes_truncated or report.segments_dropped:
-            log.warning(
-                "log repaired after a crash",
-                partition=str(topic_partition),
-                end_offset=opened.log_end_offset,
-                bytes_truncated=report.bytes_truncated,
-                segments_dropped=report.segments_dropped,
-            )
-        return opened
-
-    def _judge(self, error: StorageError) -> None:
-        if not isinstance(error, DiskFullError):
-            self.fail(error)
 
     def delete_log(self, topic_partition: TopicPartition, *, unique: UUID, now_ms: int, durable: bool = True) -> None:
-        """Take a log away for good: renamed now, its files gone after file.delete.delay.ms. Without `durable` it is for
-        the caller to see to it that the new name is on the disk (`sync_names`)."""
-        doomed = self._logs.pop(topic_partition)
-        doomed.close(clean=False)
-        doomed.retire(f"{topic_partition} was deleted")
+        """Close a log and rename its directory for deletion; the files are removed after file.delete.delay.ms.
+
+        Without `durable`, the caller has to make the new name durable with `sync_names`.
+        """
+        closing = self._state.logs.pop(topic_partition)
+        closing.close(clean=False)
+        closing.retire(f"{topic_partition} was deleted")
         target = f"{self.path}/{names.marked_dir(topic_partition, unique, names.DIR_DELETE)}"
-        self._move(topic_partition, doomed.path, target, durable)
-        self._pending.append((now_ms + doomed.config.file_delete_delay_ms, target))
+        self._state.move_log(topic_partition, closing.path, target, durable=durable)
+        self._state.pending_deletes.append((now_ms + closing.config.file_delete_delay_ms, target))
 
     def sync_names(self) -> None:
-        """Make the names of the logs durable. Touches no log: it may run in an executor. Raises StorageError; hand that
-        to `fail`."""
+        """Make the names of the logs' directories durable.
+
+        Safe in an executor. Raises StorageError, which the caller has to pass to `fail`.
+        """
         self.fs.sync_dir(self.path)
 
     def set_aside(self, found: FoundLog, *, unique: UUID) -> None:
-        """Keep a directory that the cluster does not place here, under a name that says so."""
+        """Rename a directory that has not been opened to a stray: the cluster does not place the partition here."""
         target = f"{self.path}/{names.marked_dir(found.topic_partition, unique, names.DIR_STRAY)}"
-        self._move(found.topic_partition, f"{self.path}/{found.name}", target)
-        self._unopened.discard(found.name)
+        self._state.move_log(found.topic_partition, f"{self.path}/{found.name}", target, durable=True)
+        self._state.unopened.discard(found.name)
 
-    def _move(self, topic_partition: TopicPartition, source: str, target: str, durable: bool = True) -> None:
-        self._check_usable()
-        try:
-            self.fs.rename(source, target)
-            if durable:
-                self.fs.sync_dir(self.path)
-        except StorageError as e:
-            self._judge(e)
-            raise
-        for offsets in (self._recovery_points, self._log_starts, self.high_watermarks):
-            offsets.pop(topic_partition, None)
-        if self._cleaned.pop(topic_partition, None) is not None:
-            self._write(names.CLEANER_CHECKPOINT, self._cleaned, durable=False)
+    def set_log_aside(self, topic_partition: TopicPartition, *, unique: UUID) -> None:
+        """Close a log and rename its directory to a stray: the cluster does not place the partition here."""
+        closing = self._state.logs.pop(topic_partition)
+        closing.close(clean=False)
+        closing.retire(f"{topic_partition} was set aside")
+        target = f"{self.path}/{names.marked_dir(topic_partition, unique, names.DIR_STRAY)}"
+        self._state.move_log(topic_partition, closing.path, target, durable=True)
 
     def delete_pending(self, now_ms: int) -> int:
-        """Remove deleted directories whose delay is over; how many. Touches no log: it may run in an executor."""
-        due = [entry for entry in self._pending if entry[0] <= now_ms]
+        """Remove the directories of deleted logs whose delay is over, and return their number. Safe in an executor."""
+        pending = self._state.pending_deletes
+        due = [entry for entry in pending if entry[0] <= now_ms]
         for entry in due:
             self.fs.rmtree(entry[1])
-            self._pending.remove(entry)
+            pending.remove(entry)
         return len(due)
-
-    # --- logs that move here from another directory
-
-    create_future = moving.create_future
-    adopt = moving.adopt
-    settle = moving.settle
-    leave_future = moving.leave_future
-    drop_future = moving.drop_future
-    drop_found_future = moving.drop_found_future
-    set_log_aside = moving.set_log_aside
 
     # --- checkpoints
 
     def checkpoint_recovery_points(self, *, durable: bool = False) -> None:
-        """`log.flush.offset.checkpoint.interval.ms`: how far each log is synced."""
-        self._recovery_points.update({tp: member.recovery_point for tp, member in self._logs.items()})
-        self._write(names.RECOVERY_POINT_CHECKPOINT, self._recovery_points, durable)
-
-    def on_recovery_point_lowered(self, member: Log) -> None:
-        """Write the checkpoint if its recovery point is above the log's, because a truncation follows.
-
-        With the old checkpoint, a restart after a crash would accept truncated records without checking them.
-        """
-        known = self._recovery_points.get(member.topic_partition, 0)
-        if known > member.recovery_point and self._logs.get(member.topic_partition) is member:
-            self.checkpoint_recovery_points(durable=True)
+        """Write the recovery point of each log."""
+        self._state.checkpoint_recovery_points(durable=durable)
 
     def checkpoint_log_starts(self, *, durable: bool = False) -> None:
-        """`log.flush.start.offset.checkpoint.interval.ms`: starts that the first segment's name does not tell."""
-        for tp, member in self._logs.items():
-            if member.log_start_offset > member.segments.first.base_offset:
-                self._log_starts[tp] = member.log_start_offset
-            else:
-                self._log_starts.pop(tp, None)
-        self._write(names.LOG_START_CHECKPOINT, self._log_starts, durable)
+        """Write the log start offset of each log."""
+        self._state.checkpoint_log_starts(durable=durable)
 
     def checkpoint_cleaned(self, *, durable: bool = False) -> None:
-        """How far the cleaner has come in each log. Older is as good: it cleans something twice."""
-        for tp, member in self._logs.items():
-            if member.cleaned_offset or tp in self._cleaned:
-                self._cleaned[tp] = member.cleaned_offset
-        self._write(names.CLEANER_CHECKPOINT, self._cleaned, durable)
+        """Write the cleaned offset of each log."""
+        self._state.checkpoint_cleaned(durable=durable)
 
     def checkpoint_high_watermarks(self, values: Mapping[TopicPartition, int], *, durable: bool = False) -> None:
-        """`replica.high.watermark.checkpoint.interval.ms`. Logs not opened yet keep what the file had."""
-        self.high_watermarks.update(values)
-        self._write(names.HIGH_WATERMARK_CHECKPOINT, self.high_watermarks, durable)
+        """Write high watermarks. Logs that are not in `values` keep their stored one."""
+        self._state.checkpoint_high_watermarks(values, durable=durable)
 
-    def _write(self, name: str, offsets: Offsets, durable: bool) -> None:
-        self._check_usable()
-        try:
-            write_offsets(self.fs, f"{self.path}/{name}", offsets, durable=durable)
-        except StorageError as e:
-            self._judge(e)
-            raise
-
-    # --- the rest
+    # --- end
 
     def disk_usage(self) -> DiskUsage:
-        """Of the volume. Raises StorageError."""
+        """The size of the volume and its free space. Raises StorageError."""
         return self.fs.disk_usage(self.path)
 
-    def size_bytes(self) -> Iterator[tuple[TopicPartition, int]]:
-        for tp, member in self._logs.items():
-            yield tp, member.size_bytes
-
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Close all logs. If everything is on disk, leave the mark by which the next start skips recovery."""
-        clean = clean and self.failure is None
-        for future in self._futures.values():
+        """Close all logs. If everything is durable, write the marker by which the next start skips recovery."""
+        state = self._state
+        clean = clean and state.failure is None
+        for future in state.future_logs.values():
             future.close(clean=False)
-        for tp, member in self._logs.items():
+        for tp, member in state.logs.items():
             try:
                 member.close(clean=clean)
             except StorageError as e:
                 log.error("log not closed cleanly", partition=str(tp), reason=str(e))
                 clean = False
-        # Logs that were never opened are as the last process left them: fit to be trusted only if they were then.
-        if clean and self.failure is None and (self.clean_shutdown or not self._unopened):
-            self.checkpoint_recovery_points(durable=True)
-            self.checkpoint_log_starts(durable=True)
+        # Logs that this process has not opened are as the previous process left them.
+        if clean and state.failure is None and (state.clean_shutdown or not state.unopened):
+            state.checkpoint_recovery_points(durable=True)
+            state.checkpoint_log_starts(durable=True)
             leave_clean_shutdown(self.fs, self.path, broker_epoch)
         self._lock.release()
 
