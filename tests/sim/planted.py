@@ -25,7 +25,7 @@ from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerState
 from barnabas.server.storage.values import AppendInfo
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
-from barnabas.testing.sim.faults import Menu
+from barnabas.testing.sim.faults import NodeFaultMenu
 
 Patch = pytest.MonkeyPatch
 
@@ -36,7 +36,7 @@ class Planted:
 
     name: str
     plant: Callable[[Patch], None]
-    menu: Menu
+    menu: NodeFaultMenu
     seeds: int
     caught_by: tuple[type[Exception], ...] = (CorrectnessError,)
     first: int = 0
@@ -189,26 +189,30 @@ def _commits_in_memory(patch: Patch) -> None:
 
 
 PLANTED = [
-    Planted("no fsync where flush is promised", _no_fsync, Menu.POWER, 10, (CorrectnessError, LivenessError)),
-    Planted("acknowledged before the fsync", _ack_before_fsync, Menu.POWER, 10),
-    Planted("names of files not synced", _names_not_synced, Menu.POWER, 10, (CorrectnessError, LivenessError)),
+    Planted("no fsync where flush is promised", _no_fsync, NodeFaultMenu.POWER, 10, (CorrectnessError, LivenessError)),
+    Planted("acknowledged before the fsync", _ack_before_fsync, NodeFaultMenu.POWER, 10),
+    Planted("names of files not synced", _names_not_synced, NodeFaultMenu.POWER, 10, (CorrectnessError, LivenessError)),
     Planted(
         "acknowledged before the append",
         _ack_before_append,
-        Menu.KILL,
+        NodeFaultMenu.KILL,
         10,
         (CorrectnessError, CrashError, LivenessError),
         2,
     ),
     Planted(
-        "recovery without checksums", _torn_tail_kept, Menu.POWER, 40, (CorrectnessError, CrashError, LivenessError)
+        "recovery without checksums",
+        _torn_tail_kept,
+        NodeFaultMenu.POWER,
+        40,
+        (CorrectnessError, CrashError, LivenessError),
     ),
-    Planted("producers forgotten in a crash", _producers_forgotten, Menu.KILL, 40),
-    Planted("no recovery after a crash", _no_recovery, Menu.KILL, 10),
-    Planted("duplicates not known", _duplicates_not_known, Menu.KILL, 10),
-    Planted("high watermark off by one", _watermark_behind, Menu.KILL, 5, (CorrectnessError, LivenessError)),
-    Planted("last stable offset ahead", _stable_offset_ahead, Menu.KILL, 10),
-    Planted("aborted transactions not told", _aborts_not_told, Menu.KILL, 10),
-    Planted("markers not written", _markers_not_written, Menu.KILL, 10, (LivenessError, CorrectnessError)),
-    Planted("commits kept in memory", _commits_in_memory, Menu.KILL, 10),
+    Planted("producers forgotten in a crash", _producers_forgotten, NodeFaultMenu.KILL, 40),
+    Planted("no recovery after a crash", _no_recovery, NodeFaultMenu.KILL, 10),
+    Planted("duplicates not known", _duplicates_not_known, NodeFaultMenu.KILL, 10),
+    Planted("high watermark off by one", _watermark_behind, NodeFaultMenu.KILL, 5, (CorrectnessError, LivenessError)),
+    Planted("last stable offset ahead", _stable_offset_ahead, NodeFaultMenu.KILL, 10),
+    Planted("aborted transactions not told", _aborts_not_told, NodeFaultMenu.KILL, 10),
+    Planted("markers not written", _markers_not_written, NodeFaultMenu.KILL, 10, (LivenessError, CorrectnessError)),
+    Planted("commits kept in memory", _commits_in_memory, NodeFaultMenu.KILL, 10),
 ]

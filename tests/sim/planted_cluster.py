@@ -29,7 +29,7 @@ from barnabas.server.storage import recovery
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerState
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
-from barnabas.testing.sim.cluster.trouble import Menu
+from barnabas.testing.sim.cluster.trouble import ClusterFaultMenu
 
 Patch = pytest.MonkeyPatch
 WRONG = (CorrectnessError,)
@@ -43,7 +43,7 @@ class Planted:
 
     name: str
     plant: Callable[[Patch], None]
-    menu: Menu
+    menu: ClusterFaultMenu
     seeds: int
     """It must be found within so many."""
     caught_by: tuple[type[Exception], ...] = WRONG
@@ -294,32 +294,34 @@ def _missing_is_empty(patch: Patch) -> None:
 
 
 PLANTED = [
-    Planted("acknowledged before the ISR has it", _ack_before_isr, Menu.KILL, 10),
-    Planted("min.insync.replicas ignored", _min_insync_ignored, Menu.KILL, 10, WRONG_OR_STUCK),
-    Planted("truncated to the high watermark", _truncate_to_watermark, Menu.KILL, 20, ANY),
-    Planted("divergence ignored", _divergence_ignored, Menu.KILL, 20, ANY),
-    Planted("watermark of the leader alone", _watermark_of_the_leader_alone, Menu.KILL, 10, ANY),
-    Planted("anybody joins the ISR", _anybody_joins, Menu.KILL, 20, ANY),
-    Planted("producers not copied", _producers_not_copied, Menu.KILL, 10, ANY),
-    Planted("last stable offset ahead", _stable_offset_ahead, Menu.KILL, 10, ANY),
-    Planted("unflushed counts", _leader_counts_unflushed, Menu.BLACKOUT, 10, ANY),
-    Planted("anybody is elected", _elect_anybody, Menu.KILL, 10, ANY),
-    Planted("broker epochs ignored", _broker_epochs_ignored, Menu.POWER, 20, ANY, first=40),
-    Planted("unclean ends forgotten", _unclean_ends_forgotten, Menu.POWER, 20, ANY),
-    Planted("no recovery after a crash", _no_recovery, Menu.POWER, 20, ANY),
-    Planted("snapshot without configs", _snapshot_without_configs, Menu.KILL, 20, ANY),
-    Planted("vote not synced", _vote_not_synced, Menu.BLACKOUT, 40, ANY),
-    Planted("half is a majority", _minority_elects, Menu.KILL, 20, ANY),
-    Planted("coordinator stays", _coordinator_stays, Menu.KILL, 10),
-    Planted("coordinator answers before the commit", _answers_before_commit, Menu.KILL, 10),
-    Planted("an empty log for one that is out", _missing_is_empty, Menu.KILL, 10, ANY, first=70),
-    Planted("share state not written", _share_state_not_written, Menu.KILL, 10),
+    Planted("acknowledged before the ISR has it", _ack_before_isr, ClusterFaultMenu.KILL, 10),
+    Planted("min.insync.replicas ignored", _min_insync_ignored, ClusterFaultMenu.KILL, 10, WRONG_OR_STUCK),
+    Planted("truncated to the high watermark", _truncate_to_watermark, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("divergence ignored", _divergence_ignored, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("watermark of the leader alone", _watermark_of_the_leader_alone, ClusterFaultMenu.KILL, 10, ANY),
+    Planted("anybody joins the ISR", _anybody_joins, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("producers not copied", _producers_not_copied, ClusterFaultMenu.KILL, 10, ANY),
+    Planted("last stable offset ahead", _stable_offset_ahead, ClusterFaultMenu.KILL, 10, ANY),
+    Planted("unflushed counts", _leader_counts_unflushed, ClusterFaultMenu.BLACKOUT, 10, ANY),
+    Planted("anybody is elected", _elect_anybody, ClusterFaultMenu.KILL, 10, ANY),
+    Planted("broker epochs ignored", _broker_epochs_ignored, ClusterFaultMenu.POWER, 20, ANY, first=40),
+    Planted("unclean ends forgotten", _unclean_ends_forgotten, ClusterFaultMenu.POWER, 20, ANY),
+    Planted("no recovery after a crash", _no_recovery, ClusterFaultMenu.POWER, 20, ANY),
+    Planted("snapshot without configs", _snapshot_without_configs, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("vote not synced", _vote_not_synced, ClusterFaultMenu.BLACKOUT, 40, ANY),
+    Planted("half is a majority", _minority_elects, ClusterFaultMenu.KILL, 20, ANY),
+    Planted("coordinator stays", _coordinator_stays, ClusterFaultMenu.KILL, 10),
+    Planted("coordinator answers before the commit", _answers_before_commit, ClusterFaultMenu.KILL, 10),
+    Planted("an empty log for one that is out", _missing_is_empty, ClusterFaultMenu.KILL, 10, ANY, first=70),
+    Planted("share state not written", _share_state_not_written, ClusterFaultMenu.KILL, 10),
 ]
 
 NOT_SEEN = [
-    Planted("watermark of the committed ISR alone", _watermark_of_the_isr_alone, Menu.KILL, 20, WRONG_OR_STUCK),
-    Planted("nobody is fenced", _nobody_is_fenced, Menu.KILL, 10, ANY),
-    Planted("uncommitted state kept", _uncommitted_state_kept, Menu.KILL, 40, ANY),
-    Planted("markers dropped", _markers_dropped, Menu.KILL, 20, WRONG_OR_STUCK),
+    Planted(
+        "watermark of the committed ISR alone", _watermark_of_the_isr_alone, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK
+    ),
+    Planted("nobody is fenced", _nobody_is_fenced, ClusterFaultMenu.KILL, 10, ANY),
+    Planted("uncommitted state kept", _uncommitted_state_kept, ClusterFaultMenu.KILL, 40, ANY),
+    Planted("markers dropped", _markers_dropped, ClusterFaultMenu.KILL, 20, WRONG_OR_STUCK),
 ]
 """Half a dozen seeds did not find these: what the simulation has to learn next."""

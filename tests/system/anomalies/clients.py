@@ -17,7 +17,7 @@ from barnabas.client.blocking import Consumer
 from barnabas.client.blocking_producer import Producer
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.histories import Outcome, Poll, Send
+from barnabas.testing.histories import OperationOutcome, PollAction, SendAction
 
 TOPIC = "log"
 PARTITIONS = 4
@@ -33,15 +33,15 @@ class Writer(Protocol):
 
     finished: bool
 
-    def send(self, sends: Sequence[Send]) -> list[Send]:
+    def send(self, sends: Sequence[SendAction]) -> list[SendAction]:
         """Gives them back with offsets, as far as they were acknowledged in time."""
 
     def begin(self) -> None: ...
 
-    def commit(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+    def commit(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
         """Commit the transaction with the reader's positions; if it cannot be committed, abort it."""
 
-    def abort(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+    def abort(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
         """Put the positions into the transaction, and abort it all the same."""
 
     def close(self) -> None: ...
@@ -56,7 +56,7 @@ class Reader(Protocol):
 
     def subscribe(self) -> None: ...
 
-    def poll(self, seconds: float, count: int) -> list[Poll]: ...
+    def poll(self, seconds: float, count: int) -> list[PollAction]: ...
 
     def to_committed(self) -> None:
         """Move every partition to the group's committed position, or to the beginning."""
@@ -79,13 +79,13 @@ _RDK: dict[str, Any] = {
 }
 
 
-def polls_of(messages: Iterable[rdk.Message]) -> list[Poll]:
+def polls_of(messages: Iterable[rdk.Message]) -> list[PollAction]:
     """Those that are records."""
     polls = []
     for message in messages:
         value, offset = message.value(), message.offset()
         if message.error() is None and value is not None and offset is not None:
-            polls.append(Poll(f"{TOPIC}-{message.partition()}", int(value), offset))
+            polls.append(PollAction(f"{TOPIC}-{message.partition()}", int(value), offset))
     return polls
 
 
@@ -101,13 +101,13 @@ class RdkWriter:
         if transactional_id is not None:
             self._insist(lambda: self._producer.init_transactions(CALL_S))
 
-    def send(self, sends: Sequence[Send]) -> list[Send]:
+    def send(self, sends: Sequence[SendAction]) -> list[SendAction]:
         done = list(sends)
 
         def delivered(place: int) -> Callable[[Any, Any], None]:
             def note(error: Any, message: Any) -> None:
                 if error is None:
-                    done[place] = Send(sends[place].key, sends[place].value, message.offset())
+                    done[place] = SendAction(sends[place].key, sends[place].value, message.offset())
 
             return note
 
@@ -125,7 +125,7 @@ class RdkWriter:
     def begin(self) -> None:
         self._producer.begin_transaction()
 
-    def commit(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+    def commit(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
         try:
             self._send_offsets(positions, reader)
             self._insist(lambda: self._producer.commit_transaction(CALL_S))
@@ -133,25 +133,25 @@ class RdkWriter:
             if failed.args[0].txn_requires_abort():
                 return self._abort()
             self.finished = True
-            return Outcome.INFO
-        return Outcome.OK
+            return OperationOutcome.INFO
+        return OperationOutcome.OK
 
-    def abort(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+    def abort(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
         try:
             self._send_offsets(positions, reader)
         except rdk.KafkaException as failed:
             self.finished = not failed.args[0].txn_requires_abort()
             if self.finished:
-                return Outcome.INFO
+                return OperationOutcome.INFO
         return self._abort()
 
-    def _abort(self) -> Outcome:
+    def _abort(self) -> OperationOutcome:
         try:
             self._insist(lambda: self._producer.abort_transaction(CALL_S))
         except rdk.KafkaException:
             self.finished = True
-            return Outcome.INFO
-        return Outcome.FAIL
+            return OperationOutcome.INFO
+        return OperationOutcome.FAIL
 
     def _send_offsets(self, positions: Mapping[int, int], reader: Reader) -> None:
         assert isinstance(reader, RdkReader)
@@ -204,7 +204,7 @@ class RdkReader:
 
         self.consumer.subscribe([TOPIC], on_assign=changed, on_revoke=changed, on_lost=changed)
 
-    def poll(self, seconds: float, count: int) -> list[Poll]:
+    def poll(self, seconds: float, count: int) -> list[PollAction]:
         return polls_of(self.consumer.consume(count, seconds))
 
     def to_committed(self) -> None:
@@ -261,14 +261,14 @@ class OurWriter:
                 if time.monotonic() > deadline:
                     raise
 
-    def send(self, sends: Sequence[Send]) -> list[Send]:
+    def send(self, sends: Sequence[SendAction]) -> list[SendAction]:
         sent = [
             self._producer.send(TOPIC, str(send.value).encode(), partition=partition_of(send.key)) for send in sends
         ]
         done = []
         for send, record in zip(sends, sent, strict=True):
             try:
-                done.append(Send(send.key, send.value, record.result(2 * CALL_S).offset))
+                done.append(SendAction(send.key, send.value, record.result(2 * CALL_S).offset))
             except (BarnabasError, TimeoutError):
                 done.append(send)
         return done
@@ -276,7 +276,7 @@ class OurWriter:
     def begin(self) -> None:
         self._producer.begin_transaction()
 
-    def commit(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+    def commit(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
         try:
             self._send_offsets(positions, reader)
         except BarnabasError:
@@ -285,23 +285,23 @@ class OurWriter:
             self._producer.commit_transaction()
         except BarnabasError as failed:
             return self._abort() if _says_aborted(failed) else self._finish()
-        return Outcome.OK
+        return OperationOutcome.OK
 
-    def abort(self, positions: Mapping[int, int], reader: Reader) -> Outcome:
+    def abort(self, positions: Mapping[int, int], reader: Reader) -> OperationOutcome:
         with contextlib.suppress(BarnabasError):  # nothing is lost: it is aborted anyway
             self._send_offsets(positions, reader)
         return self._abort()
 
-    def _abort(self) -> Outcome:
+    def _abort(self) -> OperationOutcome:
         try:
             self._producer.abort_transaction()
         except BarnabasError:
             return self._finish()
-        return Outcome.FAIL
+        return OperationOutcome.FAIL
 
-    def _finish(self) -> Outcome:
+    def _finish(self) -> OperationOutcome:
         self.finished = True
-        return Outcome.INFO
+        return OperationOutcome.INFO
 
     def _send_offsets(self, positions: Mapping[int, int], reader: Reader) -> None:
         assert isinstance(reader, OurReader)
@@ -357,12 +357,12 @@ class OurReader:
 
         self.consumer.subscribe([TOPIC], Counting())
 
-    def poll(self, seconds: float, count: int) -> list[Poll]:
+    def poll(self, seconds: float, count: int) -> list[PollAction]:
         try:
             records = self.consumer.poll(seconds * 1000, max_records=count)
         except BarnabasError:
             return []
-        return [Poll(f"{TOPIC}-{record.partition}", int(record.value), record.offset) for record in records]
+        return [PollAction(f"{TOPIC}-{record.partition}", int(record.value), record.offset) for record in records]
 
     def to_committed(self) -> None:
         where = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]

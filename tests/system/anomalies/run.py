@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from barnabas.testing.histories import History, Report, Rules, check
+from barnabas.testing.histories import ClientHistory, HistoryRules, Report, check
 from barnabas.testing.process import BrokerProcess
 from tests.system.anomalies.clients import PARTITIONS, TOPIC
 from tests.system.anomalies.workers import Bench, Member, Poller, Sender, Transactor, Worker, poll_to_the_end
@@ -31,8 +31,8 @@ FAULTS = ("kill", "stop")
 STOPPED_S = 1.5
 CALM_S = (0.6, 2.0)
 JOIN_S = 60.0
-RULES = Rules(catching_up=frozenset({"last"}))
-_SO_FAR = Rules(healed=False)
+RULES = HistoryRules(catching_up=frozenset({"last"}))
+_SO_FAR = HistoryRules(healed=False)
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Result:
     """What a run gives. `ended`: the log could be read to its end."""
 
     report: Report
-    history: History
+    history: ClientHistory
     ended: bool
     broken: list[str]
     faults: Counter[str] = field(default_factory=Counter)

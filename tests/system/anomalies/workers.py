@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import confluent_kafka as rdk
 
 from barnabas.core.errors import BarnabasError
-from barnabas.testing.histories import Action, Kind, Outcome, Recorder, Send
+from barnabas.testing.histories import Action, OperationKind, OperationOutcome, Recorder, SendAction
 from tests.system.anomalies.clients import (
     KEYS,
     TOPIC,
@@ -43,9 +43,9 @@ class Bench:
         self.broken: list[str] = []
         self._values = itertools.count(1)
 
-    def sends(self, rng: random.Random, most: int) -> list[Send]:
+    def sends(self, rng: random.Random, most: int) -> list[SendAction]:
         """Unique values for random partitions."""
-        return [Send(rng.choice(KEYS), next(self._values)) for _ in range(rng.randint(1, most))]
+        return [SendAction(rng.choice(KEYS), next(self._values)) for _ in range(rng.randint(1, most))]
 
 
 def now_ms() -> float:
@@ -94,7 +94,7 @@ class Sender(Worker):
         writer = self.writer()
         while not self.bench.stop.is_set():
             sends = self.bench.sends(self.rng, 12)
-            invoked = self.recorder.invoke(self.process, Kind.SEND, sends, now_ms())
+            invoked = self.recorder.invoke(self.process, OperationKind.SEND, sends, now_ms())
             done = writer.send(sends)
             if all(send.offset is not None for send in done):
                 self.recorder.ok(invoked, done, now_ms())
@@ -111,9 +111,9 @@ class Poller(Worker):
     def work(self) -> None:
         reader = self.reader(f"poller-{self.name}")
         reader.assign()
-        self.recorder.note(self.process, Kind.ASSIGN, KEYS, now_ms())
+        self.recorder.note(self.process, OperationKind.ASSIGN, KEYS, now_ms())
         while not self.bench.stop.is_set():
-            invoked = self.recorder.invoke(self.process, Kind.POLL, (), now_ms())
+            invoked = self.recorder.invoke(self.process, OperationKind.POLL, (), now_ms())
             self.recorder.ok(invoked, reader.poll(POLL_S, 200), now_ms())
         reader.close()
 
@@ -124,10 +124,10 @@ class Member(Worker):
     def work(self) -> None:
         reader = self.reader("members", "consumer")
         reader.subscribe()
-        self.recorder.note(self.process, Kind.SUBSCRIBE, (), now_ms())
+        self.recorder.note(self.process, OperationKind.SUBSCRIBE, (), now_ms())
         while not self.bench.stop.is_set():
             before = reader.rebalances
-            invoked = self.recorder.invoke(self.process, Kind.POLL, (), now_ms())
+            invoked = self.recorder.invoke(self.process, OperationKind.POLL, (), now_ms())
             polls = reader.poll(POLL_S, 200)
             self.recorder.ok(invoked, polls, now_ms(), rebalanced=reader.rebalances != before)
         reader.close()
@@ -143,27 +143,27 @@ class Transactor(Worker):
         writer = self.writer(self.name)
         reader = self.reader(self.group)
         reader.assign()
-        self.recorder.note(self.process, Kind.ASSIGN, KEYS, now_ms())
+        self.recorder.note(self.process, OperationKind.ASSIGN, KEYS, now_ms())
         while not self.bench.stop.is_set():
             if self.rng.random() < ZOMBIES:
                 self._leave_zombie(writer)
                 writer = self._anew(writer, reader)
                 continue
             outcome = self._transact(writer, reader)
-            if writer.finished or outcome is Outcome.INFO:
+            if writer.finished or outcome is OperationOutcome.INFO:
                 writer = self._anew(writer, reader)
-            elif outcome is Outcome.FAIL:
+            elif outcome is OperationOutcome.FAIL:
                 self._rewind(reader)
         # whatever is still open is ended, so that the log can be read to its end
         writer.close()
         self.writer(self.name).close()
         reader.close()
 
-    def _transact(self, writer: Writer, reader: Reader) -> Outcome:
+    def _transact(self, writer: Writer, reader: Reader) -> OperationOutcome:
         commit = self.rng.random() >= ABORTED_ON_PURPOSE
         sends = self.bench.sends(self.rng, 4)
         cut = self.rng.randint(0, len(sends))
-        invoked = self.recorder.invoke(self.process, Kind.TRANSACTION, sends, now_ms(), group=self.group)
+        invoked = self.recorder.invoke(self.process, OperationKind.TRANSACTION, sends, now_ms(), group=self.group)
         writer.begin()
         first = writer.send(sends[:cut])
         polls = reader.poll(POLL_S, 20)
@@ -171,35 +171,43 @@ class Transactor(Worker):
         positions = {partition_of(poll.key): poll.offset + 1 for poll in polls}
         outcome = (writer.commit if commit else writer.abort)(positions, reader)
         actions: list[Action] = [*first, *polls, *second]
-        end = {Outcome.OK: self.recorder.ok, Outcome.FAIL: self.recorder.fail, Outcome.INFO: self.recorder.info}
+        end = {
+            OperationOutcome.OK: self.recorder.ok,
+            OperationOutcome.FAIL: self.recorder.fail,
+            OperationOutcome.INFO: self.recorder.info,
+        }
         end[outcome](invoked, actions, now_ms())
         return outcome
 
     def _leave_zombie(self, zombie: Writer) -> None:
         """A producer is taken for dead in the middle of a transaction; it wakes up when its successor is at work."""
         before, after = self.bench.sends(self.rng, 2), self.bench.sends(self.rng, 2)
-        invoked = self.recorder.invoke(self.process, Kind.TRANSACTION, [*before, *after], now_ms())
+        invoked = self.recorder.invoke(self.process, OperationKind.TRANSACTION, [*before, *after], now_ms())
         zombie.begin()
         first = zombie.send(before)
         successor = self.writer(self.name)  # from here on, the zombie's transaction is aborted
         successor.begin()
         kept = self.bench.sends(self.rng, 2)
-        own = self.recorder.invoke(f"{self.process}-successor", Kind.TRANSACTION, kept, now_ms())
+        own = self.recorder.invoke(f"{self.process}-successor", OperationKind.TRANSACTION, kept, now_ms())
         kept = successor.send(kept)
-        second: Sequence[Send] = after
-        outcome = Outcome.FAIL
+        second: Sequence[SendAction] = after
+        outcome = OperationOutcome.FAIL
         with contextlib.suppress(BarnabasError, rdk.KafkaException):
             second = zombie.send(after)
             nowhere = self.reader(self.group)
-            if zombie.commit({}, nowhere) is Outcome.OK:
-                outcome = Outcome.OK  # it was told so: then everything must be there
+            if zombie.commit({}, nowhere) is OperationOutcome.OK:
+                outcome = OperationOutcome.OK  # it was told so: then everything must be there
             nowhere.close()
-        end = self.recorder.ok if outcome is Outcome.OK else self.recorder.fail
+        end = self.recorder.ok if outcome is OperationOutcome.OK else self.recorder.fail
         end(invoked, [*first, *second], now_ms())
         nowhere = self.reader(self.group)
         told = successor.commit({}, nowhere)
         nowhere.close()
-        end = {Outcome.OK: self.recorder.ok, Outcome.FAIL: self.recorder.fail, Outcome.INFO: self.recorder.info}[told]
+        end = {
+            OperationOutcome.OK: self.recorder.ok,
+            OperationOutcome.FAIL: self.recorder.fail,
+            OperationOutcome.INFO: self.recorder.info,
+        }[told]
         end(own, kept, now_ms())
         successor.close()
 
@@ -213,7 +221,7 @@ class Transactor(Worker):
 
     def _rewind(self, reader: Reader) -> None:
         reader.to_committed()
-        self.recorder.note(self.process, Kind.ASSIGN, KEYS, now_ms())
+        self.recorder.note(self.process, OperationKind.ASSIGN, KEYS, now_ms())
 
 
 def poll_to_the_end(bench: Bench, seconds: float) -> bool:
@@ -234,11 +242,11 @@ def poll_to_the_end(bench: Bench, seconds: float) -> bool:
         where = rdk.TopicPartition(TOPIC, partition_of(key), 0)
         ends[partition_of(key)] = reader.get_watermark_offsets(where, timeout=20)[1]
     reader.assign([rdk.TopicPartition(TOPIC, partition, 0) for partition in ends])
-    bench.recorder.note("last", Kind.ASSIGN, KEYS, now_ms())
+    bench.recorder.note("last", OperationKind.ASSIGN, KEYS, now_ms())
     reached: set[int] = set()
     deadline = time.monotonic() + seconds
     while len(reached) < len(ends) and time.monotonic() < deadline:
-        invoked = bench.recorder.invoke("last", Kind.POLL, (), now_ms())
+        invoked = bench.recorder.invoke("last", OperationKind.POLL, (), now_ms())
         messages = reader.consume(1000, timeout=0.5)
         bench.recorder.ok(invoked, polls_of(messages), now_ms())
         for message in messages:

@@ -15,12 +15,22 @@ from __future__ import annotations
 
 import re
 
-from barnabas.testing.histories import Action, Anomaly, History, Kind, Poll, Recorder, Rules, Send, check
+from barnabas.testing.histories import (
+    Action,
+    Anomaly,
+    ClientHistory,
+    HistoryRules,
+    OperationKind,
+    PollAction,
+    Recorder,
+    SendAction,
+    check,
+)
 
 _ACTION = re.compile(r"(?P<way>[<>])(?P<key>\w+)=(?P<value>\w+)(@(?P<offset>\d+))?$")
 
 
-def handmade(text: str) -> History:
+def handmade(text: str) -> ClientHistory:
     recorder = Recorder()
     now_ms = 0
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -28,7 +38,7 @@ def handmade(text: str) -> History:
         actions = [action for word in rest if (action := _action(word))]
         group = next((word.rstrip("/") for word in rest if word.endswith("/")), "")
         keys = [word for word in rest if not _ACTION.match(word) and not word.endswith("/")]
-        invoked = recorder.invoke(process, Kind(what), actions, now_ms, keys=keys, group=group)
+        invoked = recorder.invoke(process, OperationKind(what), actions, now_ms, keys=keys, group=group)
         end = {"ok": recorder.ok, "fail": recorder.fail, "info": recorder.info}[how.rstrip("~")]
         end(invoked, actions, now_ms + 1, rebalanced=how.endswith("~"))
         now_ms += 2
@@ -41,10 +51,10 @@ def _action(word: str) -> Action | None:
         return None
     offset = None if match["offset"] is None else int(match["offset"])
     if match["way"] == ">":
-        return Send(match["key"], match["value"], offset)
+        return SendAction(match["key"], match["value"], offset)
     assert offset is not None, f"what was polled has an offset: {word}"
-    return Poll(match["key"], match["value"], offset)
+    return PollAction(match["key"], match["value"], offset)
 
 
-def anomalies(text: str, rules: Rules | None = None) -> set[Anomaly]:
+def anomalies(text: str, rules: HistoryRules | None = None) -> set[Anomaly]:
     return set(check(handmade(text), rules).anomalies)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.testing.histories import Anomaly, History, Kind, Poll, Recorder, Rules, Send, check
+from barnabas.testing.histories import (
+    Anomaly,
+    ClientHistory,
+    HistoryRules,
+    OperationKind,
+    PollAction,
+    Recorder,
+    SendAction,
+    check,
+)
 from tests.unit.testing.handmade import anomalies, handmade
 
-UNHEALED = Rules(healed=False)
+UNHEALED = HistoryRules(healed=False)
 
 CLEAN = """
     p1 send ok >a=1@0 >a=2@1 >b=3@0
@@ -159,10 +168,10 @@ def test_every_anomaly_of_the_catalogue_has_an_example() -> None:
 
 
 def test_what_was_not_promised_is_not_looked_for() -> None:
-    at_least_once = Rules(idempotent=False)
+    at_least_once = HistoryRules(idempotent=False)
     assert anomalies("p send info >a=1\nc poll ok <a=1@0 <a=1@1", at_least_once) == set()
     assert anomalies("p send ok >a=1@1 >a=2@0\nc poll ok <a=2@0 <a=1@1", at_least_once) == set()
-    uncommitted = Rules(read_committed=False)
+    uncommitted = HistoryRules(read_committed=False)
     assert anomalies("t txn fail >a=1@0\nc poll ok <a=1@0", uncommitted) == set()
     assert anomalies("t txn ok >a=1@0 <a=1@0", uncommitted) == set()
     assert anomalies("p send ok >a=1@0", UNHEALED) == set()
@@ -223,7 +232,7 @@ def test_the_worst_lag_is_the_age_of_what_a_poll_did_not_give() -> None:
 
 
 def test_who_reads_the_past_on_purpose_does_not_lag() -> None:
-    assert check(handmade(LAGGING), Rules(catching_up=frozenset({"c"}))).worst_realtime_lag_ms == 0
+    assert check(handmade(LAGGING), HistoryRules(catching_up=frozenset({"c"}))).worst_realtime_lag_ms == 0
 
 
 def test_a_value_that_is_sent_twice_proves_nothing() -> None:
@@ -233,14 +242,14 @@ def test_a_value_that_is_sent_twice_proves_nothing() -> None:
 
 def test_a_history_survives_json() -> None:
     history = handmade(CLEAN)
-    assert History.from_json_lines(history.to_json_lines()) == history
+    assert ClientHistory.from_json_lines(history.to_json_lines()) == history
 
 
 def test_who_was_killed_in_the_middle_has_an_unknown_outcome() -> None:
     recorder = Recorder()
-    recorder.invoke("p", Kind.SEND, [Send("a", 1)], 0.0)
-    reader = recorder.invoke("c", Kind.POLL, [], 0.0)
-    recorder.ok(reader, [Poll("a", 1, 0)], 1.0)
+    recorder.invoke("p", OperationKind.SEND, [SendAction("a", 1)], 0.0)
+    reader = recorder.invoke("c", OperationKind.POLL, [], 0.0)
+    recorder.ok(reader, [PollAction("a", 1, 0)], 1.0)
     report = check(recorder.history())
     assert report.findings == ()
     assert report.operations == {"ok": 1, "fail": 0, "info": 1}
@@ -248,18 +257,18 @@ def test_who_was_killed_in_the_middle_has_an_unknown_outcome() -> None:
 
 def test_what_was_tried_before_the_kill_is_known() -> None:
     recorder = Recorder()
-    copier = recorder.invoke("p", Kind.TRANSACTION, [], 0.0)
-    recorder.goes_on(copier, [Send("a", 1)])  # and nothing is heard of it again
-    reader = recorder.invoke("c", Kind.POLL, [], 1.0)
-    recorder.ok(reader, [Poll("a", 1, 0)], 2.0)
+    copier = recorder.invoke("p", OperationKind.TRANSACTION, [], 0.0)
+    recorder.goes_on(copier, [SendAction("a", 1)])  # and nothing is heard of it again
+    reader = recorder.invoke("c", OperationKind.POLL, [], 1.0)
+    recorder.ok(reader, [PollAction("a", 1, 0)], 2.0)
     assert check(recorder.history()).findings == ()
 
 
 def test_a_process_does_one_thing_at_a_time() -> None:
     recorder = Recorder()
-    first = recorder.invoke("p", Kind.SEND, [], 0.0)
+    first = recorder.invoke("p", OperationKind.SEND, [], 0.0)
     with pytest.raises(ValueError, match="record its outcome first"):
-        recorder.invoke("p", Kind.SEND, [], 0.0)
+        recorder.invoke("p", OperationKind.SEND, [], 0.0)
     recorder.info(first, [], 1.0)
     with pytest.raises(ValueError, match="two outcomes"):
         recorder.ok(first, [], 1.0)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from barnabas.testing.histories import groups, order, writes
 from barnabas.testing.histories.anomalies import Anomaly
 from barnabas.testing.histories.cycles import cycles
-from barnabas.testing.histories.facts import Facts, collect
-from barnabas.testing.histories.history import History
+from barnabas.testing.histories.facts import HistoryFacts, collect
+from barnabas.testing.histories.history import ClientHistory
 from barnabas.testing.histories.lag import worst_realtime_lag
 from barnabas.testing.histories.report import Finding, Report
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class HistoryRules:
     """What the workload was promised. Without a promise, its breach is not looked for."""
 
     idempotent: bool = True
@@ -29,9 +29,9 @@ class Rules:
     """Processes whose lag says nothing: they read old records on purpose."""
 
 
-def check(history: History, rules: Rules | None = None) -> Report:
+def check(history: ClientHistory, rules: HistoryRules | None = None) -> Report:
     """Every anomaly of the catalogue. Raises ValueError if values are not unique."""
-    rules = rules or Rules()
+    rules = rules or HistoryRules()
     facts = collect(history)
     lag = worst_realtime_lag(facts, rules.catching_up)
     ends = Counter(operation.outcome.value for operation in history.operations)
@@ -46,7 +46,7 @@ def check(history: History, rules: Rules | None = None) -> Report:
     )
 
 
-def _findings(facts: Facts, rules: Rules) -> Iterator[Finding]:
+def _findings(facts: HistoryFacts, rules: HistoryRules) -> Iterator[Finding]:
     yield from writes.inconsistent_offsets(facts)
     yield from writes.phantoms(facts)
     if rules.idempotent:

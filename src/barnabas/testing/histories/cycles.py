@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from barnabas.testing.histories.anomalies import Anomaly
-from barnabas.testing.histories.facts import Facts
-from barnabas.testing.histories.history import Key, Operation, Outcome
+from barnabas.testing.histories.facts import HistoryFacts
+from barnabas.testing.histories.history import ClientOperation, Key, OperationOutcome
 from barnabas.testing.histories.report import Finding
 
 Graph = dict[int, dict[int, str]]
 """Operation (by `invoked`) -> those that must come after it, and why."""
 
 
-def cycles(facts: Facts) -> Iterator[Finding]:
+def cycles(facts: HistoryFacts) -> Iterator[Finding]:
     operations = {operation.invoked: operation for operation in facts.history.operations}
     graph: Graph = {}
     _add_reads(facts, graph)
@@ -35,22 +35,22 @@ def cycles(facts: Facts) -> Iterator[Finding]:
             yield Finding(Anomaly.WRITE_CYCLE, _describe(graph, component, operations))
 
 
-def _add_reads(facts: Facts, graph: Graph) -> None:
+def _add_reads(facts: HistoryFacts, graph: Graph) -> None:
     for operation in facts.history.operations:
         for poll in operation.polls:
             write = facts.writes.get(poll.value)
-            if write is None or write.operation is operation or write.operation.outcome is Outcome.FAIL:
+            if write is None or write.operation is operation or write.operation.outcome is OperationOutcome.FAIL:
                 continue  # phantoms, precommitted and aborted reads have names of their own
             graph.setdefault(write.operation.invoked, {}).setdefault(
                 operation.invoked, f"wrote {poll.value!r}, which was polled by"
             )
 
 
-def _add_write_order(facts: Facts, graph: Graph) -> None:
-    placed: dict[Key, list[tuple[int, Operation]]] = {}
+def _add_write_order(facts: HistoryFacts, graph: Graph) -> None:
+    placed: dict[Key, list[tuple[int, ClientOperation]]] = {}
     for (key, value), offsets in facts.offsets.items():
         write = facts.writes.get(value)
-        if write is not None and write.operation.outcome is not Outcome.FAIL:
+        if write is not None and write.operation.outcome is not OperationOutcome.FAIL:
             placed.setdefault(key, []).extend((offset, write.operation) for offset in offsets)
     for key, row in placed.items():
         row.sort(key=lambda item: item[0])
@@ -99,7 +99,7 @@ def components(graph: Mapping[int, Mapping[int, str]]) -> list[list[int]]:
     return found
 
 
-def _describe(graph: Graph, component: list[int], operations: Mapping[int, Operation]) -> str:
+def _describe(graph: Graph, component: list[int], operations: Mapping[int, ClientOperation]) -> str:
     circle = _shortest_circle(graph, component)
     steps = [f"{operations[a]} {graph[a][b]}" for a, b in pairwise(circle)]
     return "; ".join([*steps, f"{operations[circle[-1]]} again"])

@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from barnabas.testing.histories.anomalies import Anomaly
-from barnabas.testing.histories.facts import Facts
-from barnabas.testing.histories.history import Key, Kind, Operation, Outcome
+from barnabas.testing.histories.facts import HistoryFacts
+from barnabas.testing.histories.history import ClientOperation, Key, OperationKind, OperationOutcome
 from barnabas.testing.histories.report import Finding
 
 
@@ -19,14 +19,18 @@ class _Taken:
     """What a group took of one key: by transactions that happened, and by those of which nobody knows."""
 
     def __init__(self) -> None:
-        self.surely: dict[int, Operation] = {}
+        self.surely: dict[int, ClientOperation] = {}
         self.perhaps: set[int] = set()
 
 
-def processing(facts: Facts) -> Iterator[Finding]:
+def processing(facts: HistoryFacts) -> Iterator[Finding]:
     taken: dict[tuple[str, Key], _Taken] = {}
     for operation in facts.history.operations:
-        if operation.kind is not Kind.TRANSACTION or not operation.group or operation.outcome is Outcome.FAIL:
+        if (
+            operation.kind is not OperationKind.TRANSACTION
+            or not operation.group
+            or operation.outcome is OperationOutcome.FAIL
+        ):
             continue
         for poll in operation.polls:
             by_group = taken.setdefault((operation.group, poll.key), _Taken())
@@ -42,7 +46,7 @@ def processing(facts: Facts) -> Iterator[Finding]:
             yield from _holes(facts, group, key, found)
 
 
-def _holes(facts: Facts, group: str, key: Key, taken: _Taken) -> Iterator[Finding]:
+def _holes(facts: HistoryFacts, group: str, key: Key, taken: _Taken) -> Iterator[Finding]:
     """Between the first and the last that was taken, everything that was ever seen must have been."""
     visible = facts.visible[key]
     first, last = min(taken.surely), max(taken.surely)

@@ -21,7 +21,7 @@ Key = str
 Value = int | str
 
 
-class Kind(Enum):
+class OperationKind(Enum):
     """What an operation is. The last three change what a consumer reads, and thereby what may follow what."""
 
     SEND = "send"
@@ -32,7 +32,7 @@ class Kind(Enum):
     SEEK = "seek"
 
 
-class Outcome(Enum):
+class OperationOutcome(Enum):
     """How an operation ended."""
 
     OK = "ok"
@@ -41,7 +41,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendAction:
     """A record was sent to `key`. `offset` is where the broker said it is; None if it did not say."""
 
     key: Key
@@ -50,7 +50,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class PollAction:
     """A record of `key` was polled. What was polled was seen, whatever became of the operation."""
 
     key: Key
@@ -58,16 +58,16 @@ class Poll:
     offset: int
 
 
-Action = Send | Poll
+Action = SendAction | PollAction
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ClientOperation:
     """One operation. `invoked` and `completed` are positions in the history (None: never completed); times are ms."""
 
     process: str
-    kind: Kind
-    outcome: Outcome
+    kind: OperationKind
+    outcome: OperationOutcome
     actions: tuple[Action, ...]
     """In the order in which the process did them."""
     invoked: int
@@ -82,12 +82,12 @@ class Operation:
     """The group gave or took partitions in the middle of it: what it polled is two pieces."""
 
     @property
-    def sends(self) -> Iterator[Send]:
-        return (action for action in self.actions if isinstance(action, Send))
+    def sends(self) -> Iterator[SendAction]:
+        return (action for action in self.actions if isinstance(action, SendAction))
 
     @property
-    def polls(self) -> Iterator[Poll]:
-        return (action for action in self.actions if isinstance(action, Poll))
+    def polls(self) -> Iterator[PollAction]:
+        return (action for action in self.actions if isinstance(action, PollAction))
 
     def __str__(self) -> str:
         end = "?" if self.completed is None else str(self.completed)
@@ -95,21 +95,21 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ClientHistory:
     """Operations in the order of their invocations."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[ClientOperation, ...]
 
     def to_json_lines(self) -> str:
         """One line an operation."""
         return "".join(json.dumps(_as_row(operation)) + "\n" for operation in self.operations)
 
     @classmethod
-    def from_json_lines(cls, text: str) -> History:
+    def from_json_lines(cls, text: str) -> ClientHistory:
         return cls(tuple(_from_row(json.loads(line)) for line in text.splitlines() if line))
 
 
-def _as_row(operation: Operation) -> dict[str, object]:
+def _as_row(operation: ClientOperation) -> dict[str, object]:
     return {
         "process": operation.process,
         "f": operation.kind.value,
@@ -124,19 +124,19 @@ def _as_row(operation: Operation) -> dict[str, object]:
 
 
 def _as_list(action: Action) -> list[object]:
-    return ["send" if isinstance(action, Send) else "poll", action.key, action.value, action.offset]
+    return ["send" if isinstance(action, SendAction) else "poll", action.key, action.value, action.offset]
 
 
-def _from_row(row: dict[str, object]) -> Operation:
+def _from_row(row: dict[str, object]) -> ClientOperation:
     value, index, time_ms, keys = row["value"], row["index"], row["time_ms"], row["keys"]
     assert isinstance(value, list)
     assert isinstance(index, list)
     assert isinstance(time_ms, list)
     assert isinstance(keys, list)
-    return Operation(
+    return ClientOperation(
         process=str(row["process"]),
-        kind=Kind(row["f"]),
-        outcome=Outcome(row["type"]),
+        kind=OperationKind(row["f"]),
+        outcome=OperationOutcome(row["type"]),
         actions=tuple(_from_lists(value)),
         invoked=index[0],
         completed=index[1],
@@ -153,7 +153,7 @@ def _from_lists(rows: Sequence[Sequence[object]]) -> Iterable[Action]:
         assert isinstance(value, int | str)
         assert offset is None or isinstance(offset, int)
         if what == "send":
-            yield Send(str(key), value, offset)
+            yield SendAction(str(key), value, offset)
         else:
             assert offset is not None
-            yield Poll(str(key), value, offset)
+            yield PollAction(str(key), value, offset)

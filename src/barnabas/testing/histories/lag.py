@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from barnabas.testing.histories.facts import Facts
-from barnabas.testing.histories.history import Key, Kind
+from barnabas.testing.histories.facts import HistoryFacts
+from barnabas.testing.histories.history import Key, OperationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Known:
         return self.since[place] if place < len(self.offsets) else None
 
 
-def worst_realtime_lag(facts: Facts, catching_up: frozenset[str]) -> Lag:
+def worst_realtime_lag(facts: HistoryFacts, catching_up: frozenset[str]) -> Lag:
     rows: dict[Key, list[tuple[int, float]]] = {}
     for write in facts.writes.values():
         send, ended = write.send, write.operation.completed_ms
@@ -52,10 +52,10 @@ def worst_realtime_lag(facts: Facts, catching_up: frozenset[str]) -> Lag:
         if operation.process in catching_up:
             continue
         at = positions.setdefault(operation.process, {})
-        if operation.kind in (Kind.ASSIGN, Kind.SUBSCRIBE, Kind.SEEK):
+        if operation.kind in (OperationKind.ASSIGN, OperationKind.SUBSCRIBE, OperationKind.SEEK):
             at.clear()  # where it stands is known again with what it polls next
             continue
-        if operation.kind is not Kind.POLL:
+        if operation.kind is not OperationKind.POLL:
             continue
         if operation.rebalanced:
             at.clear()  # some are another's now

@@ -10,18 +10,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from barnabas.testing.histories.anomalies import Anomaly
-from barnabas.testing.histories.facts import Facts
-from barnabas.testing.histories.history import Key, Kind, Operation
+from barnabas.testing.histories.facts import HistoryFacts
+from barnabas.testing.histories.history import ClientOperation, Key, OperationKind
 from barnabas.testing.histories.report import Finding
 
 
-def polls(facts: Facts) -> Iterator[Finding]:
-    positions: dict[str, dict[Key, tuple[int, Operation]]] = {}
+def polls(facts: HistoryFacts) -> Iterator[Finding]:
+    positions: dict[str, dict[Key, tuple[int, ClientOperation]]] = {}
     subscribed: set[str] = set()
     for operation in _as_processes_did_them(facts):
         process = operation.process
         last = positions.setdefault(process, {})
-        if operation.kind in (Kind.ASSIGN, Kind.SUBSCRIBE, Kind.SEEK):
+        if operation.kind in (OperationKind.ASSIGN, OperationKind.SUBSCRIBE, OperationKind.SEEK):
             _move(operation, last, subscribed)
             continue
         within: dict[Key, int] = {}
@@ -48,24 +48,24 @@ def polls(facts: Facts) -> Iterator[Finding]:
             last[key] = offset, operation
 
 
-def _as_processes_did_them(facts: Facts) -> Iterable[Operation]:
+def _as_processes_did_them(facts: HistoryFacts) -> Iterable[ClientOperation]:
     return sorted(facts.history.operations, key=lambda operation: operation.invoked)
 
 
-def _move(operation: Operation, last: dict[Key, tuple[int, Operation]], subscribed: set[str]) -> None:
-    if operation.kind is Kind.SEEK:
+def _move(operation: ClientOperation, last: dict[Key, tuple[int, ClientOperation]], subscribed: set[str]) -> None:
+    if operation.kind is OperationKind.SEEK:
         for key in operation.keys:
             last.pop(key, None)
         return
     last.clear()
-    if operation.kind is Kind.SUBSCRIBE:
+    if operation.kind is OperationKind.SUBSCRIBE:
         subscribed.add(operation.process)
     else:
         subscribed.discard(operation.process)
 
 
 def _compare(
-    facts: Facts, key: Key, previous: int, offset: int, where: str, kinds: tuple[Anomaly, Anomaly]
+    facts: HistoryFacts, key: Key, previous: int, offset: int, where: str, kinds: tuple[Anomaly, Anomaly]
 ) -> Iterator[Finding]:
     skip, back = kinds
     if offset <= previous:
@@ -78,9 +78,9 @@ def _compare(
         yield Finding(skip, f"{key}: {previous}, then {offset}, passing over {_few(passed)}, by {where}")
 
 
-def sends(facts: Facts) -> Iterator[Finding]:
+def sends(facts: HistoryFacts) -> Iterator[Finding]:
     """What a process sends to a key later must stand behind what it sent earlier, as far as offsets are known."""
-    last: dict[tuple[str, Key], tuple[int, Operation]] = {}
+    last: dict[tuple[str, Key], tuple[int, ClientOperation]] = {}
     written = _acknowledged_offsets(facts)
     for operation in _as_processes_did_them(facts):
         within: dict[Key, int] = {}
@@ -105,7 +105,7 @@ def sends(facts: Facts) -> Iterator[Finding]:
             last[operation.process, key] = offset, operation
 
 
-def _acknowledged_offsets(facts: Facts) -> dict[Key, list[int]]:
+def _acknowledged_offsets(facts: HistoryFacts) -> dict[Key, list[int]]:
     offsets: dict[Key, list[int]] = {}
     for operation in facts.history.operations:
         for send in operation.sends:

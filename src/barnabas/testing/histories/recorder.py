@@ -11,7 +11,14 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from barnabas.testing.histories.history import Action, History, Key, Kind, Operation, Outcome
+from barnabas.testing.histories.history import (
+    Action,
+    ClientHistory,
+    ClientOperation,
+    Key,
+    OperationKind,
+    OperationOutcome,
+)
 
 
 @dataclass(slots=True)
@@ -19,13 +26,13 @@ class _Open:
     """An operation that is under way, or has ended."""
 
     process: str
-    kind: Kind
+    kind: OperationKind
     actions: tuple[Action, ...]
     invoked: int
     invoked_ms: float
     keys: frozenset[Key]
     group: str
-    outcome: Outcome = Outcome.INFO
+    outcome: OperationOutcome = OperationOutcome.INFO
     completed: int | None = None
     completed_ms: float | None = None
     rebalanced: bool = False
@@ -49,7 +56,7 @@ class Recorder:
     def invoke(
         self,
         process: str,
-        kind: Kind,
+        kind: OperationKind,
         actions: Iterable[Action],
         now_ms: float,
         *,
@@ -70,22 +77,22 @@ class Recorder:
 
     def ok(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:
         """It happened, and these are its actions with what the broker answered."""
-        self._end(invoked, Outcome.OK, actions, now_ms, rebalanced)
+        self._end(invoked, OperationOutcome.OK, actions, now_ms, rebalanced)
 
     def fail(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:
         """It definitely did not happen; what it polled was seen all the same."""
-        self._end(invoked, Outcome.FAIL, actions, now_ms, rebalanced)
+        self._end(invoked, OperationOutcome.FAIL, actions, now_ms, rebalanced)
 
     def info(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:
         """Nobody knows whether it happened."""
-        self._end(invoked, Outcome.INFO, actions, now_ms, rebalanced)
+        self._end(invoked, OperationOutcome.INFO, actions, now_ms, rebalanced)
 
-    def note(self, process: str, kind: Kind, keys: Iterable[Key], now_ms: float) -> None:
+    def note(self, process: str, kind: OperationKind, keys: Iterable[Key], now_ms: float) -> None:
         """A consumer was assigned, has subscribed, or was moved: over at once."""
         self.ok(self.invoke(process, kind, (), now_ms, keys=keys), (), now_ms)
 
     def _end(
-        self, invoked: Invoked, outcome: Outcome, actions: Sequence[Action], now_ms: float, rebalanced: bool
+        self, invoked: Invoked, outcome: OperationOutcome, actions: Sequence[Action], now_ms: float, rebalanced: bool
     ) -> None:
         opened = invoked.operation
         if opened.completed is not None:
@@ -95,10 +102,10 @@ class Recorder:
         opened.completed = next(self._numbers)
         del self._busy[opened.process]
 
-    def history(self) -> History:
+    def history(self) -> ClientHistory:
         """What is known by now."""
         operations = [
-            Operation(
+            ClientOperation(
                 o.process,
                 o.kind,
                 o.outcome,
@@ -113,4 +120,4 @@ class Recorder:
             )
             for o in list(self._operations)
         ]
-        return History(tuple(sorted(operations, key=lambda operation: operation.invoked)))
+        return ClientHistory(tuple(sorted(operations, key=lambda operation: operation.invoked)))

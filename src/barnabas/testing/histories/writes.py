@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.testing.histories.anomalies import Anomaly
-from barnabas.testing.histories.facts import Facts
-from barnabas.testing.histories.history import Kind, Outcome, Send, Value
+from barnabas.testing.histories.facts import HistoryFacts
+from barnabas.testing.histories.history import OperationKind, OperationOutcome, SendAction, Value
 from barnabas.testing.histories.report import Finding
 
 
-def inconsistent_offsets(facts: Facts) -> Iterator[Finding]:
+def inconsistent_offsets(facts: HistoryFacts) -> Iterator[Finding]:
     """Polls and acknowledgements must agree on what stands at an offset."""
     by_offset: dict[tuple[str, int], set[Value]] = {}
     for (key, value), offsets in facts.offsets.items():
@@ -22,7 +22,7 @@ def inconsistent_offsets(facts: Facts) -> Iterator[Finding]:
             yield Finding(Anomaly.INCONSISTENT_OFFSETS, f"{key} at offset {offset} has shown {shown}")
 
 
-def duplicates(facts: Facts) -> Iterator[Finding]:
+def duplicates(facts: HistoryFacts) -> Iterator[Finding]:
     """A value has one place, in one partition."""
     places: dict[Value, set[tuple[str, int]]] = {}
     for (key, value), offsets in facts.offsets.items():
@@ -33,7 +33,7 @@ def duplicates(facts: Facts) -> Iterator[Finding]:
             yield Finding(Anomaly.DUPLICATE, f"{value!r} is in {text}")
 
 
-def phantoms(facts: Facts) -> Iterator[Finding]:
+def phantoms(facts: HistoryFacts) -> Iterator[Finding]:
     for key, by_offset in facts.seen.items():
         for offset, values in sorted(by_offset.items()):
             for value in values:
@@ -41,26 +41,26 @@ def phantoms(facts: Facts) -> Iterator[Finding]:
                     yield Finding(Anomaly.PHANTOM, f"{value!r} was polled from {key} at {offset}")
 
 
-def aborted_reads(facts: Facts) -> Iterator[Finding]:
+def aborted_reads(facts: HistoryFacts) -> Iterator[Finding]:
     """G1a: the reader is named, since it is usually one reader at one moment that went wrong."""
     for operation in facts.history.operations:
         for poll in operation.polls:
             write = facts.writes.get(poll.value)
-            if write is not None and write.operation.outcome is Outcome.FAIL:
+            if write is not None and write.operation.outcome is OperationOutcome.FAIL:
                 text = f"{poll.value!r} of {write.operation} was polled by {operation} from {poll.key} at {poll.offset}"
                 yield Finding(Anomaly.ABORTED_READ, text)
 
 
-def precommitted_reads(facts: Facts) -> Iterator[Finding]:
+def precommitted_reads(facts: HistoryFacts) -> Iterator[Finding]:
     for operation in facts.history.operations:
-        if operation.kind is Kind.TRANSACTION:
+        if operation.kind is OperationKind.TRANSACTION:
             own = {send.value for send in operation.sends}
             for poll in operation.polls:
                 if poll.value in own:
                     yield Finding(Anomaly.PRECOMMITTED_READ, f"{operation} polled its own {poll.value!r} of {poll.key}")
 
 
-def missing_writes(facts: Facts, *, healed: bool) -> Iterator[Finding]:
+def missing_writes(facts: HistoryFacts, *, healed: bool) -> Iterator[Finding]:
     """Writes that happened and that nobody ever polled: lost if something behind them was, else unseen (if by now they
     ought to have been).
 
@@ -79,5 +79,5 @@ def missing_writes(facts: Facts, *, healed: bool) -> Iterator[Finding]:
             yield Finding(Anomaly.UNSEEN, f"{value!r} of {write.operation} in {send.key}, {_place(send)}")
 
 
-def _place(send: Send) -> str:
+def _place(send: SendAction) -> str:
     return "whose offset nobody learnt" if send.offset is None else f"at {send.offset}"

@@ -16,22 +16,22 @@ from typing import Any, Final
 
 from barnabas.testing.sim import faults, torture
 from barnabas.testing.sim.cluster import storm, trouble
-from barnabas.testing.sim.outcome import Outcome
+from barnabas.testing.sim.outcome import ScenarioResult
 from barnabas.testing.sim.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class ScenarioCommand:
     """What a seed is run in."""
 
-    run: Callable[..., Outcome]
+    run: Callable[..., ScenarioResult]
     seconds: float
     menus: Any
 
 
 SCENARIOS: Final = {
-    "cluster": Scenario(storm.storm, storm.SECONDS, trouble.Menu),
-    "node": Scenario(torture.torture, torture.SECONDS, faults.Menu),
+    "cluster": ScenarioCommand(storm.storm, storm.SECONDS, trouble.ClusterFaultMenu),
+    "node": ScenarioCommand(torture.torture, torture.SECONDS, faults.NodeFaultMenu),
 }
 
 
@@ -44,14 +44,14 @@ class Job:
     seconds: float | None
     menu: str | None
 
-    def run(self, world: World | None = None) -> Outcome:
+    def run(self, world: World | None = None) -> ScenarioResult:
         found = SCENARIOS[self.scenario]
         menu = None if self.menu is None else found.menus(self.menu)
         return found.run(self.seed, seconds=self.seconds or found.seconds, menu=menu, world=world)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedSeed:
     """A run that did not go well: which kind of failure, and its message."""
 
     seed: int
@@ -106,9 +106,9 @@ def _one(job: Job, trace: Path | None) -> int:
 def _many(jobs: list[Job], processes: int) -> int:
     began = time.perf_counter()
     simulated = cpu = 0.0
-    failures: list[Failure] = []
+    failures: list[FailedSeed] = []
     for outcome in _results(jobs, processes):
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, FailedSeed):
             failures.append(outcome)
             job = jobs[0]
             again = f"make sim SEED={outcome.seed}" + ("" if job.scenario == "cluster" else f" SCENARIO={job.scenario}")
@@ -125,7 +125,7 @@ def _many(jobs: list[Job], processes: int) -> int:
     return 1 if failures else 0
 
 
-def _results(jobs: list[Job], processes: int) -> Iterator[Outcome | Failure]:
+def _results(jobs: list[Job], processes: int) -> Iterator[ScenarioResult | FailedSeed]:
     if processes == 1:
         yield from map(_result, jobs)
         return
@@ -134,11 +134,11 @@ def _results(jobs: list[Job], processes: int) -> Iterator[Outcome | Failure]:
             yield done.result()
 
 
-def _result(job: Job) -> Outcome | Failure:
+def _result(job: Job) -> ScenarioResult | FailedSeed:
     try:
         return job.run()
     except Exception as error:  # noqa: BLE001 - the other seeds are run all the same
-        return Failure(job.seed, type(error).__name__, str(error) or repr(error))
+        return FailedSeed(job.seed, type(error).__name__, str(error) or repr(error))
     finally:
         if not gc.get_freeze_count():  # the first one: all modules are here to stay, and need not be looked at again
             gc.collect()

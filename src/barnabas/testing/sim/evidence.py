@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.histories import Kind, Poll
+from barnabas.testing.histories import OperationKind, PollAction
 from barnabas.testing.sim.errors import LivenessError
 from barnabas.testing.sim.workload import GROUP, TOPICS, decode
 
@@ -63,7 +63,7 @@ class LastLook:
         async with world.consumer(isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
             consumer.assign(self.tps)
             if who is not None:
-                recorder.note(who, Kind.ASSIGN, [str(tp) for tp in self.tps], self._workload.now())
+                recorder.note(who, OperationKind.ASSIGN, [str(tp) for tp in self.tps], self._workload.now())
             deadline = world.loop.time() + self._within_s
             while True:
                 positions = {tp: await consumer.position(tp) for tp in self.tps}
@@ -75,8 +75,8 @@ class LastLook:
                 for record in records:
                     rows[TopicPartition(record.topic, record.partition)].append((record.offset, record.value))
                 if who is not None:
-                    operation = recorder.invoke(who, Kind.POLL, (), self._workload.now())
-                    polls = [Poll(f"{r.topic}-{r.partition}", decode(r.value), r.offset) for r in records]
+                    operation = recorder.invoke(who, OperationKind.POLL, (), self._workload.now())
+                    polls = [PollAction(f"{r.topic}-{r.partition}", decode(r.value), r.offset) for r in records]
                     recorder.ok(operation, polls, self._workload.now())
         return {tp: tuple(found) for tp, found in rows.items()}
 

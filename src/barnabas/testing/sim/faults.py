@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.world import World
 
 
-class Menu(Enum):
+class NodeFaultMenu(Enum):
     """What a run is about, and therefore what may be promised in it."""
 
     KILL = "kill"
@@ -36,7 +36,7 @@ class Menu(Enum):
 class Faults:
     """`run` for a while; then `heal` undoes what is still wrong."""
 
-    def __init__(self, world: World, node: SimNode, workload: Workload, menu: Menu) -> None:
+    def __init__(self, world: World, node: SimNode, workload: Workload, menu: NodeFaultMenu) -> None:
         self._world = world
         self._node = node
         self._workload = workload
@@ -49,9 +49,9 @@ class Faults:
             (2, self.reset), (2, self.bad_link), (2, self.slow_disk), (1, self.cold_cache), (1, self.wrong_clock),
             (2, self.kill_client), (2, self.pause_client),
         ]  # fmt: skip
-        if menu is not Menu.KILL:
+        if menu is not NodeFaultMenu.KILL:
             self._choices.append((6, self.power_cut))
-        if menu is Menu.DISK:
+        if menu is NodeFaultMenu.DISK:
             self._choices += [(4, self.full_disk), (4, self.failing_fsync)]
 
     async def run(self, seconds: float) -> None:
@@ -234,5 +234,5 @@ class Faults:
         self._world.resume(process)
 
 
-def random_menu(rng: random.Random) -> Menu:
-    return rng.choice([Menu.KILL, Menu.KILL, Menu.POWER, Menu.DISK])
+def random_menu(rng: random.Random) -> NodeFaultMenu:
+    return rng.choice([NodeFaultMenu.KILL, NodeFaultMenu.KILL, NodeFaultMenu.POWER, NodeFaultMenu.DISK])

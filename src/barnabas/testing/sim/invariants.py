@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.histories import History, Report, Rules, check
+from barnabas.testing.histories import ClientHistory, HistoryRules, Report, check
 from barnabas.testing.sim.errors import CorrectnessError
 
 Rows = tuple[tuple[int, bytes | None], ...]
@@ -21,7 +21,7 @@ Rows = tuple[tuple[int, bytes | None], ...]
 class Evidence:
     """What a run leaves behind. `power_failed` weakens promises that only replication or fsync could keep."""
 
-    history: History
+    history: ClientHistory
     power_failed: bool
     committed_acked: Mapping[TopicPartition, int]
     """The highest offset whose commit was acknowledged."""
@@ -51,7 +51,7 @@ class NoForbiddenAnomaly(Invariant):
     """Nothing acknowledged is lost, nothing doubled, reordered, skipped, or seen although it was aborted."""
 
     def check(self, evidence: Evidence) -> None:
-        report: Report = check(evidence.history, Rules())
+        report: Report = check(evidence.history, HistoryRules())
         if report.forbidden:
             raise self.broken(str(report))
 
@@ -77,7 +77,7 @@ class BoundsInOrder(Invariant):
                 raise self.broken(f"{tp}: start {start}, last stable {stable}, high watermark {watermark}")
 
 
-class ConsistentRead(Invariant):
+class ConsistentFinalRead(Invariant):
     """What a reader has seen is seen again, byte for byte, after the broker was killed and has recovered."""
 
     def check(self, evidence: Evidence) -> None:
@@ -112,7 +112,7 @@ ALL: tuple[Invariant, ...] = (
     NoForbiddenAnomaly(),
     CommittedOffsetsSurvive(),
     BoundsInOrder(),
-    ConsistentRead(),
+    ConsistentFinalRead(),
     OffsetsAscend(),
     DoneIsDone(),
 )

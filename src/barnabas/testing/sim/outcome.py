@@ -18,7 +18,7 @@ _LONGEST_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioResult:
     """What it was about, what it cost, and what came of it."""
 
     seed: int
@@ -57,12 +57,12 @@ class Scenario(Protocol):
     async def run(self) -> None: ...
 
 
-def play(world: World, scenario: Scenario) -> Outcome:
+def play(world: World, scenario: Scenario) -> ScenarioResult:
     """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
     began = time.process_time()
     run_world(world, lambda _: scenario.run(), within_s=_LONGEST_S)
     facts = scenario.workload.facts
-    return Outcome(
+    return ScenarioResult(
         world.seed,
         scenario.about,
         world.elapsed_s,

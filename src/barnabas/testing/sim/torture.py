@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from barnabas.testing.histories import History, Kind
+from barnabas.testing.histories import ClientHistory, OperationKind
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.evidence import LAST_READER, LastLook
-from barnabas.testing.sim.faults import Faults, Menu, random_menu
+from barnabas.testing.sim.faults import Faults, NodeFaultMenu, random_menu
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
-from barnabas.testing.sim.outcome import Outcome, judged, play
+from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
@@ -29,7 +29,9 @@ RECOVERY_S = 90.0
 """Simulated time in which a healthy cluster must have done what was asked of it."""
 
 
-def torture(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, world: World | None = None) -> Outcome:
+def torture(
+    seed: int, *, seconds: float = SECONDS, menu: NodeFaultMenu | None = None, world: World | None = None
+) -> ScenarioResult:
     """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
     world = world or World(seed)
     return play(world, Torture(world, seconds, menu))
@@ -38,13 +40,13 @@ def torture(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, wo
 class Torture:
     """The scenario. What it builds stays, to be looked at."""
 
-    def __init__(self, world: World, seconds: float, menu: Menu | None) -> None:
+    def __init__(self, world: World, seconds: float, menu: NodeFaultMenu | None) -> None:
         rng = world.chance("scenario")
         self.world = world
         self.seconds = seconds
         drawn = random_menu(rng)
         self.menu = menu or drawn
-        with_power = self.menu is not Menu.KILL
+        with_power = self.menu is not NodeFaultMenu.KILL
         self.node = world.node(
             "b1",
             {
@@ -117,7 +119,7 @@ class Torture:
         bounds = await look.bounds()
         return Evidence(
             self._judged(),
-            self.menu is not Menu.KILL,
+            self.menu is not NodeFaultMenu.KILL,
             self.workload.facts.committed,
             committed,
             bounds,
@@ -126,16 +128,16 @@ class Torture:
             tuple(self.workload.facts.done_again),
         )
 
-    def _judged(self) -> History:
+    def _judged(self) -> ClientHistory:
         """The history to be judged. The broker shows records to readers before they are on the platter, acknowledged or
         not; a power cut may take those that were not, and their offsets are given again. So where power fails only what
         was acknowledged, and what is there at the end, counts.
         """
         history = self.workload.facts.recorder.history()
-        if self.menu is Menu.KILL:
+        if self.menu is NodeFaultMenu.KILL:
             return history
-        kept = (o for o in history.operations if o.kind is not Kind.POLL or o.process == LAST_READER)
-        return History(tuple(kept))
+        kept = (o for o in history.operations if o.kind is not OperationKind.POLL or o.process == LAST_READER)
+        return ClientHistory(tuple(kept))
 
     async def _restart(self, node: SimNode) -> None:
         node.kill()

@@ -34,11 +34,11 @@ from barnabas.core.config import ConfigDef
 from barnabas.core.errors import KafkaError
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.cluster.cluster import SimCluster
-from barnabas.testing.sim.cluster.layout import Layout
+from barnabas.testing.sim.cluster.layout import ClusterLayout
 from barnabas.testing.sim.errors import CrashError, LivenessError
 from barnabas.testing.sim.guard import no_endless_callback, no_real_world
 from barnabas.testing.sim.loop import SimLoop
-from barnabas.testing.sim.network import Network
+from barnabas.testing.sim.network import SimNetwork
 from barnabas.testing.sim.node import SimNode
 from barnabas.testing.sim.process import CURRENT, Life, Process, bury
 from barnabas.testing.sim.trace import Trace
@@ -55,7 +55,7 @@ class World:
         self.seed = seed
         self.loop = SimLoop(self.chance("loop"), start=_START)
         self.trace = Trace(self.loop.time, _START)
-        self.network = Network(self.loop, self.chance("network"), self.trace)
+        self.network = SimNetwork(self.loop, self.chance("network"), self.trace)
         self.loop.network = self.network
         self.clock = SimClock(self.loop)
         """Right; nodes have clocks of their own."""
@@ -100,7 +100,7 @@ class World:
     ) -> SimCluster:
         """Brokers b1, b2, ... and controllers c1, c2, ..., or, with `combined`, the first brokers are the controllers.
         Started and ready."""
-        cluster = SimCluster(self, Layout(brokers, controllers, combined=combined), config or {})
+        cluster = SimCluster(self, ClusterLayout(brokers, controllers, combined=combined), config or {})
         await cluster.start()
         return cluster
 

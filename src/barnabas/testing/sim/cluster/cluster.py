@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.sim.cluster.layout import Layout
+from barnabas.testing.sim.cluster.layout import ClusterLayout
 from barnabas.testing.sim.cluster.view import broker_epoch_of, image_of, partitions_of, raft_of
 from barnabas.testing.sim.disk import never
 from barnabas.testing.sim.errors import LivenessError
@@ -29,7 +29,7 @@ _LOOK_S: Final = 0.2
 class SimCluster:
     """`hosts` are all nodes by name; brokers and controllers may be the same ones."""
 
-    def __init__(self, world: World, layout: Layout, config: Mapping[str, str]) -> None:
+    def __init__(self, world: World, layout: ClusterLayout, config: Mapping[str, str]) -> None:
         self.world = world
         self.layout = layout
         self.hosts: dict[str, SimNode] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.values import TopicPartitionReplica
 from barnabas.testing.sim.cluster.layout import DIRECTORIES
 from barnabas.testing.sim.cluster.operator import admin_of
-from barnabas.testing.sim.cluster.trouble import EVERY, LOSSY, Fault, Trouble
+from barnabas.testing.sim.cluster.trouble import EVERY, LOSSY, ClusterFault, Trouble
 from barnabas.testing.sim.disk import never
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ async def move_between_directories(trouble: Trouble) -> None:
 
 
 DIRECTORY_FAULTS = (
-    Fault("lose a directory", 10, lose_directory),
-    Fault("lose the last directory", 6, lose_the_last_directory, EVERY - LOSSY),
-    Fault("replace a directory", 8, replace_directory, LOSSY),
-    Fault("move between directories", 20, move_between_directories),
+    ClusterFault("lose a directory", 10, lose_directory),
+    ClusterFault("lose the last directory", 6, lose_the_last_directory, EVERY - LOSSY),
+    ClusterFault("replace a directory", 8, replace_directory, LOSSY),
+    ClusterFault("move between directories", 20, move_between_directories),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.testing.sim.cluster.cluster import ROOM
-from barnabas.testing.sim.cluster.trouble import LOSSY, Fault, Menu, Trouble
+from barnabas.testing.sim.cluster.trouble import LOSSY, ClusterFault, ClusterFaultMenu, Trouble
 from barnabas.testing.sim.disk import never
 
 
@@ -84,10 +84,10 @@ async def failing_fsync(trouble: Trouble) -> None:
 
 
 DISK_FAULTS = (
-    Fault("slow disk", 3, slow_disk),
-    Fault("cold cache", 1, cold_cache),
-    Fault("power cut", 16, power_cut, LOSSY | {Menu.BLACKOUT}),
-    Fault("blackout", 5, blackout, frozenset({Menu.BLACKOUT})),
-    Fault("full disk", 5, full_disk, frozenset({Menu.DISK})),
-    Fault("failing fsync", 5, failing_fsync, frozenset({Menu.DISK})),
+    ClusterFault("slow disk", 3, slow_disk),
+    ClusterFault("cold cache", 1, cold_cache),
+    ClusterFault("power cut", 16, power_cut, LOSSY | {ClusterFaultMenu.BLACKOUT}),
+    ClusterFault("blackout", 5, blackout, frozenset({ClusterFaultMenu.BLACKOUT})),
+    ClusterFault("full disk", 5, full_disk, frozenset({ClusterFaultMenu.DISK})),
+    ClusterFault("failing fsync", 5, failing_fsync, frozenset({ClusterFaultMenu.DISK})),
 )

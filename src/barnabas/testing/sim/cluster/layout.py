@@ -37,7 +37,7 @@ QUICK: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class SimHost:
     """One node. A broker's name begins with b, a mere controller's with c."""
 
     name: str
@@ -51,7 +51,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ClusterLayout:
     """`combined`: the first brokers are the controllers. `dynamic`: the quorum may change (KIP-853). `racks`: brokers
     stand in two of them, and consumers are sent to the nearest replica (KIP-392). `directories`: brokers have two."""
 
@@ -69,14 +69,14 @@ class Layout:
         extras = {"dynamic quorum": self.dynamic, "racks": self.racks, "two directories": self.directories}
         return ", ".join([roles, *(extra for extra, is_so in extras.items() if is_so)])
 
-    def hosts(self) -> Iterator[Host]:
+    def hosts(self) -> Iterator[SimHost]:
         for i in range(self.brokers):
-            yield Host(f"b{i + 1}", i + 1, True, self.combined and i < self.controllers)
+            yield SimHost(f"b{i + 1}", i + 1, True, self.combined and i < self.controllers)
         if not self.combined:
             for i in range(self.controllers):
-                yield Host(f"c{i + 1}", FIRST_CONTROLLER_ID + i, False, True)
+                yield SimHost(f"c{i + 1}", FIRST_CONTROLLER_ID + i, False, True)
 
-    def config(self, host: Host) -> dict[str, str]:
+    def config(self, host: SimHost) -> dict[str, str]:
         """What this node is configured with, but for its id."""
         controllers = [other for other in self.hosts() if other.is_controller]
         listeners = [f"PLAINTEXT://{host.name}:{PORT}"] if host.is_broker else []

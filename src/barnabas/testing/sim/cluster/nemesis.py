@@ -12,7 +12,7 @@ from barnabas.testing.sim.cluster.directories import DIRECTORY_FAULTS
 from barnabas.testing.sim.cluster.disks import DISK_FAULTS
 from barnabas.testing.sim.cluster.operator import OPERATIONS
 from barnabas.testing.sim.cluster.processes import PROCESS_FAULTS
-from barnabas.testing.sim.cluster.trouble import Fault, Trouble
+from barnabas.testing.sim.cluster.trouble import ClusterFault, Trouble
 from barnabas.testing.sim.cluster.weather import WEATHER
 
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
@@ -45,7 +45,7 @@ class Nemesis:
                 if rng.random() < _ALONE:
                     await asyncio.wait((task,))
 
-    async def _apply(self, fault: Fault) -> None:
+    async def _apply(self, fault: ClusterFault) -> None:
         self.count += 1
         self._trouble.world.trace.event("fault", fault.name)
         await fault.strike(self._trouble)

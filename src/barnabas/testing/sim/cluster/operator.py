@@ -19,7 +19,7 @@ from barnabas.protocol.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from barnabas.testing.sim.cluster.trouble import Fault, Trouble
+from barnabas.testing.sim.cluster.trouble import ClusterFault, Trouble
 from barnabas.testing.sim.workload.supervisor import PATIENCE
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ async def make_topics(trouble: Trouble) -> None:
 
 
 OPERATIONS = (
-    Fault("move a partition", 4, move),
-    Fault("drain a broker", 2, drain),
-    Fault("elect preferred leaders", 1, elect_preferred),
-    Fault("change configs", 1, change_configs),
-    Fault("make topics", 2, make_topics),
+    ClusterFault("move a partition", 4, move),
+    ClusterFault("drain a broker", 2, drain),
+    ClusterFault("elect preferred leaders", 1, elect_preferred),
+    ClusterFault("change configs", 1, change_configs),
+    ClusterFault("make topics", 2, make_topics),
 )

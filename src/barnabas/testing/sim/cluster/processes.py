@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from barnabas.testing.sim.cluster.trouble import LOSSY, Fault, Menu, Trouble
+from barnabas.testing.sim.cluster.trouble import LOSSY, ClusterFault, ClusterFaultMenu, Trouble
 from barnabas.testing.sim.node import SimNode
 
 
@@ -113,17 +113,17 @@ async def pause_client(trouble: Trouble) -> None:
     trouble.world.resume(process)
 
 
-_LOSSLESS = frozenset(Menu) - LOSSY
+_LOSSLESS = frozenset(ClusterFaultMenu) - LOSSY
 PROCESS_FAULTS = (
-    Fault("kill", 8, kill, _LOSSLESS),
-    Fault("kill", 3, kill, LOSSY),
-    Fault("kill a leader, and the next", 3, kill_leader_twice, _LOSSLESS),
-    Fault("kill most controllers", 2, kill_most_controllers, _LOSSLESS),
-    Fault("kill all", 1, kill_all, _LOSSLESS),
-    Fault("pause", 6, pause),
-    Fault("restart", 3, restart),
-    Fault("rolling restart", 1, rolling_restart),
-    Fault("wrong clock", 2, wrong_clock),
-    Fault("kill a client", 3, kill_client),
-    Fault("pause a client", 2, pause_client),
+    ClusterFault("kill", 8, kill, _LOSSLESS),
+    ClusterFault("kill", 3, kill, LOSSY),
+    ClusterFault("kill a leader, and the next", 3, kill_leader_twice, _LOSSLESS),
+    ClusterFault("kill most controllers", 2, kill_most_controllers, _LOSSLESS),
+    ClusterFault("kill all", 1, kill_all, _LOSSLESS),
+    ClusterFault("pause", 6, pause),
+    ClusterFault("restart", 3, restart),
+    ClusterFault("rolling restart", 1, rolling_restart),
+    ClusterFault("wrong clock", 2, wrong_clock),
+    ClusterFault("kill a client", 3, kill_client),
+    ClusterFault("pause a client", 2, pause_client),
 )

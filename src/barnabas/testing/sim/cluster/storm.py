@@ -18,13 +18,13 @@ from dataclasses import replace
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.cluster.cluster import SimCluster
 from barnabas.testing.sim.cluster.disks import power_cut
-from barnabas.testing.sim.cluster.layout import RACKS, Layout
+from barnabas.testing.sim.cluster.layout import RACKS, ClusterLayout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
-from barnabas.testing.sim.cluster.trouble import LOSSY, Menu, Trouble
-from barnabas.testing.sim.cluster.watch import Watch
+from barnabas.testing.sim.cluster.trouble import LOSSY, ClusterFaultMenu, Trouble
+from barnabas.testing.sim.cluster.watch import ClusterWatch
 from barnabas.testing.sim.evidence import LAST_READER, LastLook
 from barnabas.testing.sim.invariants import Evidence
-from barnabas.testing.sim.outcome import Outcome, judged, play
+from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload
 from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
@@ -35,7 +35,9 @@ RECOVERY_S = 60.0
 """Simulated time in which a healed cluster must be well, and must have done what was asked of it."""
 
 
-def storm(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, world: World | None = None) -> Outcome:
+def storm(
+    seed: int, *, seconds: float = SECONDS, menu: ClusterFaultMenu | None = None, world: World | None = None
+) -> ScenarioResult:
     """Raises CrashError, LivenessError or CorrectnessError, with the seed and the end of the history in its notes."""
     world = world or World(seed)
     return play(world, Storm(world, seconds, menu))
@@ -44,11 +46,19 @@ def storm(seed: int, *, seconds: float = SECONDS, menu: Menu | None = None, worl
 class Storm:
     """The scenario. What it builds stays, to be looked at."""
 
-    def __init__(self, world: World, seconds: float, menu: Menu | None) -> None:
+    def __init__(self, world: World, seconds: float, menu: ClusterFaultMenu | None) -> None:
         rng = world.chance("scenario")
         self.world = world
         self.seconds = seconds
-        drawn = rng.choice([Menu.KILL, Menu.KILL, Menu.POWER, Menu.BLACKOUT, Menu.DISK])
+        drawn = rng.choice(
+            [
+                ClusterFaultMenu.KILL,
+                ClusterFaultMenu.KILL,
+                ClusterFaultMenu.POWER,
+                ClusterFaultMenu.BLACKOUT,
+                ClusterFaultMenu.DISK,
+            ]
+        )
         self.menu = menu or drawn
         self.layout = replace(
             random_layout(rng),
@@ -56,10 +66,12 @@ class Storm:
             directories=world.chance("directories").random() < 0.3,
         )
         config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
-        if self.menu is Menu.BLACKOUT:
+        if self.menu is ClusterFaultMenu.BLACKOUT:
             config["log.flush.interval.messages"] = "1"
         self.cluster = SimCluster(world, self.layout, config)
-        slow = self.menu is not Menu.KILL and rng.random() < 0.6  # then much is written and not synced at any time
+        slow = (
+            self.menu is not ClusterFaultMenu.KILL and rng.random() < 0.6
+        )  # then much is written and not synced at any time
         for node in self.cluster.hosts.values():
             node.clock.skew_s = rng.uniform(-10, 10)
             if slow:
@@ -68,7 +80,7 @@ class Storm:
         self.workload = Workload(world, random_mix(rng), partitions=rng.randint(1, 2), racks=racks)
         self.trouble = Trouble(self.cluster, self.workload, self.menu, TOPICS)
         self.nemesis = Nemesis(self.trouble)
-        self.watch: Watch | None = None
+        self.watch: ClusterWatch | None = None
         self.episodes = rng.choice([1, 1, 2])
         self.topic_config: Mapping[str, str | None] = {
             "internal.segment.bytes": str(rng.choice([6_000, 20_000, 1 << 20])),
@@ -92,7 +104,7 @@ class Storm:
     async def _run(self) -> None:
         world, workload = self.world, self.workload
         world.trace.event("scenario", f"{self.menu.value}, {self.layout}, {workload.mix}, {dict(self.topic_config)}")
-        self.watch = Watch(self.cluster, workload)
+        self.watch = ClusterWatch(self.cluster, workload)
         await self.cluster.start()
         async with world.admin() as admin:
             for topic in TOPICS:
@@ -140,11 +152,11 @@ class Storm:
         )
 
 
-def random_layout(rng: random.Random) -> Layout:
+def random_layout(rng: random.Random) -> ClusterLayout:
     brokers = rng.choice([3, 3, 3, 4])
     if rng.random() < 0.5:
-        return Layout(brokers, 3, combined=True, dynamic=rng.random() < 0.2)
-    return Layout(brokers, rng.choice([1, 3, 3]), dynamic=rng.random() < 0.2)
+        return ClusterLayout(brokers, 3, combined=True, dynamic=rng.random() < 0.2)
+    return ClusterLayout(brokers, rng.choice([1, 3, 3]), dynamic=rng.random() < 0.2)
 
 
 def random_mix(rng: random.Random) -> Mix:

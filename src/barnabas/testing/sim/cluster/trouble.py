@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 4.0
 """How long an unclean end waits for the one before to be over."""
 
 
-class Menu(Enum):
+class ClusterFaultMenu(Enum):
     """What a run is about, and therefore what may be promised in it."""
 
     KILL = "kill"
@@ -35,15 +35,15 @@ class Menu(Enum):
     """As POWER; also disks fill up, and fsync fails."""
 
 
-EVERY = frozenset(Menu)
-LOSSY = frozenset({Menu.POWER, Menu.DISK})
+EVERY = frozenset(ClusterFaultMenu)
+LOSSY = frozenset({ClusterFaultMenu.POWER, ClusterFaultMenu.DISK})
 """Where a broker may come back with less than it had, and only one may at a time."""
 
 
 class Trouble:
     """A run's cluster, clients and chance, and who may be hurt now."""
 
-    def __init__(self, cluster: SimCluster, workload: Workload, menu: Menu, topics: Sequence[str]) -> None:
+    def __init__(self, cluster: SimCluster, workload: Workload, menu: ClusterFaultMenu, topics: Sequence[str]) -> None:
         self.cluster = cluster
         self.world: World = cluster.world
         self.workload = workload
@@ -119,10 +119,10 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ClusterFault:
     """Does its harm, waits, and undoes it. `weight` is how often it is drawn, beside the others of its menu."""
 
     name: str
     weight: int
     strike: Callable[[Trouble], Awaitable[None]]
-    menus: frozenset[Menu] = EVERY
+    menus: frozenset[ClusterFaultMenu] = EVERY

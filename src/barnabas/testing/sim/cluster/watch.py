@@ -28,7 +28,7 @@ _SOON_S: Final = 0.001
 """After a change of the metadata."""
 
 
-class Watch:
+class ClusterWatch:
     """Begins with the world's loop, and ends with the world. Raises CorrectnessError out of the loop."""
 
     def __init__(self, cluster: SimCluster, workload: Workload) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from barnabas.testing.sim.cluster.trouble import Fault, Trouble
+from barnabas.testing.sim.cluster.trouble import ClusterFault, Trouble
 
 Pairs = list[tuple[str, str]]
 
@@ -123,14 +123,14 @@ async def _cut_for_a_while(trouble: Trouble, pairs: Pairs) -> None:
 
 
 WEATHER = (
-    Fault("isolate a node", 4, isolate),
-    Fault("cut a pair", 3, cut_pair),
-    Fault("cut a broker from the controllers", 3, cut_from_controllers),
-    Fault("cut a broker from the brokers", 3, cut_from_brokers),
-    Fault("cut the controller from its quorum", 3, cut_the_controller),
-    Fault("lonely leader", 4, lonely_leader),
-    Fault("split", 3, split),
-    Fault("cut clients off", 2, cut_clients),
-    Fault("bad link", 3, bad_link),
-    Fault("reset connections", 2, reset),
+    ClusterFault("isolate a node", 4, isolate),
+    ClusterFault("cut a pair", 3, cut_pair),
+    ClusterFault("cut a broker from the controllers", 3, cut_from_controllers),
+    ClusterFault("cut a broker from the brokers", 3, cut_from_brokers),
+    ClusterFault("cut the controller from its quorum", 3, cut_the_controller),
+    ClusterFault("lonely leader", 4, lonely_leader),
+    ClusterFault("split", 3, split),
+    ClusterFault("cut clients off", 2, cut_clients),
+    ClusterFault("bad link", 3, bad_link),
+    ClusterFault("reset connections", 2, reset),
 )

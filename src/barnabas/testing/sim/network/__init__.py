@@ -13,9 +13,9 @@ back.
 
 from __future__ import annotations
 
-from barnabas.testing.sim.network.links import OUTSIDE, Link
-from barnabas.testing.sim.network.network import Network
+from barnabas.testing.sim.network.links import OUTSIDE, NetworkLink
+from barnabas.testing.sim.network.network import SimNetwork
 from barnabas.testing.sim.network.servers import SimServer, SimSocket
-from barnabas.testing.sim.network.transport import Connection, SimTransport
+from barnabas.testing.sim.network.transport import SimConnection, SimTransport
 
-__all__ = ["OUTSIDE", "Connection", "Link", "Network", "SimServer", "SimSocket", "SimTransport"]
+__all__ = ["OUTSIDE", "NetworkLink", "SimConnection", "SimNetwork", "SimServer", "SimSocket", "SimTransport"]

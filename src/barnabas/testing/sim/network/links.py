@@ -10,7 +10,7 @@ OUTSIDE: Final = "outside"
 
 
 @dataclass(slots=True)
-class Link:
+class NetworkLink:
     """One direction between two hosts. Seconds, bytes a second, probabilities."""
 
     delay_min: float = 0.000_1

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.testing.sim.errors import RealWorldError
-from barnabas.testing.sim.network.links import OUTSIDE, Link
+from barnabas.testing.sim.network.links import OUTSIDE, NetworkLink
 from barnabas.testing.sim.network.servers import SimServer, SimSocket
-from barnabas.testing.sim.network.transport import Connection, SimTransport
+from barnabas.testing.sim.network.transport import SimConnection, SimTransport
 from barnabas.testing.sim.process import CURRENT, Process
 from barnabas.testing.sim.trace import Trace
 
@@ -22,32 +22,32 @@ _SEGMENT: Final = 64 * 1024
 _EPHEMERAL: Final = 40_000
 
 
-class Network:
+class SimNetwork:
     """All hosts, links and connections of one world."""
 
     give_up_s = 120.0
     """How long sent bytes may stay unacknowledged before a connection breaks (`tcp_retries2` in effect)."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, trace: Trace) -> None:
-        self.default = Link()
+        self.default = NetworkLink()
         self._loop = loop
         self._rng = rng
         self._trace = trace
-        self._links: dict[tuple[str, str], Link] = {}
+        self._links: dict[tuple[str, str], NetworkLink] = {}
         self._listeners: dict[tuple[str, int], SimServer] = {}
         self._down: dict[str, None] = {}
         self._ports: dict[str, int] = {}
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[SimConnection, None] = {}
         self._count = 0
 
     # ---- the weather
 
-    def link(self, source: str, target: str) -> Link:
+    def link(self, source: str, target: str) -> NetworkLink:
         """One direction, to look at or to change; it has the default's values until then."""
         found = self._links.get((source, target))
         if found is None:
             base = self.default
-            found = Link(base.delay_min, base.delay_max, base.bandwidth, base.loss)
+            found = NetworkLink(base.delay_min, base.delay_max, base.bandwidth, base.loss)
             self._links[source, target] = found
         return found
 
@@ -137,7 +137,7 @@ class Network:
             raise ConnectionRefusedError(111, f"Connect call failed ({host}:{port})")
         self._count += 1
         port_here = self._free_port(here)
-        connection = Connection(self, self._count, (here, process, port_here), (host, server.process, port))
+        connection = SimConnection(self, self._count, (here, process, port_here), (host, server.process, port))
         self._connections[connection] = None
         self._trace.event("net", f"#{connection.number} {here}:{port_here} -> {host}:{port} opened")
         protocol = factory()
@@ -145,7 +145,7 @@ class Network:
         connection.server.attach_later(server.factory)
         return connection.client, protocol
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: SimConnection) -> None:
         if self._connections.pop(connection, self) is None:
             self._trace.event("net", f"#{connection.number} closed")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.testing.sim.process import Process
 
 if TYPE_CHECKING:
-    from barnabas.testing.sim.network.network import Network
+    from barnabas.testing.sim.network.network import SimNetwork
 
 
 class SimSocket:
@@ -29,7 +29,9 @@ class SimSocket:
 class SimServer(asyncio.AbstractServer):
     """Accepts connections for one port."""
 
-    def __init__(self, network: Network, factory: Callable[[], Any], sock: SimSocket, process: Process | None) -> None:
+    def __init__(
+        self, network: SimNetwork, factory: Callable[[], Any], sock: SimSocket, process: Process | None
+    ) -> None:
         self.factory = factory
         self.socket = sock
         self.process = process

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.testing.sim.process import Life, Process
 
 if TYPE_CHECKING:
-    from barnabas.testing.sim.network.network import Network
+    from barnabas.testing.sim.network.network import SimNetwork
 
 _WINDOW: Final = 256 * 1024
 _NOBODY: Final = Context()
 """The network's own context: it runs whatever becomes of processes."""
 
 
-class Connection:
+class SimConnection:
     """Two transports and the links between their hosts."""
 
     def __init__(
         self,
-        network: Network,
+        network: SimNetwork,
         number: int,
         client: tuple[str, Process | None, int],
         server: tuple[str, Process | None, int],
@@ -50,7 +50,7 @@ class Connection:
 class SimTransport(asyncio.Transport):
     """One end. `silent` is an end whose host has lost power: it takes nothing and says nothing."""
 
-    def __init__(self, connection: Connection, host: str, process: Process | None, port: int) -> None:
+    def __init__(self, connection: SimConnection, host: str, process: Process | None, port: int) -> None:
         super().__init__()
         self.host = host
         self.port = port

@@ -13,10 +13,10 @@ from barnabas.testing.sim.workload.supervisor import (
     GROUP,
     PLAIN,
     TOPICS,
-    Facts,
     Mix,
     Workload,
+    WorkloadFacts,
     decode,
 )
 
-__all__ = ["ATOMIC", "COPIED", "GROUP", "PLAIN", "TOPICS", "Facts", "Mix", "Workload", "decode"]
+__all__ = ["ATOMIC", "COPIED", "GROUP", "PLAIN", "TOPICS", "Mix", "Workload", "WorkloadFacts", "decode"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.histories import Action, Kind, Send
+from barnabas.testing.histories import Action, OperationKind, SendAction
 from barnabas.testing.sim.workload.producing import try_abort
 from barnabas.testing.sim.workload.supervisor import COPIED, PATIENCE, PLAIN, encode, polls_of
 
@@ -43,7 +43,7 @@ async def copy(workload: Workload, who: str) -> None:
     ):
         await producer.init_transactions()
         consumer.subscribe([PLAIN])
-        workload.facts.recorder.note(who, Kind.SUBSCRIBE, (), workload.now())
+        workload.facts.recorder.note(who, OperationKind.SUBSCRIBE, (), workload.now())
         while not workload.stopping:
             await _copy_some(workload, who, producer, consumer, rng)
             await asyncio.sleep(rng.random() * 0.2)
@@ -54,7 +54,7 @@ async def _copy_some(
 ) -> None:
     recorder = workload.facts.recorder
     before = consumer.assignment()
-    operation = recorder.invoke(who, Kind.TRANSACTION, (), workload.now(), group=COPIERS)
+    operation = recorder.invoke(who, OperationKind.TRANSACTION, (), workload.now(), group=COPIERS)
     known: list[Action] = []
     ending = began = False
     try:
@@ -69,7 +69,7 @@ async def _copy_some(
             positions[tp] = max(positions.get(tp, 0), record.offset + 1)
         producer.begin_transaction()
         began = True
-        wanted = [Send(f"{COPIED}-{r.partition}", f"c{workload.value()}") for r in records]
+        wanted = [SendAction(f"{COPIED}-{r.partition}", f"c{workload.value()}") for r in records]
         known += wanted
         recorder.goes_on(operation, known)
         futures = [
@@ -77,7 +77,7 @@ async def _copy_some(
             for send, record in zip(wanted, records, strict=True)
         ]
         for i, future in enumerate(futures):
-            known[len(records) + i] = Send(wanted[i].key, wanted[i].value, (await future).offset)
+            known[len(records) + i] = SendAction(wanted[i].key, wanted[i].value, (await future).offset)
         await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
         ending = True
         await producer.commit_transaction()

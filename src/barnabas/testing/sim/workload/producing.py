@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from barnabas.core.errors import BarnabasError
-from barnabas.testing.histories import Kind, Send
+from barnabas.testing.histories import OperationKind, SendAction
 from barnabas.testing.sim.workload.supervisor import ATOMIC, PATIENCE, PLAIN, encode
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ async def _burst(workload: Workload, who: str, producer: AsyncProducer, rng: ran
     recorder = workload.facts.recorder
     partition = rng.randrange(workload.partitions)
     key = f"{PLAIN}-{partition}"
-    wanted = [Send(key, workload.value()) for _ in range(rng.choice([1, 1, 2, 5, 20]))]
-    operation = recorder.invoke(who, Kind.SEND, wanted, workload.now())
+    wanted = [SendAction(key, workload.value()) for _ in range(rng.choice([1, 1, 2, 5, 20]))]
+    operation = recorder.invoke(who, OperationKind.SEND, wanted, workload.now())
     known = list(wanted)
     failed: BaseException | None = None
     futures = []
@@ -47,7 +47,7 @@ async def _burst(workload: Workload, who: str, producer: AsyncProducer, rng: ran
         except BarnabasError as error:
             failed = failed or error
         else:
-            known[i] = Send(key, wanted[i].value, metadata.offset)
+            known[i] = SendAction(key, wanted[i].value, metadata.offset)
             workload.facts.acknowledged += 1
             workload.on_acknowledged(metadata.topic_partition, metadata.offset)
     if failed is None:
@@ -74,10 +74,10 @@ async def transact(workload: Workload, who: str) -> None:
 async def _transaction(workload: Workload, who: str, producer: AsyncProducer, rng: random.Random) -> None:
     recorder = workload.facts.recorder
     targets = [rng.randrange(workload.partitions) for _ in range(rng.randint(1, 5))]
-    wanted = [Send(f"{ATOMIC}-{target}", workload.value()) for target in targets]
+    wanted = [SendAction(f"{ATOMIC}-{target}", workload.value()) for target in targets]
     known = list(wanted)
     commit = rng.random() < 0.7
-    operation = recorder.invoke(who, Kind.TRANSACTION, wanted, workload.now())
+    operation = recorder.invoke(who, OperationKind.TRANSACTION, wanted, workload.now())
     ending = False
     try:
         producer.begin_transaction()
@@ -85,7 +85,7 @@ async def _transaction(workload: Workload, who: str, producer: AsyncProducer, rn
         for target, send in zip(targets, wanted, strict=True):
             futures.append(await producer.send(ATOMIC, encode(send.value, rng), partition=target))
         for i, future in enumerate(futures):
-            known[i] = Send(wanted[i].key, wanted[i].value, (await future).offset)
+            known[i] = SendAction(wanted[i].key, wanted[i].value, (await future).offset)
         ending = commit
         if commit:
             await producer.commit_transaction()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.histories import Kind
+from barnabas.testing.histories import OperationKind
 from barnabas.testing.sim.workload.supervisor import ATOMIC, GROUP, PATIENCE, PLAIN, polls_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def read(workload: Workload, who: str) -> None:
         **PATIENCE,
     ) as consumer:
         consumer.subscribe([PLAIN, ATOMIC])
-        workload.facts.recorder.note(who, Kind.SUBSCRIBE, (), workload.now())
+        workload.facts.recorder.note(who, OperationKind.SUBSCRIBE, (), workload.now())
         while not workload.stopping:
             await _poll(workload, who, consumer, 300)
             if rng.random() < 0.5:
@@ -50,7 +50,7 @@ async def watch(workload: Workload, who: str) -> None:
         **PATIENCE,
     ) as consumer:
         consumer.assign(tps)
-        workload.facts.recorder.note(who, Kind.ASSIGN, [str(tp) for tp in tps], workload.now())
+        workload.facts.recorder.note(who, OperationKind.ASSIGN, [str(tp) for tp in tps], workload.now())
         while not workload.stopping:
             await _poll(workload, who, consumer, 500)
 
@@ -58,7 +58,7 @@ async def watch(workload: Workload, who: str) -> None:
 async def _poll(workload: Workload, who: str, consumer: AsyncConsumer, timeout_ms: float) -> None:
     recorder = workload.facts.recorder
     before = consumer.assignment()
-    operation = recorder.invoke(who, Kind.POLL, (), workload.now())
+    operation = recorder.invoke(who, OperationKind.POLL, (), workload.now())
     try:
         records = await consumer.poll(timeout_ms)
     except BarnabasError:

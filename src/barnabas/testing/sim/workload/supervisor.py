@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
-from barnabas.testing.histories import Poll, Recorder
+from barnabas.testing.histories import PollAction, Recorder
 from barnabas.testing.sim.process import Life, Process
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Mix:
 
 
 @dataclass(slots=True)
-class Facts:
+class WorkloadFacts:
     """What the workload knows besides the history."""
 
     recorder: Recorder = field(default_factory=Recorder)
@@ -75,7 +75,7 @@ class Workload:
         from barnabas.testing.sim.workload.reading import read, watch
         from barnabas.testing.sim.workload.sharing import share
 
-        self.facts = Facts()
+        self.facts = WorkloadFacts()
         self.world = world
         self.mix = mix
         self.partitions = partitions
@@ -163,5 +163,5 @@ def decode(data: bytes | None) -> int | str:
     return int(text) if text.isdigit() else text
 
 
-def polls_of(records: list[ConsumerRecord[bytes, bytes]]) -> list[Poll]:
-    return [Poll(f"{r.topic}-{r.partition}", decode(r.value), r.offset) for r in records]
+def polls_of(records: list[ConsumerRecord[bytes, bytes]]) -> list[PollAction]:
+    return [PollAction(f"{r.topic}-{r.partition}", decode(r.value), r.offset) for r in records]
