@@ -3,77 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.client.config import CLUSTER_CONFIGS, resolve_config
 from barnabas.core.backoff import Backoff
 from barnabas.core.config import ConfigError
+from barnabas.protocol.security.config import PLAINTEXT, SaslConfig, SecurityConfig, TlsConfig
 
 Settings = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SecurityOptions:
-    """How to reach a listener that encrypts or authenticates."""
-
-    protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    ca_pem: str | None = field(default=None, repr=False)
-    certificate_file: str | None = None
-    key_file: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-    verify_host: bool = True
-    certificate_pem: str | None = field(default=None, repr=False)
-    key_pem: str | None = field(default=None, repr=False)
-    tls_versions: tuple[str, ...] = ()
-
-    @property
-    def uses_tls(self) -> bool:
-        return self.protocol in ("SSL", "SASL_SSL")
-
-    @property
-    def uses_sasl(self) -> bool:
-        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> SecurityOptions:
-        protocol = str(settings["security.protocol"]).upper()
-        username, password = settings["sasl.username"], settings["sasl.password"]
-        if settings["sasl.jaas.config"] and username is None:
-            username, password = _jaas_credentials(settings["sasl.jaas.config"])
-        keystore = settings["ssl.keystore.location"]
-        for name in ("ssl.keystore.type", "ssl.truststore.type"):
-            if str(settings[name]).upper() != "PEM":
-                raise ConfigError(
-                    f"{name}={settings[name]} cannot be read here, only PEM. A Java store becomes PEM with"
-                    " `keytool -importkeystore -deststoretype pkcs12` and `openssl pkcs12 -nodes`."
-                )
-        chain, key = settings["ssl.keystore.certificate.chain"], settings["ssl.keystore.key"]
-        if (chain is None) is not (key is None):
-            raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key go together: set both, or neither.")
-        return cls(
-            protocol,
-            settings["sasl.mechanism"] if "SASL" in protocol else None,
-            username,
-            password,
-            settings["ssl.ca.location"] or settings["ssl.truststore.location"],
-            settings["ssl.truststore.certificates"],
-            settings["ssl.certificate.location"] or keystore,
-            settings["ssl.key.location"] or keystore,
-            settings["ssl.key.password"],
-            bool(settings["ssl.endpoint.identification.algorithm"]),
-            chain,
-            key,
-            tuple(settings["ssl.enabled.protocols"]),
-        )
-
-
 DEFAULT_CLIENT_ID: Final = "barnabas"
-_PLAINTEXT: Final = SecurityOptions()
 _RETRY_BACKOFF: Final = Backoff(100, 1_000)
 _RECONNECT_BACKOFF: Final = Backoff(50, 1_000)
 
@@ -92,7 +33,7 @@ class ClusterOptions:
     connections_max_idle_ms: int = 540_000
     metadata_max_age_ms: int = 300_000
     rebootstrap: bool = True
-    security: SecurityOptions = _PLAINTEXT
+    security: SecurityConfig = PLAINTEXT
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
 
@@ -110,7 +51,7 @@ class ClusterOptions:
             settings["connections.max.idle.ms"],
             settings["metadata.max.age.ms"],
             str(settings["metadata.recovery.strategy"]).lower() == "rebootstrap",
-            SecurityOptions.from_settings(settings),
+            security_config(settings),
             settings["send.buffer.bytes"],
             settings["receive.buffer.bytes"],
         )
@@ -139,6 +80,51 @@ def parse_servers(servers: object) -> tuple[tuple[str, int], ...]:
     if not pairs:
         raise ConfigError("bootstrap.servers is empty: name at least one broker, for example localhost:9092.")
     return tuple(pairs)
+
+
+def security_config(settings: Settings) -> SecurityConfig:
+    """How to connect to a listener that encrypts or authenticates. Raises ConfigError."""
+    _check_stores(settings)
+    protocol = str(settings["security.protocol"]).upper()
+    return SecurityConfig(
+        _tls_config(settings) if protocol in ("SSL", "SASL_SSL") else None,
+        _sasl_config(settings) if protocol in ("SASL_PLAINTEXT", "SASL_SSL") else None,
+    )
+
+
+def _sasl_config(settings: Settings) -> SaslConfig:
+    username, password = settings["sasl.username"], settings["sasl.password"]
+    if settings["sasl.jaas.config"] and username is None:
+        username, password = _jaas_credentials(settings["sasl.jaas.config"])
+    return SaslConfig(settings["sasl.mechanism"] or "PLAIN", username, password)
+
+
+def _tls_config(settings: Settings) -> TlsConfig:
+    keystore = settings["ssl.keystore.location"]
+    return TlsConfig(
+        settings["ssl.ca.location"] or settings["ssl.truststore.location"],
+        settings["ssl.truststore.certificates"],
+        settings["ssl.certificate.location"] or keystore,
+        settings["ssl.key.location"] or keystore,
+        settings["ssl.keystore.certificate.chain"],
+        settings["ssl.keystore.key"],
+        settings["ssl.key.password"],
+        bool(settings["ssl.endpoint.identification.algorithm"]),
+        tuple(settings["ssl.enabled.protocols"]),
+    )
+
+
+def _check_stores(settings: Settings) -> None:
+    """Raises ConfigError for key and trust stores that cannot be read here, whichever `security.protocol` is set."""
+    for name in ("ssl.keystore.type", "ssl.truststore.type"):
+        if str(settings[name]).upper() != "PEM":
+            raise ConfigError(
+                f"{name}={settings[name]} cannot be read here, only PEM. A Java store becomes PEM with"
+                " `keytool -importkeystore -deststoretype pkcs12` and `openssl pkcs12 -nodes`."
+            )
+    chain, key = settings["ssl.keystore.certificate.chain"], settings["ssl.keystore.key"]
+    if (chain is None) is not (key is None):
+        raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key go together: set both, or neither.")
 
 
 def _jaas_credentials(text: str) -> tuple[str | None, str | None]:

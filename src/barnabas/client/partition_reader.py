@@ -185,7 +185,7 @@ class PartitionReader:
         deadline = cluster.deadline(cluster.options.request_timeout_ms + self.limits.max_wait_ms)
         try:
             connection = await cluster.connection(leader, deadline)
-            version = connection.versions.choose(ApiKey.FETCH, peer=connection.peer, max_version=max_version)
+            version = connection.choose_version(ApiKey.FETCH, max_version=max_version)
         except KafkaError as error:
             for progress in group.values():
                 self._postpone(progress, error)

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from barnabas import AsyncAdmin, AsyncConsumer, AsyncProducer, Producer, TopicPartition
-from barnabas.client.cluster.tls import handshake_error
+from barnabas.client.cluster.connections import ClientErrors
 from barnabas.client.errors import RequestTimeoutError, TlsError
 from barnabas.core.config import ConfigError
+from barnabas.protocol.transport.connection_config import Destination
+from barnabas.protocol.transport.tls import handshake_error
 from barnabas.testing.embedded import AsyncEmbeddedBroker
 from tests.system.client.tls_proxy import PASSWORD, Authority, Identity, server_context, tls_broker
 
@@ -125,10 +127,10 @@ def test_a_server_that_says_why_it_refuses_us(tmp_path: Path, ours: Identity | N
         here.do_handshake()
     with pytest.raises(ssl.SSLError) as caught:
         there.read()
-    error = handshake_error("broker 1", caught.value)
+    error = handshake_error(Destination("localhost", 9092), caught.value, ClientErrors(()))
     assert isinstance(error, TlsError)
     assert not error.retriable
-    assert str(error).startswith("broker 1 refused the TLS handshake: ")
+    assert str(error).startswith("localhost:9092 refused the TLS handshake: ")
     assert "ssl.keystore.location" in str(error)
 
 
@@ -169,7 +171,7 @@ async def test_tls_to_a_listener_of_plain_text_and_the_reverse(tmp_path: Path) -
             {"ssl.keystore.certificate.chain": CLIENT.certificate, "ssl.keystore.key": CLIENT.locked_key},
             r"own certificate and key cannot be read.*ssl\.key\.password",
         ),
-        ({"ssl.enabled.protocols": "SSLv3"}, "there are TLSv1.2 and TLSv1.3"),
+        ({"ssl.enabled.protocols": "SSLv3"}, "use TLSv1.2 and TLSv1.3"),
     ],
 )
 async def test_settings_that_cannot_be_used(settings: dict[str, str], complaint: str) -> None:

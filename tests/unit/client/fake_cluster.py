@@ -13,12 +13,12 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.cluster.connection import Connection
-from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import iter_batches, iter_records, read_header
+from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
+from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.messages import (
     api_versions,
@@ -107,7 +107,7 @@ class FakeLog:
 class _Transport(asyncio.Transport):
     """The client's end of a connection in memory; what it writes is handled on the loop's next turn."""
 
-    def __init__(self, cluster: FakeCluster, broker_id: int, protocol: Connection) -> None:
+    def __init__(self, cluster: FakeCluster, broker_id: int, protocol: OutgoingConnection) -> None:
         super().__init__()
         self._cluster = cluster
         self._broker_id = broker_id
@@ -188,12 +188,12 @@ class FakeCluster:
         return Cluster(options, opener=self.opener)
 
     async def opener(
-        self, host: str, port: int, *, peer: str, client_id: str | None, setup_s: float, tls: Any
-    ) -> Connection:
-        broker_id = port - 9000
+        self, to: Destination, config: ConnectionConfig, errors: ConnectionErrors, *, setup_s: float, tls: Any
+    ) -> OutgoingConnection:
+        broker_id = to.port - 9000
         if broker_id in self.down or broker_id not in self.ports:
-            raise BrokerUnreachableError(f"{peer}: Connection refused.")
-        connection = Connection(asyncio.get_running_loop(), client_id, peer)
+            raise errors.unreachable(to, f"{to}: Connection refused.", ConnectionRefusedError())
+        connection = OutgoingConnection(to, config, errors)
         connection.connection_made(_Transport(self, broker_id, connection))
         return connection
 

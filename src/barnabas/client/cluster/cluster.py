@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
-from barnabas.client.cluster.connection import Connection, ConnectionOpener, open_connection
-from barnabas.client.cluster.connector import Connector, Node
+from barnabas.client.cluster.connections import open_pool
 from barnabas.client.cluster.coordinators import Coordinators, CoordinatorType
 from barnabas.client.cluster.metadata import BrokerAddress, MetadataCache, PartitionView, TopicView
 from barnabas.client.cluster.versions import Versioned
@@ -32,6 +31,8 @@ from barnabas.client.options import ClusterOptions
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.core.rng import Rng, system_rng
+from barnabas.protocol.transport.connection_config import Destination
+from barnabas.protocol.transport.outgoing_connection import ConnectionOpener, OutgoingConnection, open_connection
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.wire.schema import schema_of
@@ -51,7 +52,7 @@ class Cluster:
         self.rng = rng or system_rng()
         self.metadata = MetadataCache()
         self.coordinators = Coordinators(self)
-        self._connector = Connector(options, self.rng, opener)
+        self._pool = open_pool(options, self.rng, opener)
         self._metadata_lock = asyncio.Lock()
         self._metadata_at = float("-inf")
         self._closed = False
@@ -72,7 +73,7 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection. Requests under way fail."""
         self._closed = True
-        await self._connector.close()
+        await self._pool.close()
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -102,7 +103,9 @@ class Cluster:
         if not self.metadata.brokers:
             await self.refresh(deadline=self.deadline(self.options.connect_timeout_ms))
 
-    async def connection(self, broker_id: int, deadline: float | None = None, *, channel: str = "") -> Connection:
+    async def connection(
+        self, broker_id: int, deadline: float | None = None, *, purpose: str = ""
+    ) -> OutgoingConnection:
         """An open, negotiated connection to a broker. Raises BrokerUnreachableError."""
         if self._closed:
             raise ClientClosedError("This client")
@@ -114,7 +117,7 @@ class Cluster:
             raise BrokerUnreachableError(
                 f"Broker {broker_id} is not in the cluster's metadata; it is down, or has been removed."
             )
-        return await self._connector.connection(_node(broker, channel), deadline)
+        return await self._pool.connection(_destination(broker, purpose), deadline)
 
     async def send(
         self,
@@ -123,12 +126,13 @@ class Cluster:
         *,
         deadline: float | None = None,
         max_version: int | None = None,
-        channel: str = "",
+        purpose: str = "",
     ) -> Any:
         """Send one request to one broker and give its decoded response. One attempt; no error code is looked at.
 
-        `request` is a message, or a `Versioned` for content that depends on the version. `channel` names a connection
-        of its own (coordinators use one, so that a long poll does not hold up heartbeats).
+        `request` is a message, or a `Versioned` for content that depends on the version. Requests with
+        different purposes use separate connections (a group's coordinator gets one, so that a long poll does not delay
+        heartbeats).
         Raises BrokerUnreachableError, RequestTimeoutError, UnsupportedApiError.
         """
         if self._closed:
@@ -139,7 +143,7 @@ class Cluster:
         if broker is None:
             await self.connection(broker_id, deadline)
             broker = self.metadata.brokers[broker_id]
-        connection = await self._connector.connection(_node(broker, channel), deadline)
+        connection = await self._pool.connection(_destination(broker, purpose), deadline)
         return await self._send_on(connection, request, deadline, max_version)
 
     async def send_any(self, request: Any, *, deadline: float | None = None, max_version: int | None = None) -> Any:
@@ -162,28 +166,27 @@ class Cluster:
             raise
 
     async def send_coordinator(
-        self, kind: CoordinatorType, key: str, request: Any, *, deadline: float | None = None, channel: str = ""
+        self, kind: CoordinatorType, key: str, request: Any, *, deadline: float | None = None, purpose: str = ""
     ) -> Any:
         """Send to the coordinator of a group, transactional id or share group; finds it first when unknown."""
         broker_id = await self.coordinators.find(kind, key, deadline=deadline)
-        return await self.send(broker_id, request, deadline=deadline, channel=channel)
+        return await self.send(broker_id, request, deadline=deadline, purpose=purpose)
 
-    async def _send_on(self, connection: Connection, request: Any, deadline: float, max_version: int | None) -> Any:
+    async def _send_on(
+        self, connection: OutgoingConnection, request: Any, deadline: float, max_version: int | None
+    ) -> Any:
         if isinstance(request, Versioned):
-            version = connection.versions.choose(
-                request.api_key, peer=connection.peer, max_version=max_version, unstable=request.unstable
-            )
+            version = connection.choose_version(request.api_key, max_version=max_version, unstable=request.unstable)
             request = request.build(version)
         else:
-            version = connection.versions.choose(
-                ApiKey(schema_of(request).key), peer=connection.peer, max_version=max_version
-            )
+            version = connection.choose_version(ApiKey(schema_of(request).key), max_version=max_version)
+        await connection.wait_writable(deadline)
         return await connection.send(request, version, min(deadline, self.deadline()))
 
-    async def _any_connection(self, deadline: float) -> Connection:
+    async def _any_connection(self, deadline: float) -> OutgoingConnection:
         if self._closed:
             raise ClientClosedError("This client")
-        best = self._connector.least_busy()
+        best = self._pool.least_busy()
         if best is not None:
             return best
         failures: list[str] = []
@@ -191,7 +194,7 @@ class Cluster:
         for place, node in enumerate(candidates):
             left = max(deadline - self.now(), 0.0)
             try:  # each gets its share of the time: one that swallows packets must not keep us from the next
-                return await self._connector.connection(node, self.now() + left / (len(candidates) - place))
+                return await self._pool.connection(node, self.now() + left / (len(candidates) - place))
             except BrokerUnreachableError as error:
                 failures.append(str(error))
             if self.now() >= deadline:
@@ -203,12 +206,12 @@ class Cluster:
             + " Check that a broker runs there, and that the address is one this machine can reach."
         )
 
-    def _candidates(self) -> list[Node]:
-        known = [_node(broker) for broker in self.metadata.brokers.values()]
+    def _candidates(self) -> list[Destination]:
+        known = [_destination(broker) for broker in self.metadata.brokers.values()]
         self.rng.shuffle(known)
         if known and not self.options.rebootstrap:
             return known
-        seeds = [Node(None, host, port) for host, port in self.options.bootstrap_servers]
+        seeds = [Destination(host, port) for host, port in self.options.bootstrap_servers]
         return known + seeds
 
     # -- metadata --------------------------------------------------------------------------------------------------
@@ -349,8 +352,8 @@ class Cluster:
                     ) from error
 
 
-def _node(broker: BrokerAddress, channel: str = "") -> Node:
-    return Node(broker.broker_id, broker.host, broker.port, channel)
+def _destination(broker: BrokerAddress, purpose: str = "") -> Destination:
+    return Destination(broker.host, broker.port, purpose, broker.broker_id)
 
 
 def _topic_problem(name: str, code: ErrorCode) -> str:

@@ -29,7 +29,7 @@ from barnabas.protocol.wire.schema import schema_of
 
 log = logging.getLogger("barnabas.client")
 
-CHANNEL: Final = "group"
+PURPOSE: Final = "group"
 _MEMBERSHIP_LOST: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -183,11 +183,11 @@ class ConsumerCoordinator(ABC):
             return None
 
     async def _send_to(self, broker_id: int, request: Any, deadline: float) -> Any:
-        connection = await self._cluster.connection(broker_id, deadline, channel=CHANNEL)
+        connection = await self._cluster.connection(broker_id, deadline, purpose=PURPOSE)
         if isinstance(request, Versioned):
-            version = connection.versions.choose(request.api_key, peer=connection.peer)
+            version = connection.choose_version(request.api_key)
             return await connection.send(request.build(version), version, deadline)
-        version = connection.versions.choose(ApiKey(schema_of(request).key), peer=connection.peer)
+        version = connection.choose_version(ApiKey(schema_of(request).key))
         return await connection.send(request, version, deadline)
 
 

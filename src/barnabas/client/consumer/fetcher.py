@@ -163,9 +163,7 @@ class Fetcher:
         session = self._sessions.setdefault(leader, _Session())
         targets = {target.partition: target for _, target in pairs}
         by_name = any(target.topic_id == NO_TOPIC_ID for target in targets.values())
-        version = connection.versions.choose(
-            ApiKey.FETCH, peer=connection.peer, max_version=NO_TOPIC_IDS_VERSION if by_name else None
-        )
+        version = connection.choose_version(ApiKey.FETCH, max_version=NO_TOPIC_IDS_VERSION if by_name else None)
         if version < LAST_EPOCH_VERSION:
             targets = {p: replace(t, last_fetched_epoch=NO_LEADER_EPOCH) for p, t in targets.items()}
         changed = [t for p, t in targets.items() if session.epoch == 0 or session.known.get(p) != t]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.client.cluster.connection import Connection
+from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
 
 
 @dataclass(slots=True)
 class Link:
     """One broker: its connection, and how many produce requests are on their way."""
 
-    connection: Connection | None = None
+    connection: OutgoingConnection | None = None
     connecting: bool = False
     in_flight: int = 0
     paused_until: float = 0.0

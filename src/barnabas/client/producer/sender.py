@@ -232,7 +232,7 @@ class Sender:
         if self.transactions is not None and self.transactions.produce_version_max is not None:
             max_version = self.transactions.produce_version_max
         try:
-            version = connection.versions.choose(ApiKey.PRODUCE, peer=connection.peer, max_version=max_version)
+            version = connection.choose_version(ApiKey.PRODUCE, max_version=max_version)
         except KafkaError as error:
             for queue, batch in taken:
                 self._fail(queue, batch, error, in_doubt=False)

@@ -17,7 +17,7 @@ from barnabas.core.errors import BarnabasError, KafkaError
 
 log = logging.getLogger("barnabas.client")
 
-CHANNEL: Final = "group"
+PURPOSE: Final = "group"
 LEAVE_TIMEOUT_MS: Final = 3_000
 
 
@@ -122,7 +122,7 @@ class ShareHeartbeats:
         group_id = self._member.group_id
         try:
             return await self._cluster.send_coordinator(
-                CoordinatorType.GROUP, group_id, request, deadline=self._cluster.deadline(timeout_ms), channel=CHANNEL
+                CoordinatorType.GROUP, group_id, request, deadline=self._cluster.deadline(timeout_ms), purpose=PURPOSE
             )
         except KafkaError as error:
             if not error.retriable:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from barnabas.core.telemetry import Metrics, get_logger
-from barnabas.protocol.transport.connection import Connection
+from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.transport.limits import ConnectionQuota, NetLimits, RequestBudget
 from barnabas.protocol.transport.ports import Peer, RequestHandler
@@ -52,7 +52,9 @@ class Listener:
         metrics.gauge(
             "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
         )
-        self._connections: dict[Connection, None] = {}  # in order: a simulation closes them in the same one again
+        self._connections: dict[
+            AcceptedConnection, None
+        ] = {}  # in order: a simulation closes them in the same one again
         self._sock = sock
         self._server: asyncio.Server | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -66,7 +68,7 @@ class Listener:
         sock = self._sock or bound_socket(self.endpoint)
         self._loop = asyncio.get_running_loop()
         self._server = await self._loop.create_server(
-            lambda: Connection(self), sock=sock, backlog=BACKLOG, start_serving=False
+            lambda: AcceptedConnection(self), sock=sock, backlog=BACKLOG, start_serving=False
         )
         self.endpoint = self.endpoint.with_port(sock.getsockname()[1])
         return self.endpoint
@@ -102,7 +104,7 @@ class Listener:
 
     # ---- ConnectionOwner
 
-    def admit(self, connection: Connection, transport: asyncio.Transport) -> Peer | None:
+    def admit(self, connection: AcceptedConnection, transport: asyncio.Transport) -> Peer | None:
         address = transport.get_extra_info("peername") or ("unknown", 0)
         local = transport.get_extra_info("sockname") or ("", self.endpoint.port)
         host = str(address[0])
@@ -116,7 +118,7 @@ class Listener:
             next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]), int(local[1])
         )
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: AcceptedConnection) -> None:
         self._connections.pop(connection, None)
         if connection.peer is not None:
             self.quota.release(connection.peer.host)

@@ -21,7 +21,7 @@ from barnabas.protocol.wire.frames import LENGTH_BYTES, refusal
 SMALL_BYTES: Final = 64 * 1024
 BELIEVED_BYTES: Final = 64 * 1024 * 1024
 """A frame that announces more gets more memory as its bytes come in, not before."""
-KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
+REUSED_BYTES_MAX: Final = 32 * 1024 * 1024
 KEPT_MAX: Final = 8
 _UNUSED: Final = 2
 """References to a buffer that only the list and `getrefcount` itself know."""
@@ -33,11 +33,25 @@ _SUSPICIOUS: Final = 0x15030000
 class FrameBuffer:
     """`target` is where the next bytes go, `received` says how many came and gives the frames that are complete."""
 
-    __slots__ = ("_big", "_end", "_filled", "_kept", "_kept_bytes", "_length", "_small", "_small_view", "max_bytes")
+    __slots__ = (
+        "_big",
+        "_end",
+        "_filled",
+        "_kept",
+        "_kept_bytes",
+        "_length",
+        "_reused_bytes_max",
+        "_small",
+        "_small_view",
+        "max_bytes",
+    )
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(
+        self, max_bytes: int, *, block_bytes: int = SMALL_BYTES, reused_bytes_max: int = REUSED_BYTES_MAX
+    ) -> None:
         self.max_bytes = max_bytes
-        self._small = bytearray(SMALL_BYTES)
+        self._reused_bytes_max = reused_bytes_max
+        self._small = bytearray(block_bytes)
         self._small_view = memoryview(self._small)
         self._end = 0  # bytes in the small block that are no whole frame yet
         self._big: memoryview | None = None  # the memory of a big frame,
@@ -78,7 +92,7 @@ class FrameBuffer:
                 raise refusal(length, bytes(data[pos:start]), max_bytes)
             stop = start + length
             if stop > end:
-                if length + LENGTH_BYTES > SMALL_BYTES:
+                if length + LENGTH_BYTES > len(data):
                     self._begin_big(length, start, end)
                     return frames
                 break
@@ -122,7 +136,7 @@ class FrameBuffer:
         return memoryview(kept)[:length]
 
     def _has_room(self, size: int) -> bool:
-        return len(self._kept) < KEPT_MAX and self._kept_bytes + size <= KEPT_BYTES_MAX
+        return len(self._kept) < KEPT_MAX and self._kept_bytes + size <= self._reused_bytes_max
 
 
 def _is_foreign(raw: bytearray) -> bool:

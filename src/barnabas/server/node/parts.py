@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import Metrics
-from barnabas.protocol.transport.outgoing import Outgoing
+from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.publish import Publisher
@@ -41,7 +41,7 @@ class Parts(Struct):
     dirs: list[LogDir]
     missing_dirs: list[str]
     """Paths of log.dirs that could not be opened."""
-    outgoing: Outgoing
+    outgoing: NodeClient
     metadata: RaftMetadataLog | ZooKeeperMetadataLog
     publisher: Publisher
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -21,7 +21,7 @@ from barnabas.core.rng import Rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.transport.listener import bound_socket
-from barnabas.protocol.transport.outgoing import Outgoing
+from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.publish import Publisher
@@ -136,7 +136,7 @@ class Node:
         self, clients: list[TakenPort], controllers: list[TakenPort], on_ready: Callable[[Node], None] | None
     ) -> None:
         """In nested lives: connections' and controllers' door, the metadata log's, the broker's."""
-        outgoing = Outgoing(f"node-{self.identity.node_id}")
+        outgoing = NodeClient(f"node-{self.identity.node_id}", self._rng)
         door = ControllerDoor(self.config, controllers, self.metrics)
         pages = () if self.pages is None else (self.pages.run,)
         async with running(outgoing.run, door.run, self._until_no_disk, *pages):
@@ -182,7 +182,7 @@ class Node:
                         await self._stopping.wait()
                 await metadata.resign()
 
-    async def _learn_cluster_id(self, outgoing: Outgoing) -> None:
+    async def _learn_cluster_id(self, outgoing: NodeClient) -> None:
         """A new node of a cluster of several asks the others."""
         if self.identity.cluster_id:
             return
@@ -202,7 +202,7 @@ class Node:
         )  # fmt: skip
         self.identity = replace(self.identity, cluster_id=found)
 
-    async def _check_cluster_id(self, outgoing: Outgoing) -> None:
+    async def _check_cluster_id(self, outgoing: NodeClient) -> None:
         """Raises ClusterIdError when the controllers of the configuration are of another cluster than the data."""
         others = self._other_controllers()
         if others:
@@ -232,7 +232,7 @@ class Node:
         self._zookeeper, self.identity = await unless(self._stopping, joining)
         return self._zookeeper
 
-    def _open_raft(self, outgoing: Outgoing, controllers: Sequence[TakenPort]) -> RaftMetadataLog:
+    def _open_raft(self, outgoing: NodeClient, controllers: Sequence[TakenPort]) -> RaftMetadataLog:
         home = metadata_dir(self.config, self._dirs)
         return RaftMetadataLog(
             self._fs,
@@ -246,7 +246,7 @@ class Node:
             clean_shutdown=home.clean_shutdown,
         )
 
-    def _build_parts(self, outgoing: Outgoing, metadata: RaftMetadataLog | ZooKeeperMetadataLog) -> Parts:
+    def _build_parts(self, outgoing: NodeClient, metadata: RaftMetadataLog | ZooKeeperMetadataLog) -> Parts:
         identity = self.identity
         return Parts(
             config=self.config,

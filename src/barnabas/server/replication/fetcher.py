@@ -40,7 +40,7 @@ class ReplicaFetcher:
     def __init__(
         self,
         leader_id: int,
-        lane: int,
+        fetcher_id: int,
         channel: PeerChannel,
         context: ReplicationContext,
         settings: Callable[[], ReplicationSettings],
@@ -48,7 +48,7 @@ class ReplicaFetcher:
         rng: Rng,
     ) -> None:
         self.leader_id = leader_id
-        self.lane = lane
+        self.fetcher_id = fetcher_id
         self.bytes_fetched = 0
         self._channel = channel
         self._context = context
@@ -166,7 +166,7 @@ class ReplicaFetcher:
     async def _fetch(self, call: FetchCall) -> None:
         limits = self._settings().fetch
         try:
-            reply = await self._channel.fetch(self.leader_id, self.lane, call, limits)
+            reply = await self._channel.fetch(self.leader_id, self.fetcher_id, call, limits)
         except KafkaError as error:
             self._unanswered(error)
             return

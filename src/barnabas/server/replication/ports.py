@@ -78,8 +78,8 @@ class IsrAnswer(Struct, frozen=True):
 class PeerChannel(Protocol):
     """The other brokers, and the controller. Each raises KafkaError when it got no answer: it may have arrived."""
 
-    async def fetch(self, leader_id: int, lane: int, call: FetchCall, limits: FetchLimits) -> FetchReply:
-        """Calls of one lane are sent and answered in order."""
+    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, limits: FetchLimits) -> FetchReply:
+        """The fetches of one fetcher are sent and answered in order."""
         ...
 
     async def list_bounds(

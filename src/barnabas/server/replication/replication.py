@@ -109,12 +109,12 @@ class Replication:
         topic, index = partition.name.topic, partition.name.partition
         return abs(31 * java_string_hash(topic) + index) % max(self._settings.fetchers, 1)
 
-    def _fetcher(self, leader_id: int, lane: int) -> ReplicaFetcher:
-        place = leader_id, lane
+    def _fetcher(self, leader_id: int, fetcher_id: int) -> ReplicaFetcher:
+        place = leader_id, fetcher_id
         found = self._fetchers.get(place)
         if found is None:
             found = self._fetchers[place] = ReplicaFetcher(
-                leader_id, lane, self._channel, self.context, lambda: self._settings, self._clock, self._rng
+                leader_id, fetcher_id, self._channel, self.context, lambda: self._settings, self._clock, self._rng
             )
             if self._tasks is not None:
                 self._start(place, found)

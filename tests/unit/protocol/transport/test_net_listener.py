@@ -11,7 +11,7 @@ from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.transport.limits import NetLimits
 from barnabas.protocol.transport.listener import Listener
-from tests.unit.protocol.transport.test_net_outgoing import Scripted
+from tests.unit.protocol.transport.test_node_client import Scripted
 
 
 def test_connections_are_refused_until_it_serves_and_the_port_is_taken() -> None:

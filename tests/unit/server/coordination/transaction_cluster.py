@@ -260,7 +260,7 @@ class Wire:
         self._node_id = node_id
         self._cluster = cluster
 
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, lane: str = "") -> Response:
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
         fate = self._cluster.fate(self._node_id, broker_id, request)
         if fate == "lose":
             await asyncio.sleep(0)

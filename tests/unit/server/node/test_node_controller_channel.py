@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.security.principals import Principal
-from barnabas.protocol.transport.outgoing import Outgoing, UnansweredError
+from barnabas.protocol.transport.node_client import NodeClient, UnansweredError
 from barnabas.protocol.transport.ports import Peer
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.codec import decode, encode
@@ -81,13 +81,20 @@ class Controller:
 
 
 class Network:
-    """In place of `Outgoing`."""
+    """In place of `NodeClient`."""
 
     def __init__(self) -> None:
         self.places: Places = {}
 
     async def send(
-        self, host: str, port: int, request: Message, *, timeout_ms: int, lane: str = "", version_max: int | None = None
+        self,
+        host: str,
+        port: int,
+        request: Message,
+        *,
+        timeout_ms: int,
+        purpose: str = "",
+        version_max: int | None = None,
     ) -> Message:
         controller = self.places.get((host, port))
         if controller is None:
@@ -129,7 +136,7 @@ class World:
         self.publisher = Publisher(ClusterImage(cluster_id="c"))
         self.channel = ActiveController(
             self.quorum,
-            cast("Outgoing", self.network),
+            cast("NodeClient", self.network),
             self.publisher,
             node_id=ME,
             rng=random.Random(3),
@@ -288,7 +295,7 @@ def test_this_nodes_own_controller_is_asked_directly() -> None:
         world.network.places = {}
         channel = ActiveController(
             Quorum(leader_id=ME),
-            cast("Outgoing", world.network),
+            cast("NodeClient", world.network),
             world.house.publisher,
             node_id=ME,
             rng=random.Random(3),

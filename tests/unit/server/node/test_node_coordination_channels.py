@@ -72,9 +72,9 @@ class Others:
     held: asyncio.Event | None = None
     failure: ErrorCode | None = None
 
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, lane: str = "") -> Response:
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
         assert timeout_ms == 30_000
-        self.sent.append((broker_id, request, lane))
+        self.sent.append((broker_id, request, purpose))
         if self.held is not None:
             await self.held.wait()
         if self.failure is not None:
@@ -152,7 +152,7 @@ def test_questions_to_a_coordinator_gather_while_one_is_under_way() -> None:
         await asyncio.wait(waiting)
         assert [w.result().transactional_id for w in waiting if not w.cancelled()] == ["a", "b", "b", "d"]
         assert asked(others) == [["a"], ["b", "d"], ["b"]], "an id once in a request: answers are told apart by it"
-        assert {(broker, lane) for broker, _, lane in others.sent} == {(THERE, "transactions")}
+        assert {(broker, purpose) for broker, _, purpose in others.sent} == {(THERE, "transactions")}
 
     play(others, {TRANSACTION_STATE_TOPIC: [THERE]}, scenario)
 

@@ -415,7 +415,7 @@ class _Way:
         if frozenset({self._from.number, to}) in self._cluster.cut:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._from.number} is cut off from {to}.")
 
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, lane: str = "") -> Response:
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
         version = VERSIONS[ApiKey(_key(request))]
         peer = self._cluster.brokers[broker_id]
         sent = encode(request, version)

@@ -18,7 +18,7 @@ from typing import Final, Protocol, cast
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng
 from barnabas.core.tasks import enter_task
-from barnabas.protocol.transport.outgoing import Outgoing, UnansweredError
+from barnabas.protocol.transport.node_client import NodeClient, UnansweredError
 from barnabas.protocol.wire.apis import API_KEYS, APIS, ApiKey, request_header_version, response_header_version
 from barnabas.protocol.wire.codec import decode, decode_prefix, encode
 from barnabas.protocol.wire.errors import WireError
@@ -57,7 +57,7 @@ _REPEATABLE: Final = frozenset(
         ApiKey.DESCRIBE_QUORUM,
     }
 )
-_LANES: Final = {ApiKey.BROKER_HEARTBEAT: "heartbeat", ApiKey.BROKER_REGISTRATION: "heartbeat"}
+_PURPOSES: Final = {ApiKey.BROKER_HEARTBEAT: "heartbeat", ApiKey.BROKER_REGISTRATION: "heartbeat"}
 """Heartbeats wait behind nothing; everything else that goes to the controller shares a connection."""
 
 
@@ -79,7 +79,7 @@ class ActiveController:
     def __init__(
         self,
         quorum: Leadership,
-        outgoing: Outgoing,
+        outgoing: NodeClient,
         publisher: Publisher,
         *,
         node_id: int,
@@ -145,23 +145,23 @@ class ActiveController:
         key = API_KEYS[schema_of(request).key]
         if ctx is None:
             response: Message = await self._ask(
-                place, cast("Request", request), deadline, lane=_LANES.get(key, "controller"), version_max=version
+                place, cast("Request", request), deadline, purpose=_PURPOSES.get(key, "controller"), version_max=version
             )
             if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
             return response
         inner = _for(request, version, ctx)
-        answer = await self._ask(place, wrap(request, inner), deadline, lane="controller")
+        answer = await self._ask(place, wrap(request, inner), deadline, purpose="controller")
         return unwrap(cast("EnvelopeResponse", answer), key, inner)
 
     async def _ask(
-        self, place: tuple[str, int], request: Request, deadline: float, *, lane: str, version_max: int | None = None
+        self, place: tuple[str, int], request: Request, deadline: float, *, purpose: str, version_max: int | None = None
     ) -> Response:
         """Until it is answered, or somebody else is the controller: one that is cut off never answers."""
         epoch = self._quorum.leader_epoch
         left_ms = max(int((deadline - asyncio.get_running_loop().time()) * 1000), 1)
         asking = asyncio.ensure_future(
-            self._outgoing.send(*place, request, timeout_ms=left_ms, lane=lane, version_max=version_max)
+            self._outgoing.send(*place, request, timeout_ms=left_ms, purpose=purpose, version_max=version_max)
         )
         try:
             while not asking.done():

@@ -7,9 +7,9 @@
     group coordinator ──────── ListOffsets ─────────► leaders of partitions, for lag             PartitionEnds
 
 The newest image says who that is. Where it is this node, its own coordinator or partition is asked without a message.
-Otherwise one request of a kind is under way to a broker at a time, on a lane of its own (the answer comes when what was
-asked for is committed, which may take long), and the next one carries what has gathered. Nothing is asked twice here:
-an answer that did not come is NETWORK_EXCEPTION, and whoever asked looks again where to ask.
+Otherwise one request of a kind is under way to a broker at a time, on a connection of its own (the answer comes
+when what was asked for is committed, which may take long), and the next one carries what has gathered. Nothing is asked
+twice here: an answer that did not come is NETWORK_EXCEPTION, and whoever asked looks again where to ask.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _UNANSWERED: Final = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUES
 class PeerSender(Protocol):
     """The way to other brokers (`node.peers.Peers`)."""
 
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, lane: str = "") -> Response:
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
         """Raises KafkaError: BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         ...
 
@@ -27,7 +27,7 @@ class PeerSender(Protocol):
 class NoPeers:
     """For a node that is all of its cluster."""
 
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, lane: str = "") -> Response:
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} cannot be reached from here.")
 
 
@@ -62,11 +62,11 @@ class Neighbours:
     def is_here(self, broker_id: int) -> bool:
         return broker_id == self.require().node_id
 
-    async def send(self, broker_id: int, request: Request, lane: str) -> Response:
+    async def send(self, broker_id: int, request: Request, purpose: str) -> Response:
         """Raises KafkaError: NETWORK_EXCEPTION (it may have been carried out), UNSUPPORTED_VERSION (it was not)."""
         timeout_ms = self.require().settings.request_timeout_ms
         try:
-            return await self._peers.send(broker_id, request, timeout_ms=timeout_ms, lane=lane)
+            return await self._peers.send(broker_id, request, timeout_ms=timeout_ms, purpose=purpose)
         except KafkaError as error:
             if error.code in _UNANSWERED:
                 raise KafkaError(ErrorCode.NETWORK_EXCEPTION, error.detail) from error

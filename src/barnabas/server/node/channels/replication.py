@@ -39,13 +39,13 @@ from barnabas.server.storage.values import EpochEndOffset
 
 ALTER_PARTITION_VERSION: Final = 3
 ASSIGN_DIRS_VERSION: Final = 0
-_BOUNDS_LANE: Final = "bounds"
+_BOUNDS_PURPOSE: Final = "bounds"
 
 
 class PeerSender(Protocol):
     """The way to other brokers (`node.peers.Peers`)."""
 
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, lane: str = "") -> Response:
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
         """Raises KafkaError: BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         ...
 
@@ -63,8 +63,8 @@ class ReplicationChannel:
 
     # -- Fetch -------------------------------------------------------------------------------------------------------
 
-    async def fetch(self, leader_id: int, lane: int, call: FetchCall, limits: FetchLimits) -> FetchReply:
-        """A lane of its own for each fetcher: its fetches park at the leader."""
+    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, limits: FetchLimits) -> FetchReply:
+        """Each fetcher uses a connection of its own, because the leader may delay the response to a Fetch."""
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=limits.wait_max_ms,
@@ -75,7 +75,9 @@ class ReplicationChannel:
             topics=_topics(call.wanted, limits.max_bytes),
             forgotten_topics_data=_forgotten(call.forgotten),
         )
-        response = await self._peers.send(leader_id, request, timeout_ms=limits.timeout_ms, lane=f"fetch-{lane}")
+        response = await self._peers.send(
+            leader_id, request, timeout_ms=limits.timeout_ms, purpose=f"fetch-{fetcher_id}"
+        )
         assert isinstance(response, FetchResponse)
         return FetchReply(
             ErrorCode(response.error_code),
@@ -111,7 +113,7 @@ class ReplicationChannel:
             replica_id=self._node_id,
             topics=[offsets.ListOffsetsTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
         )
-        response = await self._peers.send(leader_id, request, timeout_ms=limits.timeout_ms, lane=_BOUNDS_LANE)
+        response = await self._peers.send(leader_id, request, timeout_ms=limits.timeout_ms, purpose=_BOUNDS_PURPOSE)
         assert isinstance(response, offsets.ListOffsetsResponse)
         found = dict.fromkeys((tp for tp, _ in wanted), (ErrorCode.UNKNOWN_SERVER_ERROR, -1))
         for topic in response.topics:

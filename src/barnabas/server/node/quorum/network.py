@@ -1,7 +1,7 @@
 """Shell: requests to other replicas, over the node's outgoing connections: fills `raft.Network`.
 
-Three lanes to each node, so that what parks there (a fetch waits for records, a change of the voters for its commit)
-never delays a vote.
+Three connections to each node, so that a request that is answered late (a Fetch waits for records, a change of the
+voters for its commit) never delays a vote.
 """
 
 from __future__ import annotations
@@ -9,23 +9,30 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.transport.outgoing import NobodyListensError
+from barnabas.protocol.transport.node_client import NodeRefusedError
 from barnabas.protocol.wire.errors import VersionError, WireError
 from barnabas.protocol.wire.schema import Request
 from barnabas.server.raft.machine import messages as raft
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.values import Endpoints
 
-VOTE_LANE: Final = "raft"
-FETCH_LANE: Final = "raft-fetch"
-CHANGE_LANE: Final = "raft-change"
+VOTE_PURPOSE: Final = "raft"
+FETCH_PURPOSE: Final = "raft-fetch"
+CHANGE_PURPOSE: Final = "raft-change"
 
 
 class Sender(Protocol):
-    """`net.Outgoing`, as far as it is needed here."""
+    """`transport.NodeClient`, as far as it is needed here."""
 
     async def send(
-        self, host: str, port: int, request: Request, *, timeout_ms: int, lane: str = "", version_max: int | None = None
+        self,
+        host: str,
+        port: int,
+        request: Request,
+        *,
+        timeout_ms: int,
+        purpose: str = "",
+        version_max: int | None = None,
     ) -> Any: ...
 
 
@@ -48,17 +55,17 @@ class QuorumNetwork:
         endpoint = next((e for e in endpoints if e.listener == self._listener), endpoints[0])
         match request:
             case raft.FetchRequest() | raft.FetchSnapshotRequest():
-                lane = FETCH_LANE
+                purpose = FETCH_PURPOSE
             case raft.AddVoterRequest() | raft.RemoveVoterRequest():
-                lane = CHANGE_LANE
+                purpose = CHANGE_PURPOSE
             case _:
-                lane = VOTE_LANE
+                purpose = VOTE_PURPOSE
         message = encode(request, self._cluster_id)
         try:
             response = await self._sender.send(
-                endpoint.host, endpoint.port, message, timeout_ms=self._timeout_ms, lane=lane
+                endpoint.host, endpoint.port, message, timeout_ms=self._timeout_ms, purpose=purpose
             )
-        except NobodyListensError as error:
+        except NodeRefusedError as error:
             raise ConnectionRefusedError(str(error)) from error
         except (VersionError, KafkaError) as error:
             too_old = isinstance(error, VersionError) or error.code is ErrorCode.UNSUPPORTED_VERSION

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.outgoing import Outgoing
+from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -112,7 +112,7 @@ async def _ask_all(others: Sequence[Address], ask: Ask) -> tuple[Mapping[Address
     return known, {address: answer for address, answer in told if isinstance(answer, KafkaError)}
 
 
-def ask_over(outgoing: Outgoing) -> Ask:
+def ask_over(outgoing: NodeClient) -> Ask:
     """By DescribeCluster, which every controller answers; Kafka's only once it has read a metadata.version, so not
     before its quorum has a majority."""
 

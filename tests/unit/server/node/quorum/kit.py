@@ -217,7 +217,7 @@ class _Wire:
         self._quorum = quorum
         self._node_id = node_id
 
-    async def send(self, host: str, port: int, request: Any, *, timeout_ms: int, lane: str = "", **_: Any) -> Any:
+    async def send(self, host: str, port: int, request: Any, *, timeout_ms: int, purpose: str = "", **_: Any) -> Any:
         async with asyncio.timeout(timeout_ms / 1000):
             return await self._quorum.deliver(self._node_id, host, request)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
-import random
 
 import pytest
 
-from barnabas.client.cluster.sasl import sasl_client
 from barnabas.core.config import ConfigError
 from barnabas.core.errors import KafkaError
+from barnabas.protocol.security.config import SaslConfig
+from barnabas.protocol.security.sasl_client import NONCE_BYTES, sasl_client
+
+NONCE = bytes(range(NONCE_BYTES))
 
 
 def test_plain() -> None:
-    client = sasl_client("PLAIN", "u", "p", random.Random(1))
+    client = sasl_client(SaslConfig("PLAIN", "u", "p"), NONCE)
     assert client.first() == b"\0u\0p"
     assert client.done
 
@@ -26,7 +28,7 @@ def test_scram_sha_256_proves_and_verifies() -> None:
     def mac(key: bytes, message: bytes) -> bytes:
         return hmac.new(key, message, "sha256").digest()
 
-    client = sasl_client("SCRAM-SHA-256", "us,er=", "pencil", random.Random(1))
+    client = sasl_client(SaslConfig("SCRAM-SHA-256", "us,er=", "pencil"), NONCE)
     first = client.first().decode()
     assert first.startswith("n,,n=us=2Cer=3D,r=")
     bare = first[3:]
@@ -49,7 +51,7 @@ def test_scram_sha_256_proves_and_verifies() -> None:
 
 @pytest.mark.parametrize("challenge", [b"r=other,s=c2FsdA==,i=4096", b"", b"r=,s=,i=1", b"e=other-error"])
 def test_scram_challenges_that_are_not_for_us(challenge: bytes) -> None:
-    client = sasl_client("SCRAM-SHA-512", "u", "p", random.Random(1))
+    client = sasl_client(SaslConfig("SCRAM-SHA-512", "u", "p"), NONCE)
     client.first()
     with pytest.raises(KafkaError, match="SCRAM exchange"):
         client.next(challenge)
@@ -57,6 +59,6 @@ def test_scram_challenges_that_are_not_for_us(challenge: bytes) -> None:
 
 def test_missing_credentials_and_unknown_mechanisms() -> None:
     with pytest.raises(ConfigError, match=r"sasl\.username"):
-        sasl_client("PLAIN", None, None, random.Random(1))
+        sasl_client(SaslConfig("PLAIN", None, None), NONCE)
     with pytest.raises(ConfigError, match="SCRAM-SHA-512"):
-        sasl_client("NTLM", "u", "p", random.Random(1))
+        sasl_client(SaslConfig("NTLM", "u", "p"), NONCE)

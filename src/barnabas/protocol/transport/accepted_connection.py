@@ -41,9 +41,9 @@ class ConnectionOwner(Protocol):
     received_bytes: Counter
     sent_bytes: Counter
 
-    def admit(self, connection: Connection, transport: asyncio.Transport) -> Peer | None: ...
+    def admit(self, connection: AcceptedConnection, transport: asyncio.Transport) -> Peer | None: ...
 
-    def forget(self, connection: Connection) -> None: ...
+    def forget(self, connection: AcceptedConnection) -> None: ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
@@ -52,7 +52,7 @@ class ConnectionOwner(Protocol):
     def call_soon(self, callback: Callable[[], None]) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class AcceptedConnection(asyncio.Protocol):
     """A state machine fed by the transport's callbacks; it owns no task except those of its parked requests."""
 
     def __init__(self, owner: ConnectionOwner) -> None:

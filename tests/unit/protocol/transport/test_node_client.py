@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -13,7 +14,7 @@ from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.transport.limits import NetLimits
 from barnabas.protocol.transport.listener import Listener
-from barnabas.protocol.transport.outgoing import Outgoing
+from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -59,17 +60,17 @@ class Scripted:
         return request.answer(BrokerHeartbeatResponse(throttle_time_ms=message.broker_id))
 
 
-def talk(conversation: Callable[[Outgoing, Scripted, Endpoint], Awaitable[None]]) -> None:
+def talk(conversation: Callable[[NodeClient, Scripted, Endpoint], Awaitable[None]]) -> None:
     async def main() -> None:
         scripted = Scripted()
         listener = Listener(Endpoint("CONTROLLER", "127.0.0.1", 0), scripted, NetLimits(), Metrics())
         endpoint = await listener.bind()
-        outgoing = Outgoing("node 1")
+        client = NodeClient("node 1", random.Random(1))
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(listener.serve())
-            running = tasks.create_task(outgoing.run())
+            running = tasks.create_task(client.run())
             await asyncio.sleep(0)
-            await conversation(outgoing, scripted, endpoint)
+            await conversation(client, scripted, endpoint)
             running.cancel()
             listener.stop()
             await serving
@@ -81,28 +82,30 @@ def beat(number: int, epoch: int = 0) -> BrokerHeartbeatRequest:
     return BrokerHeartbeatRequest(broker_id=number, broker_epoch=epoch)
 
 
-async def answer(outgoing: Outgoing, to: Endpoint, number: int, epoch: int = 0, lane: str = "", ms: int = 9_000) -> int:
-    found = await outgoing.send(to.host, to.port, beat(number, epoch), timeout_ms=ms, lane=lane)
+async def answer(
+    client: NodeClient, to: Endpoint, number: int, epoch: int = 0, purpose: str = "", ms: int = 9_000
+) -> int:
+    found = await client.send(to.host, to.port, beat(number, epoch), timeout_ms=ms, purpose=purpose)
     assert isinstance(found, BrokerHeartbeatResponse)
     return found.throttle_time_ms
 
 
 def test_requests_go_in_order_in_the_highest_common_version() -> None:
-    async def conversation(outgoing: Outgoing, scripted: Scripted, to: Endpoint) -> None:
-        assert await asyncio.gather(*(answer(outgoing, to, number) for number in range(5))) == [0, 1, 2, 3, 4]
+    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
+        assert await asyncio.gather(*(answer(client, to, number) for number in range(5))) == [0, 1, 2, 3, 4]
         assert scripted.seen == [(number, 1) for number in range(5)]
         with pytest.raises(KafkaError) as refused:
-            await outgoing.send(to.host, to.port, VoteRequest(), timeout_ms=1_000)
+            await client.send(to.host, to.port, VoteRequest(), timeout_ms=1_000)
         assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
 
     talk(conversation)
 
 
 def test_a_parked_request_delays_only_its_own_lane() -> None:
-    async def conversation(outgoing: Outgoing, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
         async with asyncio.TaskGroup() as tasks:
-            parked = tasks.create_task(answer(outgoing, to, 1, epoch=50, lane="fetch"))
-            assert await answer(outgoing, to, 2) == 2
+            parked = tasks.create_task(answer(client, to, 1, epoch=50, purpose="fetch"))
+            assert await answer(client, to, 2) == 2
             assert not parked.done()
             scripted.let_go.set()
         assert parked.result() == 1
@@ -111,37 +114,37 @@ def test_a_parked_request_delays_only_its_own_lane() -> None:
 
 
 def test_a_lost_connection_is_opened_again_and_nothing_is_sent_twice() -> None:
-    async def conversation(outgoing: Outgoing, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
         with pytest.raises(KafkaError) as lost:
-            await answer(outgoing, to, 1, epoch=13)
+            await answer(client, to, 1, epoch=13)
         assert lost.value.code is ErrorCode.BROKER_NOT_AVAILABLE
-        assert await answer(outgoing, to, 2) == 2
+        assert await answer(client, to, 2) == 2
         assert [number for number, _ in scripted.seen] == [1, 2]
 
     talk(conversation)
 
 
 def test_a_request_that_is_not_answered_takes_its_connection_with_it() -> None:
-    async def conversation(outgoing: Outgoing, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
         outcomes = await asyncio.gather(
-            answer(outgoing, to, 1, epoch=99, ms=100), answer(outgoing, to, 2), return_exceptions=True
+            answer(client, to, 1, epoch=99, ms=100), answer(client, to, 2), return_exceptions=True
         )
         assert [error.code for error in outcomes if isinstance(error, KafkaError)] == [
             ErrorCode.REQUEST_TIMED_OUT,
             ErrorCode.BROKER_NOT_AVAILABLE,
         ]
-        assert await answer(outgoing, to, 3) == 3
+        assert await answer(client, to, 3) == 3
 
     talk(conversation)
 
 
 def test_nobody_listens_there_and_nobody_runs_here() -> None:
-    async def conversation(outgoing: Outgoing, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
         with pytest.raises(KafkaError) as unreachable:
-            await outgoing.send("127.0.0.1", 1, beat(1), timeout_ms=2_000)
+            await client.send("127.0.0.1", 1, beat(1), timeout_ms=2_000)
         assert unreachable.value.code is ErrorCode.BROKER_NOT_AVAILABLE
         with pytest.raises(KafkaError) as idle:
-            await Outgoing("idle").send(to.host, to.port, beat(1), timeout_ms=2_000)
+            await NodeClient("idle", random.Random(1)).send(to.host, to.port, beat(1), timeout_ms=2_000)
         assert idle.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
     talk(conversation)

@@ -1,0 +1,54 @@
+"""Value: the security settings of one end of a connection, under the names of Kafka's configs.
+
+Every `__repr__` here leaves out passwords and private keys, so that a value can be logged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+
+class TlsConfig(Struct, frozen=True):
+    """Certificates in PEM form (KIP-651). A value is the path of a file (`*_location`), or the PEM text itself."""
+
+    ssl_truststore_location: str | None = None
+    """The certificate authorities to trust; None, without `ssl_truststore_certificates`, means the system's."""
+    ssl_truststore_certificates: str | None = None
+    ssl_certificate_location: str | None = None
+    """This end's certificate chain (`ssl.keystore.location`, or librdkafka's `ssl.certificate.location`)."""
+    ssl_key_location: str | None = None
+    """This end's private key; None if `ssl_certificate_location` holds the key, too."""
+    ssl_keystore_certificate_chain: str | None = None
+    ssl_keystore_key: str | None = None
+    ssl_key_password: str | None = None
+    verify_host_name: bool = True
+    """False if `ssl.endpoint.identification.algorithm` is empty: a certificate for any name is accepted."""
+    ssl_enabled_protocols: tuple[str, ...] = ()
+    """"TLSv1.2" and "TLSv1.3"; empty leaves the choice to OpenSSL."""
+
+    def __repr__(self) -> str:
+        return f"TlsConfig(ssl_truststore_location={self.ssl_truststore_location!r}, ...)"
+
+
+class SaslConfig(Struct, frozen=True):
+    """A mechanism and the credentials that this end proves with it."""
+
+    sasl_mechanism: str
+    username: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"SaslConfig(sasl_mechanism={self.sasl_mechanism!r}, username={self.username!r}, ...)"
+
+
+class SecurityConfig(Struct, frozen=True):
+    """How to connect to a listener: `security.protocol`, as one value for TLS and one for SASL; None means without."""
+
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+
+
+PLAINTEXT: Final = SecurityConfig()
+"""`security.protocol=PLAINTEXT`: neither encryption nor authentication."""

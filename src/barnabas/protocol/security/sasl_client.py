@@ -1,0 +1,116 @@
+"""Machine: the client's end of the SASL mechanisms PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, KIP-84).
+
+The machine makes and reads the `auth_bytes` of SaslAuthenticate requests and responses. The connection sends them
+(`transport/handshake.py`), and hands in the random nonce.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final, Protocol
+
+from barnabas.core.config import ConfigError
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.protocol.security import scram
+from barnabas.protocol.security.config import SaslConfig
+
+NONCE_BYTES: Final = 24
+"""Random bytes that one exchange needs."""
+SCRAM_ITERATIONS_MAX: Final = 10_000_000
+"""A server that demands more iterations is rejected, because the client would have to compute them."""
+
+
+class SaslClient(Protocol):
+    """One exchange: send `first()`; send `next(challenge)` for each response until `done`; then `verify` the last one.
+
+    `next` and `verify` raise KafkaError SASL_AUTHENTICATION_FAILED if the server does not follow the mechanism.
+    """
+
+    @property
+    def done(self) -> bool:
+        """True if this end has no more message to send."""
+        ...
+
+    def first(self) -> bytes: ...
+
+    def next(self, challenge: bytes) -> bytes: ...
+
+    def verify(self, final: bytes) -> None: ...
+
+
+def sasl_client(config: SaslConfig, nonce: bytes) -> SaslClient:
+    """A new exchange. `nonce` is `NONCE_BYTES` random bytes.
+
+    Raises ConfigError if the mechanism is unknown, or a credential is missing.
+    """
+    mechanism, username, password = config.sasl_mechanism, config.username, config.password
+    if username is None or password is None:
+        raise ConfigError(f"SASL {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config).")
+    hash_name = scram.HASHES.get(mechanism.upper())
+    if hash_name is not None:
+        return _ScramClient(hash_name, username, password, nonce)
+    if mechanism.upper() == "PLAIN":
+        return _PlainClient(username, password)
+    raise ConfigError(f"sasl.mechanism {mechanism} is not supported; use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
+
+
+class _PlainClient:
+    """One message: authorization id (empty), user name and password, with NUL between them."""
+
+    done = True
+
+    def __init__(self, username: str, password: str) -> None:
+        self._message = f"\0{username}\0{password}".encode()
+
+    def first(self) -> bytes:
+        return self._message
+
+    def next(self, challenge: bytes) -> bytes:
+        raise AssertionError("PLAIN has one message")
+
+    def verify(self, final: bytes) -> None:
+        return None
+
+
+class _ScramClient:
+    """The client's two messages (see the drawing in `scram.py`)."""
+
+    def __init__(self, hash_name: str, username: str, password: str, nonce: bytes) -> None:
+        self.done = False
+        self._hash_name = hash_name
+        self._password = password
+        self._nonce = scram.encode_base64(nonce)
+        self._first_bare = f"n={scram.escape_name(username)},r={self._nonce}"
+        self._server_signature = b""
+
+    def first(self) -> bytes:
+        return f"n,,{self._first_bare}".encode()
+
+    def next(self, challenge: bytes) -> bytes:
+        attributes = scram.parse_attributes(challenge)
+        nonce, salt, iterations = attributes.get("r", ""), attributes.get("s", ""), attributes.get("i", "")
+        count = int(iterations) if iterations.isdecimal() else 0
+        if not nonce.startswith(self._nonce) or not salt or not 0 < count <= SCRAM_ITERATIONS_MAX:
+            raise _failed("its challenge does not continue the client's nonce, or its iteration count is out of bounds")
+        try:
+            keys = scram.derive_keys(self._hash_name, self._password, scram.decode_base64(salt), count)
+        except scram.ScramError as error:
+            raise _failed(str(error)) from error
+        without_proof = f"{scram.CHANNEL_BINDING},r={nonce}"
+        message = scram.auth_message(self._first_bare, challenge.decode("utf-8", "replace"), without_proof)
+        proof = scram.xor(keys.client_key, scram.client_signature(self._hash_name, keys.stored_key, message))
+        self._server_signature = scram.server_signature(self._hash_name, keys.server_key, message)
+        self.done = True
+        return f"{without_proof},p={scram.encode_base64(proof)}".encode()
+
+    def verify(self, final: bytes) -> None:
+        try:
+            signature = scram.decode_base64(scram.parse_attributes(final).get("v", ""))
+        except scram.ScramError as error:
+            raise _failed(str(error)) from error
+        if not hmac.compare_digest(signature, self._server_signature):
+            raise _failed("it could not prove that it knows the password")
+
+
+def _failed(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"The broker failed the SCRAM exchange: {reason}.")

@@ -1,0 +1,77 @@
+"""Shell: the requests that precede all others on an outgoing connection: ApiVersions, then SASL.
+
+The authorities are KIP-35 and KIP-511 for ApiVersions, and KIP-43, KIP-84 and KIP-152 for SASL.
+"""
+
+from __future__ import annotations
+
+from barnabas.core.errors import ErrorCode, KafkaError, error_code
+from barnabas.core.rng import Rng
+from barnabas.protocol.security.config import SaslConfig
+from barnabas.protocol.transport.connection_config import ConnectionConfig
+from barnabas.protocol.transport.outgoing_connection import OutgoingConnection
+from barnabas.protocol.transport.peer_versions import PeerVersions
+from barnabas.protocol.wire.apis import APIS, ApiKey
+from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+
+async def negotiate_versions(connection: OutgoingConnection, config: ConnectionConfig, deadline: float) -> PeerVersions:
+    """The API versions that the peer serves. Raises KafkaError if the peer refuses to name them.
+
+    Begins with the newest version of ApiVersions. A peer that does not know that version answers in version 0, with
+    the versions that it knows (KIP-511).
+    """
+    api = APIS[ApiKey.API_VERSIONS]
+    newest = api.max_version - (1 if api.latest_version_unstable else 0)
+    version = min(newest, config.api_versions_version_max)
+    while True:
+        request = ApiVersionsRequest(
+            client_software_name=config.client_software_name, client_software_version=config.client_software_version
+        )
+        if version < 3:
+            request = ApiVersionsRequest()
+        response: ApiVersionsResponse = await connection.send(request, version, deadline)
+        code = error_code(response.error_code)
+        if code is ErrorCode.NONE:
+            return PeerVersions.from_response(response)
+        if code is not ErrorCode.UNSUPPORTED_VERSION or version == 0:
+            raise KafkaError(code, f"{connection.peer} refused ApiVersions: {code.message}")
+        theirs = PeerVersions.from_response(response).ranges.get(int(ApiKey.API_VERSIONS))
+        version = min(theirs[1], version - 1) if theirs else 0
+
+
+async def authenticate(connection: OutgoingConnection, config: SaslConfig, deadline: float, rng: Rng) -> None:
+    """SaslHandshake, then SaslAuthenticate until the mechanism is complete. Raises KafkaError if the peer refuses."""
+    # Imported here: hashlib and hmac load OpenSSL, which a connection without SASL does not need.
+    from barnabas.protocol.security.sasl_client import NONCE_BYTES, sasl_client
+    from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+    from barnabas.protocol.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+    mechanism = config.sasl_mechanism
+    client = sasl_client(config, rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big"))
+    handshake: SaslHandshakeResponse = await connection.send(
+        SaslHandshakeRequest(mechanism=mechanism), connection.choose_version(ApiKey.SASL_HANDSHAKE), deadline
+    )
+    if handshake.error_code:
+        raise KafkaError(
+            error_code(handshake.error_code),
+            f"{connection.peer} does not offer the SASL mechanism {mechanism}; it offers"
+            f" {', '.join(handshake.mechanisms) or 'none'}.",
+        )
+    version = connection.choose_version(ApiKey.SASL_AUTHENTICATE)
+    message = client.first()
+    while True:
+        response: SaslAuthenticateResponse = await connection.send(
+            SaslAuthenticateRequest(auth_bytes=message), version, deadline
+        )
+        if response.error_code:
+            code = error_code(response.error_code)
+            raise KafkaError(
+                code,
+                f"{connection.peer} refused the credentials of {config.username!r} ({mechanism}):"
+                f" {response.error_message or code.message}",
+            )
+        if client.done:
+            client.verify(bytes(response.auth_bytes))
+            return
+        message = client.next(bytes(response.auth_bytes))

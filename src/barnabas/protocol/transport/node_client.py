@@ -1,0 +1,108 @@
+"""Shell: the requests of a node (a broker or a controller) to other nodes, over a `ConnectionPool`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from barnabas.core.errors import ErrorCode, KafkaError
+from barnabas.core.rng import Rng
+from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
+from barnabas.protocol.transport.connection_pool import ConnectionPool
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.schema import Request, Response
+
+IN_FLIGHT_MAX: Final = 1_000
+"""Unanswered requests of one connection; more are rejected."""
+_RECEIVE_BLOCK_BYTES: Final = 8 * 1024
+"""A node has many connections to the same few nodes, and most responses are small."""
+
+
+class UnansweredError(KafkaError):
+    """The request was sent, and no response will come: the other node may have handled the request, or not."""
+
+
+class NodeRefusedError(KafkaError):
+    """The host refused the connection: no process listens on the port."""
+
+
+class _NodeErrors(ConnectionErrors):
+    def unreachable(self, to: Destination, message: str, cause: BaseException | None) -> KafkaError:
+        kind = NodeRefusedError if isinstance(cause, ConnectionRefusedError) else KafkaError
+        return kind(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+    def connect_timed_out(self, to: Destination, message: str) -> KafkaError:
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
+
+    def lost(self, message: str) -> KafkaError:
+        return UnansweredError(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+    def timed_out(self, message: str) -> KafkaError:
+        return UnansweredError(ErrorCode.REQUEST_TIMED_OUT, message)
+
+    def unsupported(self, message: str) -> KafkaError:
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+
+    def untrusted(self, message: str) -> KafkaError:
+        return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, message)
+
+
+class NodeClient:
+    """Sends requests to other nodes. While `run` does not run, `send` raises BROKER_NOT_AVAILABLE."""
+
+    def __init__(self, client_id: str, rng: Rng) -> None:
+        self._config = ConnectionConfig(
+            client_id=client_id,
+            client_software_name="barnabas-node",
+            socket_connection_setup_timeout_max_ms=10_000,
+            request_timeout_ms=10_000,
+            in_flight_requests_max=IN_FLIGHT_MAX,
+            receive_block_bytes=_RECEIVE_BLOCK_BYTES,
+            reused_buffer_bytes_max=0,
+            api_versions_version_max=3,  # a controller that does not know its cluster yet serves no newer one
+        )
+        self._rng = rng
+        self._pool: ConnectionPool | None = None
+
+    async def run(self) -> None:
+        """Runs until cancelled; then every connection is closed, and every unanswered request fails."""
+        pool = self._pool = ConnectionPool(self._config, _NodeErrors(), self._rng)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._pool = None
+            pool.abort()
+
+    async def send(
+        self,
+        host: str,
+        port: int,
+        request: Request,
+        *,
+        timeout_ms: int,
+        purpose: str = "",
+        version_max: int | None = None,
+    ) -> Response:
+        """The response to `request`, which is sent in the highest version that both nodes know.
+
+        Requests with different purposes use separate connections; those of one purpose are answered in order.
+        Raises KafkaError: BROKER_NOT_AVAILABLE (no connection, or it was lost), REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        Only after an UnansweredError may the other node have handled the request; any other error means that nothing
+        was sent. NodeRefusedError is raised if no process listens there.
+        """
+        pool = self._pool
+        if pool is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "This node is starting or shutting down.")
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        to = Destination(host, port, purpose)
+        connection = pool.current(to) or await pool.connection(to, deadline)
+        try:
+            key = ApiKey(request.__schema__.key)
+            version = connection.choose_version(key, max_version=version_max, unstable=True)
+        except KafkaError:
+            if not connection.in_flight:  # a controller serves more APIs once it has found its cluster: ask again
+                connection.abort(f"The connection to {to} was closed, to learn anew which APIs the node serves.")
+            raise
+        await connection.wait_writable(deadline)
+        response: Response = await connection.send(request, version, deadline)
+        return response

@@ -1,0 +1,322 @@
+"""Shell: one connection to a node, an `asyncio.BufferedProtocol` around the `ClientConnection` that does no I/O.
+
+`send` writes at once and returns a future, so requests are on the wire in the order of the calls. Responses come back
+in that order, too. A request that passes its deadline therefore closes the connection, as in Kafka's NetworkClient: no
+response behind it could come sooner. A connection is used once; `ConnectionPool` opens the next one.
+
+A large response is received into the memory that it stays in (`wire.frame_buffer`); its records are views of that
+memory. Time and sockets are those of the running loop, so the simulator runs this module over its in-memory network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from barnabas.core.errors import BarnabasError, KafkaError
+from barnabas.protocol.transport.connection_config import ConnectionConfig, ConnectionErrors, Destination
+from barnabas.protocol.transport.peer_versions import NoCommonVersionError, PeerVersions
+from barnabas.protocol.wire.apis import ApiKey
+from barnabas.protocol.wire.client_conn import RESPONSE_BYTES_MAX, ClientConnection
+from barnabas.protocol.wire.frame_buffer import FrameBuffer
+
+OnResponse = Callable[[Any, BarnabasError | None], None]
+"""Called once: with the response and None, or with None and the error."""
+
+WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+"""Above this many unsent bytes `wait_writable` waits."""
+
+
+class OutgoingConnection(asyncio.BufferedProtocol):
+    """A connection that is open, or was open. `open_connection` makes it."""
+
+    def __init__(self, to: Destination, config: ConnectionConfig, errors: ConnectionErrors) -> None:
+        self.to = to
+        self.peer = str(to)
+        self.versions = PeerVersions({})
+        loop = asyncio.get_running_loop()
+        self.last_used = loop.time()
+        self._loop = loop
+        self._config = config
+        self._errors = errors
+        self._in_flight_max = config.in_flight_requests_max
+        self._wire = ClientConnection(config.client_id)
+        self._frames = FrameBuffer(
+            RESPONSE_BYTES_MAX, block_bytes=config.receive_block_bytes, reused_bytes_max=config.reused_buffer_bytes_max
+        )
+        self._transport: asyncio.Transport | None = None
+        self._pending: dict[int, tuple[OnResponse, asyncio.TimerHandle | None, str]] = {}
+        self._failure: str | None = None
+        self._untrusted = False  # the failure is a TLS certificate that was rejected
+        self._answered = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.closed = asyncio.Event()
+
+    # ---- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is one by behaviour, not by class
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._set_socket_buffers()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.target()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.received(nbytes):
+                self._on_response(*self._wire.read(frame))
+        except BarnabasError as error:
+            self.abort(
+                f"{self.peer} sent something that is not a Kafka response ({error}). Is this the right port, and"
+                " does security.protocol match the listener?"
+            )
+
+    def data_received(self, data: bytes) -> None:
+        """For in-memory transports, which have bytes and no socket to receive from."""
+        rest = memoryview(data)
+        while len(rest):
+            target = self._frames.target()
+            count = min(len(target), len(rest))
+            target[:count] = rest[:count]
+            self.buffer_updated(count)
+            rest = rest[count:]
+
+    def eof_received(self) -> bool:
+        return False  # close: the peer will send no more responses
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError):
+            from barnabas.protocol.transport import tls
+
+            if tls.is_rejection(exc):
+                self._untrusted = self._failure is None
+                self._fail(str(tls.handshake_error(self.to, exc, self._errors)))
+        because = f": {exc}" if exc else ""
+        waiting = f" with {len(self._pending)} requests unanswered" if self._pending else ""
+        self._fail(f"{self.peer} closed the connection{waiting}{because}.{self._tls_hint()}")
+        self._writable.set()
+        self.closed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # ---- for the users of the connection
+
+    @property
+    def alive(self) -> bool:
+        return self._failure is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def in_flight(self) -> int:
+        """The number of unanswered requests."""
+        return len(self._pending)
+
+    def choose_version(self, key: ApiKey, *, max_version: int | None = None, unstable: bool = False) -> int:
+        """The version of an API to use on this connection (see `PeerVersions.choose`).
+
+        Raises the exception of `ConnectionErrors.unsupported`.
+        """
+        try:
+            return self.versions.choose(key, max_version=max_version, unstable=unstable)
+        except NoCommonVersionError as error:
+            raise self._errors.unsupported(f"{self.peer} {error}") from error
+
+    def send(
+        self, message: Any, version: int, deadline: float | None = None, *, expect_response: bool = True
+    ) -> asyncio.Future[Any]:
+        """Write a request now; the future gives its decoded response, or raises.
+
+        `deadline` is in seconds of the loop's clock. `expect_response=False` is for Produce with acks=0: the future
+        gives None at once.
+        """
+        future: asyncio.Future[Any] = self._loop.create_future()
+        try:
+            self._write(message, version, deadline, partial(_settle, future) if expect_response else None)
+        except BarnabasError as error:
+            future.set_exception(error)
+            return future
+        if not expect_response:
+            future.set_result(None)
+        return future
+
+    def post(self, message: Any, version: int, deadline: float, on_response: OnResponse) -> None:
+        """As `send`, but `on_response` is called while the socket is read: one turn of the loop before a future's
+        callbacks run. `on_response` must not raise, and is never called before `post` returns.
+        """
+        try:
+            self._write(message, version, deadline, on_response)
+        except BarnabasError as error:
+            self._loop.call_soon(on_response, None, error)
+
+    async def wait_writable(self, deadline: float) -> None:
+        """Wait until fewer than `WRITE_HIGH_WATER_BYTES` are unsent, or the connection is lost.
+
+        Raises the exception of `ConnectionErrors.connect_timed_out` at the deadline.
+        """
+        if self._writable.is_set():
+            return
+        waiter = self._loop.create_task(self._writable.wait())
+        try:
+            done, _ = await asyncio.wait((waiter,), timeout=max(deadline - self._loop.time(), 0.0))
+        finally:
+            waiter.cancel()
+        if not done:
+            message = f"{self.peer} does not receive what was sent before; the request was not sent by its deadline."
+            raise self._errors.connect_timed_out(self.to, message)
+
+    def abort(self, reason: str | None = None) -> None:
+        """Close at once, without sending what is still unsent. Unanswered requests fail with `reason`."""
+        self._fail(reason or f"The connection to {self.peer} was closed by this side.")
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self) -> None:
+        """Close, and wait until the transport is closed. Unanswered requests fail."""
+        if self._transport is None:
+            return
+        self._fail(f"The connection to {self.peer} was closed by this side.")
+        self._transport.close()
+        await self.closed.wait()
+
+    # ---- inside
+
+    def _write(self, message: Any, version: int, deadline: float | None, on_response: OnResponse | None) -> None:
+        if not self.alive or self._transport is None:
+            raise self._unusable()
+        if self._in_flight_max is not None and len(self._pending) >= self._in_flight_max:
+            raise self._errors.unreachable(self.to, f"{self.peer} has {len(self._pending)} unanswered requests.", None)
+        correlation_id, parts = self._wire.send(message, version, expect_response=on_response is not None)
+        self.last_used = self._loop.time()
+        if on_response is not None:
+            timer = None
+            if deadline is not None:
+                timer = self._loop.call_at(deadline, self._on_timeout, correlation_id)
+            self._pending[correlation_id] = (on_response, timer, type(message).__name__)
+        self._transport.writelines(parts)
+
+    def _on_response(self, correlation_id: int, response: Any) -> None:
+        entry = self._pending.pop(correlation_id, None)
+        if entry is None:
+            return
+        on_response, timer, _ = entry
+        if timer is not None:
+            timer.cancel()
+        self._answered = True
+        on_response(response, None)
+
+    def _on_timeout(self, correlation_id: int) -> None:
+        entry = self._pending.pop(correlation_id, None)
+        if entry is None:
+            return
+        on_response, _, name = entry
+        late = self._errors.timed_out(
+            f"{self.peer} did not answer {name} in time. It may be overloaded or cut off; raise request.timeout.ms if"
+            " it needs longer."
+        )
+        on_response(None, late)
+        self.abort(f"The connection to {self.peer} was closed by this side, because {name} timed out.")
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is None:
+            self._failure = reason
+        if self._pending:
+            pending, self._pending = self._pending, {}
+            error = self._errors.untrusted if self._untrusted else self._errors.lost
+            for on_response, timer, _ in pending.values():
+                if timer is not None:
+                    timer.cancel()
+                on_response(None, error(self._failure))
+
+    def _unusable(self) -> KafkaError:
+        """Why no request can be sent any more."""
+        reason = self._failure or f"The connection to {self.peer} is closed."
+        return self._errors.untrusted(reason) if self._untrusted else self._errors.unreachable(self.to, reason, None)
+
+    def _tls_hint(self) -> str:
+        """In TLS 1.3 a server checks the client's certificate after the client has completed the handshake."""
+        if self._answered or self._transport is None or self._transport.get_extra_info("ssl_object") is None:
+            return ""
+        return " Right after the TLS handshake: if it asks for certificates of its clients, set ssl.keystore.location."
+
+    def _set_socket_buffers(self) -> None:
+        config = self._config
+        if config.send_buffer_bytes < 0 and config.receive_buffer_bytes < 0:
+            return
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None:
+            return
+        for option, size in (
+            (socket.SO_SNDBUF, config.send_buffer_bytes),
+            (socket.SO_RCVBUF, config.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                found.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+def _settle(future: asyncio.Future[Any], response: Any, error: BarnabasError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(response)
+    else:
+        future.set_exception(error)
+        future.exception()  # marks it as retrieved: the sender may have been cancelled
+
+
+class ConnectionOpener(Protocol):
+    """How a connection is opened. Tests substitute an opener that connects to brokers in memory."""
+
+    async def __call__(
+        self,
+        to: Destination,
+        config: ConnectionConfig,
+        errors: ConnectionErrors,
+        *,
+        setup_s: float,
+        tls: ssl.SSLContext | None,
+    ) -> OutgoingConnection: ...
+
+
+async def open_connection(
+    to: Destination,
+    config: ConnectionConfig,
+    errors: ConnectionErrors,
+    *,
+    setup_s: float,
+    tls: ssl.SSLContext | None = None,
+) -> OutgoingConnection:
+    """Resolve the host, connect, and complete the TLS handshake; ApiVersions and SASL are left to the caller.
+
+    Raises the exceptions of `ConnectionErrors.unreachable` and `.untrusted`.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(setup_s):
+            _, connection = await loop.create_connection(
+                lambda: OutgoingConnection(to, config, errors),
+                to.host,
+                to.port,
+                ssl=tls,
+                server_hostname=to.host if tls else None,
+            )
+    except TimeoutError as error:
+        message = f"{to} did not accept a connection within {setup_s:g} s (socket.connection.setup.timeout.ms)."
+        raise errors.unreachable(to, message, error) from None
+    except ssl.SSLError as error:
+        from barnabas.protocol.transport.tls import handshake_error
+
+        raise handshake_error(to, error, errors) from error
+    except OSError as error:
+        why = error.strerror or str(error) or "it closed the connection"
+        hint = "" if tls is None or isinstance(error, ConnectionRefusedError) else " Is this a TLS listener?"
+        raise errors.unreachable(to, f"{to}: {why}.{hint}", error) from error
+    return connection
