@@ -1,1 +1,1 @@
-"""APIs about the cluster: topics, brokers, configs."""
+"""Shells: the APIs of topics, configs, brokers and the cluster, one file each."""

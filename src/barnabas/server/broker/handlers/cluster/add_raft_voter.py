@@ -1,7 +1,9 @@
-"""Shell: AddRaftVoter (key 80), versions 0 to 1.
+"""Shell: AddRaftVoter (key 80) on the brokers' listeners, versions 0 to 1.
 
-Makes an observer of the metadata log a voter (KIP-853). Answered by the leader of the quorum, to whom this broker hands
-it.
+- 0: adds an observer of the metadata quorum to its voters (KIP-853)
+- 1: AckWhenCommitted false requests the response before the change is committed (KIP-1186)
+
+The broker forwards the request to the leader of the quorum, see `handlers/quorum/add_raft_voter.py`.
 """
 
 from __future__ import annotations

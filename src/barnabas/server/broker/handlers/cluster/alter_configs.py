@@ -1,7 +1,11 @@
-"""Shell: AlterConfigs (key 33), versions 0 to 2. Deprecated since KIP-339, but old tools still send it.
+"""Shell: AlterConfigs (key 33), versions 0 to 2.
 
-Replaces *all* configs of each resource by those given: what is not named goes back to its default. Decided by the
-controller.
+- 0: replaces all configs of topics and brokers (KIP-133)
+- 1: as 0
+- 2: flexible
+
+A config that the request does not name returns to its default, so IncrementalAlterConfigs supersedes this API
+(KIP-339). The controller decides about each resource.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Shell: AlterPartitionReassignments (key 45), versions 0 to 1.
 
-Moves partitions to other brokers (KIP-455), or cancels moves (`replicas` null). Decided by the controller, for each
-partition on its own; the moves go on in the background. Version 1 can forbid that the replication factor changes.
+- 0: moves partitions to other brokers, or cancels a move if the replicas are null (KIP-455)
+- 1: AllowReplicationFactorChange false rejects a move to another number of replicas (KIP-860)
+
+The controller decides about each partition separately. The response is sent when the moves have begun.
 """
 
 from __future__ import annotations

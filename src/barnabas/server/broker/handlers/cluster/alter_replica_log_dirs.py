@@ -1,13 +1,16 @@
-"""Shell: AlterReplicaLogDirs (key 34), versions 1 and 2 (KIP-113).
+"""Shell: AlterReplicaLogDirs (key 34), versions 1 to 2.
 
-Moves replicas of this broker between its log directories. NONE means that the move has begun; DescribeLogDirs shows the
-copy (`is_future_key`) until the replica has moved. A second request for another directory takes the place of the first
-one, and one for the directory in which the replica lies calls it off. A replica that is not here yet is created in that
-directory when it comes, and the answer is REPLICA_NOT_AVAILABLE all the same, as in Kafka: nothing has moved.
+- 1: moves replicas of this broker between its log directories (KIP-113)
+- 2: flexible
 
-Directories are named as DescribeLogDirs names them. Errors: LOG_DIR_NOT_FOUND for another one, KAFKA_STORAGE_ERROR when
-either directory is offline, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for a name that leaves no room for the
-copy's (255 characters in all). A partition that is named for two directories goes to the one named last.
+NONE means that the move has begun. DescribeLogDirs shows the copy (IsFutureKey) until the copy replaces the replica.
+A second request for another directory supersedes the first one. A request for the directory in which the replica is
+cancels the move. A replica that does not exist yet will be created in that directory, and the response is
+REPLICA_NOT_AVAILABLE all the same, as in Kafka.
+
+Directories are named as in DescribeLogDirs. Errors: LOG_DIR_NOT_FOUND for an unknown directory; KAFKA_STORAGE_ERROR
+if one of the two directories is offline; UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION if the name of the
+copy's directory would exceed 255 characters. If a request lists a partition for two directories, the last one counts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
 """Shell: ApiVersions (key 18), versions 0 to 4.
 
-Says what this listener serves, straight from its table (`broker.apis`, `broker.controller_apis`), and which features
-the cluster has finalized. Brokers and controllers answer with this handler. The response header has no tagged fields in
-any version. A request of an unknown version never gets here: the dispatcher answers it with a body of version 0 and the
-range of this very API (KIP-511).
+- 0: the APIs and versions that this listener serves
+- 1: throttle time in the response
+- 2: as 1
+- 3: flexible; software name and version of the client (KIP-511); supported and finalized features (KIP-584)
+- 4: lists features whose minimum level is 0, which older clients reject (KAFKA-17011)
 
-Versions: 3 brings the client's software name and version, which must look like one; 4 lists features whose minimum is
-0.
+The response is derived from the table of the listener (`broker/apis.py`, `broker/controller_apis.py`), so brokers and
+controllers share this handler. The header of the response has no tagged fields in any version. For an unknown version
+the dispatcher sends a response of version 0 that contains the versions of this API (KIP-511).
+
+Not implemented: ZkMigrationReady is always false.
 """
 
 from __future__ import annotations

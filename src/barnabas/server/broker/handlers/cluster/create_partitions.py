@@ -1,6 +1,13 @@
 """Shell: CreatePartitions (key 37), versions 0 to 3.
 
-Decided by the controller: a topic can only grow; `assignments` places the new partitions, `validate_only` just checks.
+- 0: adds partitions to topics (KIP-195)
+- 1: as 0
+- 2: flexible
+- 3: THROTTLING_QUOTA_EXCEEDED (KIP-599)
+
+The controller decides. Assignments place the new partitions; ValidateOnly changes nothing.
+
+Not implemented: the quota of KIP-599.
 """
 
 from __future__ import annotations

@@ -1,7 +1,15 @@
 """Shell: CreateTopics (key 19), versions 2 to 7.
 
-Decided by the controller: names, counts, replica assignments, configs, `validate_only`; answered when every log this
-node hosts of them exists. Version 5 returns the effective configs of what was made (KIP-525), 7 the topic ids.
+- 2: creates topics; ValidateOnly changes nothing (KIP-4)
+- 3: as 2
+- 4: -1 stands for the default number of partitions or replicas (KIP-464)
+- 5: flexible; the effective configs of the new topics in the response (KIP-525)
+- 6: THROTTLING_QUOTA_EXCEEDED (KIP-599)
+- 7: the ids of the new topics in the response (KIP-516)
+
+The controller decides. The response is sent when the logs of all new partitions that this node hosts exist.
+
+Not implemented: the quota of KIP-599.
 """
 
 from __future__ import annotations

@@ -1,7 +1,16 @@
 """Shell: DeleteTopics (key 20), versions 1 to 6.
 
-Decided by the controller. Logs disappear under a `-delete` name at once, their files after `file.delete.delay.ms`.
-Version 6 can name topics by id; `delete.topic.enable=false` refuses all.
+- 1: deletes topics; throttle time in the response
+- 2: as 1
+- 3: TOPIC_DELETION_DISABLED while `delete.topic.enable` is false (KIP-322)
+- 4: flexible
+- 5: error messages; THROTTLING_QUOTA_EXCEEDED (KIP-599)
+- 6: topic ids in place of names (KIP-516)
+
+The controller decides. The directory of a deleted log is renamed to `*-delete` at once; its files are removed after
+`file.delete.delay.ms`.
+
+Not implemented: the quota of KIP-599.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""Shell: DescribeCluster (key 60), versions 0 to 2.
+"""Shell: DescribeCluster (key 60) on the brokers' listeners, versions 0 to 2.
 
-The cluster's id and its brokers. Version 1 asks for a kind of endpoint (KIP-919): 1 is brokers, which is what this
-listener serves; 2, controllers, is refused here. Version 2 can include fenced brokers (KIP-1073).
+- 0: the id of the cluster and its brokers (KIP-700)
+- 1: the endpoint type: 1 brokers, 2 controllers (KIP-919)
+- 2: fenced brokers on request (KIP-1073)
+
+A broker serves endpoint type 1; type 2 is MISMATCHED_ENDPOINT_TYPE. The controller id of the response is any live
+broker, because every broker forwards requests to the controller.
 """
 
 from __future__ import annotations

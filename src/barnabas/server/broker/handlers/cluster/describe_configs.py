@@ -1,9 +1,15 @@
 """Shell: DescribeConfigs (key 32), versions 1 to 4.
 
-Every config of topics, brokers, groups and client-metrics subscriptions: value, where it comes from, what it would fall
-back to (`include_synonyms`), whether it can be changed while running, and since version 3 type and documentation.
-Sensitive values are null. A broker describes itself, and with an empty name the cluster-wide dynamic defaults.
-Gaps: BROKER_LOGGER lists no loggers; Python's log levels are not Kafka's.
+- 1: configs with their source, and with synonyms on request (KIP-226)
+- 2: as 1
+- 3: the type of each config, and its documentation on request (KIP-569)
+- 4: flexible
+
+Describes all configs of topics, brokers, groups and client-metrics subscriptions: the value, its source, whether it
+can be changed while the broker runs, and its synonyms, the values that apply if it is removed. The value of a
+sensitive config is null. A broker describes itself; an empty broker name describes the cluster-wide dynamic defaults.
+
+Not implemented: a BROKER_LOGGER resource has no configs, because Python's log levels differ from Kafka's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,16 @@
 """Shell: DescribeLogDirs (key 35), versions 1 to 5.
 
-Each log directory with the size of every replica in it; `topics` null means all. `offset_lag` is how far a replica is
-behind the high watermark (0 for a leader). With `is_future_key` it is a copy that AlterReplicaLogDirs asked for, and
-behind the log in the other directory. Version 4 adds the volume's total and usable bytes (KIP-827), 5
-whether the directory takes no new replicas (KIP-1066, never here yet).
+- 1: the log directories of this broker with the size of each replica (KIP-113)
+- 2: flexible
+- 3: a top-level error code
+- 4: total and usable bytes of the volume (KIP-827)
+- 5: whether the directory is cordoned, that is, takes no new replicas (KIP-1066)
+
+If the topics are null all replicas are listed. OffsetLag is the distance of a replica from the high watermark, 0 for
+a leader. IsFutureKey marks a copy that AlterReplicaLogDirs has begun; its OffsetLag is the distance from the replica
+that it copies.
+
+Not implemented: cordoned directories; IsCordoned is always false.
 """
 
 from __future__ import annotations

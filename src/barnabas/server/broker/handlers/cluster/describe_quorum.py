@@ -1,7 +1,11 @@
-"""Shell: DescribeQuorum (key 55) on the brokers' listeners, versions 0 to 2 (KIP-595).
+"""Shell: DescribeQuorum (key 55) on the brokers' listeners, versions 0 to 2.
 
-A node that leads the metadata log answers by itself, any other asks the active controller. What the answer says is in
-`handlers/quorum/describe_quorum`.
+- 0: leader, voters and observers of the metadata quorum with their log end offsets (KIP-595)
+- 1: the time of each replica's last fetch, and when it was last caught up (KIP-836)
+- 2: directory ids, the voters' listeners, and error messages (KIP-853)
+
+The leader of the metadata quorum answers from its own state. Any other node forwards the request to the active
+controller. See `handlers/quorum/describe_quorum.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Shell: DescribeTopicPartitions (key 75), version 0 (KIP-966).
+"""Shell: DescribeTopicPartitions (key 75), version 0.
 
-Topics in order of name, at most `response_partition_limit` partitions in one response (never more than
-`max.request.partition.size.limit`); where it had to stop, `next_cursor` says what comes next. No topics means all
-topics. Includes the eligible leader replicas, which Metadata does not.
+- 0: topics page by page, with the eligible leader replicas of each partition (KIP-966)
+
+Topics are returned in the order of their names. A response has at most ResponsePartitionLimit partitions, and never
+more than `max.request.partition.size.limit`. NextCursor is the first partition of the next page. An empty list of
+topics requests all topics.
 """
 
 from __future__ import annotations

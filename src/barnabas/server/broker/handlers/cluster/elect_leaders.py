@@ -1,7 +1,10 @@
-"""Shell: ElectLeaders (key 43, versions 0 to 2).
+"""Shell: ElectLeaders (key 43), versions 0 to 2.
 
-Gives partitions their preferred leader (type 0), or any surviving replica (type 1, which may lose records). Decided by
-the controller. No partitions means all of them.
+- 0: elects the preferred leader of partitions (KIP-183)
+- 1: election type 1: any live replica, which may lose records (KIP-460); a top-level error code
+- 2: flexible
+
+The controller decides. If the partitions are null the request is for all partitions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Shell: IncrementalAlterConfigs (key 44), versions 0 to 1 (KIP-339).
+"""Shell: IncrementalAlterConfigs (key 44), versions 0 to 1.
 
-Changes single configs: SET, DELETE, and for lists APPEND and SUBTRACT. All changes of one resource are made or none.
-Decided by the controller.
+- 0: SET, DELETE, and for lists APPEND and SUBTRACT single configs (KIP-339)
+- 1: flexible
+
+The controller decides. The changes of one resource are applied together or not at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Shell: ListConfigResources (key 74), versions 0 to 1.
 
-Version 0 is ListClientMetricsResources: it lists client-metrics subscriptions only. Version 1 (KIP-1142) lists the
-resources of any types that can have configs: topics and brokers exist whether or not they have any; groups and client
-metrics are listed when they do. No types means all types.
+- 0: ListClientMetricsResources: the names of client-metrics subscriptions (KIP-714)
+- 1: resources of the listed types, or of all types if the list is empty (KIP-1142)
+
+All topics and brokers are listed, whether or not they have configs of their own. Groups and client-metrics
+subscriptions are listed if they have configs. An unknown type is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

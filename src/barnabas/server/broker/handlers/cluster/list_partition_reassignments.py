@@ -1,6 +1,8 @@
 """Shell: ListPartitionReassignments (key 46), version 0.
 
-The moves that are under way (KIP-455): of the partitions named, or of all. Answered by the controller.
+- 0: the moves of partitions that are in progress (KIP-455)
+
+The active controller answers, for the listed partitions or for all.
 """
 
 from __future__ import annotations

@@ -1,11 +1,25 @@
 """Shell: Metadata (key 3), versions 0 to 13.
 
-Brokers, and topics with the leader of each partition. `topics` null asks for all topics (in version 0 an empty list
-does); an empty list asks for none. A topic that does not exist is created when both the request and
-`auto.create.topics.enable` allow it; we answer when it is there, so the client need not come back for it.
+- 0: brokers, and topics with the leader of each partition; an empty list requests all topics
+- 1: null requests all topics, an empty list none; racks, controller id, internal topics
+- 2: cluster id
+- 3: throttle time
+- 4: AllowAutoTopicCreation
+- 5: offline replicas
+- 6: as 5
+- 7: leader epochs
+- 8: authorized operations on request (KIP-430)
+- 9: flexible
+- 10: topic ids in the response (KIP-516)
+- 11: without the cluster's authorized operations, which DescribeCluster returns (KIP-700)
+- 12: topics by id, with a null name (KIP-516)
+- 13: a top-level error code (KIP-1102)
 
-Versions: 4 allow_auto_topic_creation, 5 offline replicas, 7 leader epochs, 8 authorized operations, 10 topic ids, 12
-topics by id with null name, 13 top-level error.
+A topic that does not exist is created if both the request and `auto.create.topics.enable` allow this. The response is
+sent when the topic exists. The controller id is any live broker, because every broker forwards requests to the
+controller.
+
+Not implemented: the top-level error of version 13 (REBOOTSTRAP_REQUIRED) is never set.
 """
 
 from __future__ import annotations

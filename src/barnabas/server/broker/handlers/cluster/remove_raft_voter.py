@@ -1,6 +1,8 @@
-"""Shell: RemoveRaftVoter (key 81), version 0.
+"""Shell: RemoveRaftVoter (key 81) on the brokers' listeners, version 0.
 
-Takes a voter out of the quorum (KIP-853). Answered by the leader of the quorum, to whom this broker hands it.
+- 0: removes a voter from the metadata quorum (KIP-853)
+
+The broker forwards the request to the leader of the quorum, see `handlers/quorum/remove_raft_voter.py`.
 """
 
 from __future__ import annotations

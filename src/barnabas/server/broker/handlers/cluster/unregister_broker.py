@@ -1,6 +1,8 @@
-"""Shell: UnregisterBroker (key 64, version 0).
+"""Shell: UnregisterBroker (key 64), version 0.
 
-Forgets a broker that will not come back. Decided by the controller.
+- 0: removes the registration of a broker that has left the cluster for good (KIP-631)
+
+The controller decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Shell: UpdateFeatures (key 57, versions 0 to 2).
+"""Shell: UpdateFeatures (key 57), versions 0 to 2.
 
-Raises or lowers the finalized level of features such as metadata.version (KIP-584). Decided by the controller: all
-updates or none.
+- 0: raises or lowers the finalized levels of features such as metadata.version (KIP-584)
+- 1: ValidateOnly changes nothing; the upgrade type, in place of AllowDowngrade (KIP-778)
+- 2: without results for each feature in the response (KIP-1022)
+
+The controller decides. All updates of a request are made or none.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What only controllers serve, on their own listener; see `broker.controller_apis`."""
+"""Shells: the APIs that only controllers serve, on their own listener (`broker/controller_apis.py`), one file each."""

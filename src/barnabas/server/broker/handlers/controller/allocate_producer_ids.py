@@ -1,6 +1,9 @@
 """Shell: AllocateProducerIds (key 67), version 0.
 
-A block of a thousand producer ids for one broker (KIP-730); what it does not use is lost.
+- 0: allocates a block of 1,000 producer ids to one broker (KIP-730)
+
+The controller writes the end of the block to the metadata log before the broker uses an id. Ids that the broker has
+not used when it stops are lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """Shell: AlterPartition (key 56), versions 2 to 3.
 
-A leader changes who is in sync (KIP-497); each partition has its own outcome. Version 3 names the broker epoch of every
-member, so that one that was started anew is not taken for the one that had caught up (KIP-903).
+- 2: the leader of partitions changes their in-sync replicas (KIP-497, KIP-704); topic ids (KIP-841)
+- 3: the broker epoch of each in-sync replica, so that a broker that has restarted is not taken for its previous
+  incarnation, which had caught up (KIP-903)
+
+Each partition has its own result.
 """
 
 from __future__ import annotations

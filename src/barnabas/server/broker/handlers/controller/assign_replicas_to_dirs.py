@@ -1,7 +1,8 @@
 """Shell: AssignReplicasToDirs (key 73), version 0.
 
-A broker with several log directories says in which it put its replicas (KIP-858), so that the controller knows which
-ones go offline with a directory.
+- 0: a broker with several log directories reports the directories of its replicas (KIP-858)
+
+With these the controller knows which replicas are offline when a directory fails.
 """
 
 from __future__ import annotations

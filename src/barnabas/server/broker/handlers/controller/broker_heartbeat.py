@@ -1,10 +1,12 @@
 """Shell: BrokerHeartbeat (key 63), versions 0 to 2.
 
-A broker lives, has read the metadata log so far, and wants to be (un)fenced or to stop. The answer says whether it is
-fenced, and whether everything is handed over so that it may go. STALE_BROKER_EPOCH: the registration is another
-process's by now.
+- 0: renews the session of a broker (KIP-631)
+- 1: the offline log directories (KIP-858)
+- 2: the cordoned log directories, which get no new replicas (KIP-1066)
 
-Versions: 1 log directories that are offline, 2 those that shall get no new replicas.
+A broker reports the metadata offset up to which it has read, and whether it wants to be fenced, unfenced or shut
+down. The response reports whether the broker is fenced, and whether it may shut down because it leads no partition
+any more. STALE_BROKER_EPOCH means that another process has registered with the broker's id.
 """
 
 from __future__ import annotations

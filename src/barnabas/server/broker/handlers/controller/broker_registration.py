@@ -1,9 +1,13 @@
 """Shell: BrokerRegistration (key 62), versions 0 to 4.
 
-A broker's process says who and where it is, and gets the broker epoch that it signs everything with. It comes up
-fenced; its heartbeats unfence it. DUPLICATE_BROKER_REGISTRATION while another process with that id is alive.
+- 0: registers a broker with its listeners and features, and returns its broker epoch (KIP-631)
+- 1: IsMigratingZkBroker (KIP-866)
+- 2: log directories (KIP-858)
+- 3: the epoch of the previous process, if that was shut down in order (KIP-966)
+- 4: features whose minimum level is 0 (KAFKA-17011)
 
-Versions: 2 log directories (KIP-858), 3 the epoch of the process before, if that stopped in order (KIP-966).
+The broker is fenced until its heartbeats unfence it. DUPLICATE_BROKER_REGISTRATION means that another process with
+the same broker id has a live session.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shell: ControllerRegistration (key 70), version 0.
 
-A controller says where it is and which features it knows (KIP-919).
+- 0: a controller registers its listeners and supported features (KIP-919)
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Shell: DescribeCluster (key 60), versions 0 to 2, asked of a controller (KIP-919).
+"""Shell: DescribeCluster (key 60) on the controllers' listener, versions 0 to 2.
 
-The controllers, and which of them is the active one: an AdminClient with `bootstrap.controllers` finds its way by this.
-A controller says where it is when it registers; before that, the quorum knows its voters' addresses.
+- 0: the id of the cluster (KIP-700)
+- 1: the endpoint type: 1 brokers, 2 controllers (KIP-919)
+- 2: as 1; controllers are never fenced (KIP-1073)
 
-Versions: 1 asks for a kind of endpoint, and only 2, controllers, is answered here.
+A controller serves endpoint type 2: the controllers and the id of the active one, which an AdminClient with
+`bootstrap.controllers` connects to. Type 1 is MISMATCHED_ENDPOINT_TYPE. The addresses are those with which the
+controllers have registered, or else the voters' addresses in the metadata quorum.
 """
 
 from __future__ import annotations

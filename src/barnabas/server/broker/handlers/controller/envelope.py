@@ -1,10 +1,12 @@
-"""Shell: Envelope (key 58), version 0 (KIP-590).
+"""Shell: Envelope (key 58), version 0.
 
-A broker hands on what a client asked of it: the client's request with its header, its principal, its address. The
-answer is the client's response with its header. NOT_CONTROLLER stands in the envelope, where the broker sees it and
-asks elsewhere.
+- 0: forwards a client's request from a broker to the controller (KIP-590)
 
-Known gap: nobody proves to be a broker yet; where listeners authenticate, envelopes of others have to be refused here.
+The envelope contains the client's request with its header, the client's principal and the client's address. The
+response contains the response to the client, with its header. NOT_CONTROLLER is the error of the envelope itself; the
+broker then forwards the request to another controller.
+
+Not implemented: the controller does not check that the sender is a broker (CLUSTER_ACTION).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""APIs that move records."""
+"""Shells: the APIs of records, offsets and producers, one file each."""

@@ -1,9 +1,16 @@
 """Shell: DeleteRecords (key 21), versions 0 to 2.
 
-Moves the log start offset up to a given offset, or with -1 to the high watermark. The answer carries the low watermark,
-the smallest log start offset among the replicas; it comes when that has reached the offset, or after `timeout_ms` with
-REQUEST_TIMED_OUT: the leader has deleted by then, and followers will. A topic that is only compacted refuses
-(POLICY_VIOLATION), an internal one too.
+- 0: moves the log start offset of partitions forward (KIP-107)
+- 1: as 0
+- 2: flexible
+
+The records below the given offset are deleted; offset -1 stands for the high watermark. The response carries the low
+watermark, the smallest log start offset among the replicas. The response is sent when the low watermark has reached
+the offset, or with REQUEST_TIMED_OUT after TimeoutMs; by then the leader has deleted the records, and the followers
+will.
+
+A topic whose cleanup.policy is only `compact` is rejected with POLICY_VIOLATION, an internal topic with
+INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Shell: DescribeProducers (key 61), version 0 (KIP-664).
+"""Shell: DescribeProducers (key 61), version 0.
 
-The producers a partition's leader remembers: epoch, last sequence, last timestamp, and where an open transaction began.
-What one looks at when a last stable offset is stuck.
+- 0: the active producers of partitions (KIP-664)
+
+The leader of a partition returns the epoch, the last sequence and the last timestamp of each producer, and the start
+offset of its open transaction. With these an administrator finds the transaction that holds back the last stable
+offset.
 """
 
 from __future__ import annotations

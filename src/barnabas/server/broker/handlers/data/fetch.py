@@ -2,7 +2,7 @@
 
 - 4: isolation level, last stable offset and aborted transactions (KIP-98)
 - 5: log start offset
-- 6: as 5
+- 6: KAFKA_STORAGE_ERROR
 - 7: incremental fetch sessions (KIP-227)
 - 8: as 7
 - 9: the leader epoch that the client knows, to fence requests by old metadata (KIP-320)

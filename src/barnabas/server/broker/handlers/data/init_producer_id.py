@@ -1,12 +1,17 @@
 """Shell: InitProducerId (key 22), versions 0 to 6.
 
-Gives an idempotent producer a fresh producer id with epoch 0; whatever id it had before does not matter. A producer
-with a transactional id gets what the transaction coordinator says: the id's producer id with the next epoch, which
-fences every earlier incarnation and aborts what it left open.
+- 0: returns a producer id and epoch (KIP-98)
+- 1: as 0
+- 2: flexible
+- 3: the producer's id and epoch, with which it recovers from an error (KIP-360)
+- 4: PRODUCER_FENCED (KIP-588)
+- 5: TRANSACTION_ABORTABLE (KIP-890)
+- 6: two-phase commit: KeepPreparedTxn leaves an open transaction to the new incarnation of the producer, which gets
+  the id and epoch of the transaction (KIP-939); Kafka 4.3 marks this version as unstable
 
-Versions: 3 carries the id and epoch of a producer that recovers (KIP-360), 4 knows PRODUCER_FENCED, 6 two-phase commit
-(KIP-939): `keep_prepared_txn` leaves an open transaction to the new incarnation, which finds its id and epoch in the
-answer. Kafka 4.3 still marks 6 as unstable.
+A producer without a transactional id gets a new producer id with epoch 0, whatever id the request carries. For a
+producer with a transactional id the transaction coordinator returns the producer id with the next epoch. This fences
+all previous incarnations of the producer and aborts their open transaction.
 """
 
 from __future__ import annotations

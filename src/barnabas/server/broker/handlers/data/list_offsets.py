@@ -1,11 +1,24 @@
 """Shell: ListOffsets (key 2), versions 1 to 11.
 
-Finds the offset of a timestamp, or one of the special offsets: -1 latest, -2 earliest, -3 that of the largest timestamp
-(v7, KIP-734), -4 earliest on local disk (v8), -5 latest in remote storage (v9), -6 earliest not yet uploaded (v11).
-`isolation_level` (v2) decides what "latest" means. A special offset that the version does not know is
-UNSUPPORTED_VERSION. A new leader that does not know yet what has been committed says OFFSET_NOT_AVAILABLE (v5, KIP-207;
-before, LEADER_NOT_AVAILABLE). Replicas, and whoever debugs (-2), see the log's end; the latter on followers, too.
-Gaps: there is no remote storage, so -5 and -6 find nothing, which is what Kafka answers without it.
+- 1: the offset and timestamp of the first record at or after a timestamp; -1 latest, -2 earliest
+- 2: the isolation level, which decides what "latest" is (KIP-98)
+- 3: as 2
+- 4: leader epochs (KIP-320)
+- 5: OFFSET_NOT_AVAILABLE from a new leader that does not know yet what is committed; older versions get
+  LEADER_NOT_AVAILABLE (KIP-207)
+- 6: flexible
+- 7: -3, the offset of the largest timestamp (KIP-734)
+- 8: -4, the earliest offset in the local log (KIP-405)
+- 9: -5, the latest offset in remote storage (KIP-1005)
+- 10: the timeout of a remote read (KIP-1075)
+- 11: -6, the earliest offset that is not uploaded yet (KIP-1023)
+
+A negative timestamp that the version does not know is UNSUPPORTED_VERSION. A replica, and a debugging consumer
+(replica id -2), can list offsets up to the log end offset. A debugging consumer may also send the request to a
+follower.
+
+Not implemented: remote storage. For -5 and -6 the response is offset -1, as from a Kafka broker without remote
+storage.
 """
 
 from __future__ import annotations

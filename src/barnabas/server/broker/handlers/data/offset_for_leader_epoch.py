@@ -1,8 +1,12 @@
 """Shell: OffsetForLeaderEpoch (key 23), versions 2 to 4.
 
-Where a leader epoch ended in this leader's log: what a consumer asks to notice truncation (KIP-320), and a follower to
-find where its log and the leader's part (KIP-101, KIP-279). An epoch the log does not know gives epoch -1 and offset
--1.
+- 2: the end offset of a leader epoch in the leader's log; the epoch that the client knows fences requests by old
+  metadata (KIP-320)
+- 3: the replica id
+- 4: flexible
+
+A consumer detects truncation with the response (KIP-320); a follower finds the offset at which its log diverges from
+the leader's (KIP-101, KIP-279). An epoch that is not in the log has epoch -1 and end offset -1.
 """
 
 from __future__ import annotations

@@ -1,14 +1,26 @@
 """Shell: Produce (key 0), versions 3 to 13.
 
-Appends each partition's batches and answers when they are committed as far as `acks` asks: 0 not at all (an error
-closes the connection, the only sign such a producer gets), 1 when this leader has written them, -1 when every in-sync
-replica has. All appends happen before the first await, so the order of a connection's requests is the order in the log;
-while one waits for replicas the next is already written.
+- 3: record batches of format 2; the transactional id (KIP-98)
+- 4: KAFKA_STORAGE_ERROR
+- 5: the log start offset in the response
+- 6: as 5
+- 7: batches compressed with zstd (KIP-110)
+- 8: errors of single records (KIP-467)
+- 9: flexible
+- 10: the new leader and its address on NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)
+- 11: TRANSACTION_ABORTABLE (KIP-890)
+- 12: transaction protocol 2: the leader adds the partition to the transaction (KIP-890)
+- 13: topic ids in place of names (KIP-516)
 
-Versions: 5 adds log_start_offset, 8 per-record errors (KIP-467), 9 is flexible, 10 names the new leader in errors
-(KIP-951), 12 lets the server add partitions to transactions (KIP-890), 13 names topics by id (KIP-516).
-A transactional batch must be in an open transaction: `broker.verification` sees to that, and to the order of a
-producer's requests while the coordinator is asked.
+Appends one batch to each partition. With `acks=1` the response is sent after the leader's append, with `acks=-1` when
+every in-sync replica has the records. With `acks=0` there is no response, and an error closes the connection, which
+makes the producer refresh its metadata. All appends are made before the first await, so the order of a connection's
+requests is the order in the log. While a request waits for replicas the next request of the connection is appended.
+
+A batch with the transactional flag must belong to an open transaction. `broker/verification.py` verifies this with
+the transaction coordinator, and keeps a producer's requests in order meanwhile.
+
+Versions 0 to 2 are advertised, because librdkafka needs them (KAFKA-18659), but rejected.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""APIs about consumer groups and their offsets."""
+"""Shells: the APIs of groups and their offsets, one file each."""

@@ -1,6 +1,10 @@
-"""Shell: AlterShareGroupOffsets (key 91, version 0).
+"""Shell: AlterShareGroupOffsets (key 91), version 0.
 
-Moves a share group without members; leaders that still know the old state are fenced by a new state epoch.
+- 0: sets the share-partition start offsets of a share group (KIP-932)
+
+The group must have no members. The group coordinator writes the new start offsets to the share coordinator with a new
+state epoch, which fences the partition leaders that still hold the old state. While the feature `share.version` is 0
+the response is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Shell: ConsumerGroupDescribe (key 69, versions 0 to 1).
+"""Shell: ConsumerGroupDescribe (key 69), versions 0 to 1.
 
-Members, epochs and assignments of groups of the new protocol (KIP-848); classic groups are GROUP_ID_NOT_FOUND here.
-Version 1 tells classic members of a group under migration apart.
+- 0: state, epochs, members and assignments of consumer groups (KIP-848)
+- 1: the type of each member, classic or consumer, for a group that migrates between the protocols (KIP-1099)
+
+A group of any other type is answered with GROUP_ID_NOT_FOUND. While the feature `group.version` is 0 every group is
+answered with UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""Shell: ConsumerGroupHeartbeat (key 68, versions 0 to 1).
+"""Shell: ConsumerGroupHeartbeat (key 68), versions 0 to 1.
 
-The one request of the new group protocol (KIP-848): join, keep alive, subscribe, tell what is owned, learn what is
-assigned, leave. Answered when what it changed is in the log. Version 1 adds regular expressions matched on the server,
-and member ids made by the client.
+- 0: the consumer group protocol (KIP-848)
+- 1: a regular expression over topic names, which the broker matches (SubscribedTopicRegex); the client generates its
+  member id (KIP-1082)
+
+A member joins its group, renews its session, changes its subscription, reports its partitions, receives its
+assignment and leaves the group with this one request. The response is sent when the records of the change are
+committed. While the feature `group.version` is 0 the response is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 """Shell: DeleteGroups (key 42), versions 0 to 2.
 
-Deletes empty groups with their offsets (KIP-229); of share groups the share coordinators are told first, and a crash in
-between leaves a group that can be deleted again.
+- 0: deletes groups without members, with their offsets (KIP-229)
+- 1: as 0
+- 2: flexible
+
+For a share group the state of its share partitions is deleted first, at the share coordinators. A crash between the
+two steps leaves a group that can be deleted again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Shell: DeleteShareGroupOffsets (key 92, version 0).
+"""Shell: DeleteShareGroupOffsets (key 92), version 0.
 
-Forgets topics of a share group without members.
+- 0: deletes the share-partition state of topics from a share group (KIP-932)
+
+The group must have no members. While the feature `share.version` is 0 the response is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """Shell: DescribeGroups (key 15), versions 0 to 6.
 
-State, protocol and members of classic groups. 3 authorized operations, 4 static members, 6 says GROUP_ID_NOT_FOUND
-instead of calling an unknown group Dead (KIP-1043).
+- 0: state, protocol and members of classic groups
+- 1: throttle time in the response
+- 2: as 1
+- 3: authorized operations on request (KIP-430)
+- 4: the members' group instance ids (KIP-345)
+- 5: flexible
+- 6: GROUP_ID_NOT_FOUND with a message for an unknown group; older versions report it in the state Dead (KIP-1043)
 """
 
 from __future__ import annotations

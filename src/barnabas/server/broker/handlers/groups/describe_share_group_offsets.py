@@ -1,6 +1,9 @@
-"""Shell: DescribeShareGroupOffsets (key 90, versions 0 to 1).
+"""Shell: DescribeShareGroupOffsets (key 90), versions 0 to 1.
 
-Where share groups start in each partition; version 1 tells how many records are left (KIP-1226).
+- 0: the share-partition start offset of each partition of share groups (KIP-932)
+- 1: the lag: the number of records whose delivery is not complete (KIP-1226)
+
+While the feature `share.version` is 0 every group is answered with UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

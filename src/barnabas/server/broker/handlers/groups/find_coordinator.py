@@ -1,8 +1,16 @@
 """Shell: FindCoordinator (key 10), versions 0 to 6.
 
-Which broker coordinates a group (key type 0), a transactional id (1) or a share partition (2): the leader of the
-partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` that it hashes to. The topic is
-created when the first client asks. Version 4 asks for many keys at once (KIP-699); 6 adds share partitions.
+- 0: the coordinator of one group
+- 1: the type of the key: 0 group, 1 transactional id; throttle time and error message in the response
+- 2: as 1
+- 3: flexible
+- 4: several keys in one request (KIP-699)
+- 5: as 4, for clients that know TRANSACTION_ABORTABLE (KIP-890)
+- 6: key type 2, share partitions, with keys `group:topic id:partition` (KIP-932)
+
+The coordinator is the leader of the partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`
+that the key hashes to. The first request for a type creates its topic. Until that partition has a leader that the
+client can reach, the response is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """Shell: Heartbeat (key 12), versions 0 to 4.
 
-Keeps a member in its group, and tells it of a rebalance. Answered at once. 3 static members.
+- 0: renews the session of a member of a classic group
+- 1: throttle time in the response
+- 2: as 1
+- 3: group instance id of a static member (KIP-345)
+- 4: flexible
+
+The response is sent at once. REBALANCE_IN_PROGRESS requests the member to rejoin.
 """
 
 from __future__ import annotations

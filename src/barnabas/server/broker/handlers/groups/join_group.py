@@ -1,8 +1,17 @@
 """Shell: JoinGroup (key 11), versions 0 to 9.
 
-Joins a classic group. Parked by the coordinator until the rebalance completes or times out, so the answer may be long
-in coming. Versions: 4 asks new members to come back with the id they are given (KIP-394), 5 static members (KIP-345),
-7 protocol type, 8 reason, 9 skip_assignment.
+- 0: joins a classic group
+- 1: the rebalance timeout, separate from the session timeout
+- 2: throttle time in the response
+- 3: as 2
+- 4: MEMBER_ID_REQUIRED gives a new member its id, with which it joins again (KIP-394)
+- 5: group instance id of a static member (KIP-345)
+- 6: flexible
+- 7: the protocol type in the response (KIP-559)
+- 8: the reason for joining (KIP-800)
+- 9: SkipAssignment, with which the leader sends no assignment (KIP-814)
+
+The response is delayed by the group coordinator until all members have joined or the rebalance timeout has passed.
 """
 
 from __future__ import annotations

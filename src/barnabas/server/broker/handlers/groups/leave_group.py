@@ -1,6 +1,11 @@
 """Shell: LeaveGroup (key 13), versions 0 to 5.
 
-One member leaves; since version 3 several, by member or instance id (KIP-345). 5 carries a reason.
+- 0: removes one member from a classic group
+- 1: throttle time in the response
+- 2: as 1
+- 3: several members, by member id or group instance id (KIP-345)
+- 4: flexible
+- 5: the reason for leaving (KIP-800)
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Shell: ListGroups (key 16), versions 0 to 5.
 
-All groups this broker coordinates. 4 filters by state (KIP-518), 5 by type (KIP-848).
+- 0: the groups that this broker coordinates
+- 1: throttle time in the response
+- 2: as 1
+- 3: flexible
+- 4: a filter by group state (KIP-518)
+- 5: a filter by group type (KIP-848)
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Shell: OffsetDelete (key 47), version 0.
 
-Deletes committed offsets of partitions the group does not subscribe to (KIP-496).
+- 0: deletes committed offsets of a group (KIP-496)
+
+A topic to which the group is subscribed is answered with GROUP_SUBSCRIBED_TO_TOPIC.
 """
 
 from __future__ import annotations

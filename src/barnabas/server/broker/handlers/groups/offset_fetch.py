@@ -1,7 +1,17 @@
 """Shell: OffsetFetch (key 9), versions 1 to 10.
 
-Committed offsets: of the named partitions, or of all. An offset that was never committed is -1, not an error.
-2 all partitions, 7 `require_stable` (KIP-447), 8 several groups, 9 member epochs (KIP-848), 10 topic ids.
+- 1: committed offsets of the listed partitions, from `__consumer_offsets`
+- 2: the offsets of all partitions, if the list is null; a top-level error code
+- 3: throttle time in the response
+- 4: as 3
+- 5: leader epoch of each committed offset (KIP-320)
+- 6: flexible
+- 7: RequireStable, with UNSTABLE_OFFSET_COMMIT while a transaction has offsets pending (KIP-447)
+- 8: several groups in one request (KIP-709)
+- 9: member id and member epoch of the consumer group protocol (KIP-848)
+- 10: topic ids in place of names (KIP-848)
+
+A partition without a committed offset has offset -1 and no error.
 """
 
 from __future__ import annotations

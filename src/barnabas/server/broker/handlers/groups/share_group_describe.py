@@ -1,6 +1,9 @@
-"""Shell: ShareGroupDescribe (key 77, version 1).
+"""Shell: ShareGroupDescribe (key 77), version 1.
 
-Members, epochs and assignments of share groups; groups of other kinds are GROUP_ID_NOT_FOUND here.
+- 1: state, epochs, members and assignments of share groups (KIP-932)
+
+A group of any other type is answered with GROUP_ID_NOT_FOUND. While the feature `share.version` is 0 every group is
+answered with UNSUPPORTED_VERSION. Version 0 was Kafka's early-access version and is not served.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""Shell: ShareGroupHeartbeat (key 76, version 1).
+"""Shell: ShareGroupHeartbeat (key 76), version 1.
 
-Members of share groups join, stay, subscribe and leave; the answer tells their partitions (KIP-932).
+- 1: the share group protocol (KIP-932)
+
+A member joins its group, renews its session, changes its subscription, receives its partitions and leaves the group
+with this one request. While the feature `share.version` is 0 the response is UNSUPPORTED_VERSION. Version 0 was
+Kafka's early-access version and is not served.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One file per API of the metadata quorum (KIP-595, KIP-630, KIP-853), on the controllers' listener."""
+"""Shells: the APIs of the metadata quorum on the controllers' listener (KIP-595, KIP-630, KIP-853), one file each."""

@@ -1,8 +1,11 @@
-"""Shell: AddRaftVoter (key 80), versions 0 and 1: a controller becomes a voter of the metadata quorum (KIP-853).
+"""Shell: AddRaftVoter (key 80) on the controllers' listener, versions 0 to 1.
 
-The leader first asks the new voter which kraft.versions it knows, and demands that it has caught up; one change is
-under way at a time. Answered when the change is committed, or (version 1, `ack_when_committed` false) once it is in
-the leader's log. Needs kraft.version 1.
+- 0: adds a controller to the voters of the metadata quorum (KIP-853)
+- 1: AckWhenCommitted false requests the response once the change is in the leader's log (KIP-1186)
+
+The leader requests the kraft.versions that the new voter supports (ApiVersions), and requires that the new voter has
+caught up. It makes one change of the voters at a time. The response is sent when the change is committed. The quorum
+must have kraft.version 1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Shell: BeginQuorumEpoch (key 53), versions 0 and 1: a leader makes itself known to a voter (KIP-595).
+"""Shell: BeginQuorumEpoch (key 53), versions 0 to 1.
 
-Version 1 names the voter with its disk, and says where the leader is reached (KIP-853).
+- 0: a new leader of the metadata quorum announces itself to a voter (KIP-595)
+- 1: flexible; the voter's id and directory id, and the leader's endpoints (KIP-853)
 """
 
 from __future__ import annotations

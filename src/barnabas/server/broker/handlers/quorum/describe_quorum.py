@@ -1,8 +1,11 @@
-"""Shell: DescribeQuorum (key 55), versions 0 to 2: leader, voters and observers of the metadata log (KIP-595).
+"""Shell: DescribeQuorum (key 55) on the controllers' listener, versions 0 to 2.
 
-Only the leader knows; others answer NOT_LEADER_OR_FOLLOWER. Only `__cluster_metadata-0` is a quorum; anything else is
-UNKNOWN_TOPIC_OR_PARTITION. Version 1 has times (by the leader's clock), version 2 disks and the voters' listeners
-(KIP-853).
+- 0: leader, voters and observers of the metadata quorum with their log end offsets (KIP-595)
+- 1: the time of each replica's last fetch, and when it was last caught up, by the leader's clock (KIP-836)
+- 2: directory ids, the voters' listeners, and error messages (KIP-853)
+
+Only the leader knows the progress of the replicas; other nodes answer NOT_LEADER_OR_FOLLOWER. Any partition but
+`__cluster_metadata-0` is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations

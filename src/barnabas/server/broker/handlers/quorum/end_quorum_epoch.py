@@ -1,6 +1,7 @@
-"""Shell: EndQuorumEpoch (key 54), versions 0 and 1: the leader resigns and says who should follow it (KIP-595).
+"""Shell: EndQuorumEpoch (key 54), versions 0 to 1.
 
-Version 1 names the successors with their disks, and says where the leader is reached (KIP-853).
+- 0: the leader of the metadata quorum resigns and lists its preferred successors (KIP-595)
+- 1: flexible; the successors' directory ids, and the leader's endpoints (KIP-853)
 """
 
 from __future__ import annotations

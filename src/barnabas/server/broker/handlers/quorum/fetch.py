@@ -1,10 +1,17 @@
-"""Shell: Fetch (key 1) on the controllers' listener, versions 12 to 18: the metadata log, and nothing else (KIP-595).
+"""Shell: Fetch (key 1) on the controllers' listener, versions 12 to 18.
 
-Followers and observers pull the log with it, and thereby say how far they are. There are no sessions here. The answer
-parks until there is something to tell: records, or a high watermark that the follower does not know (version 18,
-KIP-1166). It may also say where the logs part (`diverging_epoch`), or which snapshot to load first (`snapshot_id`).
+- 12: fetches from the metadata log, which is named as a topic (KIP-595)
+- 13: the topic id in place of the name (KIP-516)
+- 14: as 13
+- 15: the replica id is in ReplicaState (KIP-903)
+- 16: the leader's endpoint in the response (KIP-951)
+- 17: the replica's directory id (KIP-853)
+- 18: the high watermark that the replica knows (KIP-1166)
 
-Versions: 12 names the topic, later ones its id; 15 moves the replica's id into `replica_state`; 17 adds its disk.
+Followers and observers copy the metadata log with this request; their fetch offsets show their progress. The response
+is delayed until there are records or a high watermark that the replica does not know. The response may instead
+contain the offset at which the logs diverge (DivergingEpoch) or the snapshot that the replica has to load first
+(SnapshotId). There are no fetch sessions, and no other partition can be fetched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Shell: FetchSnapshot (key 59), versions 0 and 1: a piece of a snapshot of the metadata (KIP-630).
+"""Shell: FetchSnapshot (key 59), versions 0 to 1.
 
-For a follower that was told, by a Fetch, to load a snapshot first. It asks piece by piece until it has `size` bytes.
-Version 1 adds the follower's disk and where the leader is (KIP-853).
+- 0: returns a part of a snapshot of the metadata (KIP-630)
+- 1: the replica's directory id, and the leader's endpoint in the response (KIP-853)
+
+A follower sends this request when the response to its Fetch names a snapshot. It requests one part after the other
+until it has Size bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Shell: RemoveRaftVoter (key 81), version 0: a controller leaves the voters of the metadata quorum (KIP-853).
+"""Shell: RemoveRaftVoter (key 81) on the controllers' listener, version 0.
 
-The leader may be told to remove itself: it leads on until that is committed, then resigns. Needs kraft.version 1.
+- 0: removes a controller from the voters of the metadata quorum (KIP-853)
+
+A leader that removes itself continues to lead until the change is committed, and then resigns. The quorum must have
+kraft.version 1.
 """
 
 from __future__ import annotations

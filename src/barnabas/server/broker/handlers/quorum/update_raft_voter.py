@@ -1,7 +1,9 @@
-"""Shell: UpdateRaftVoter (key 82), version 0: a voter tells its leader where it is reached and what it knows (KIP-853).
+"""Shell: UpdateRaftVoter (key 82), version 0.
 
-Voters send it by themselves after a start. In a quorum of kraft.version 0 the leader only remembers it, which is what
-an upgrade to 1 needs.
+- 0: a voter sends its endpoints and supported kraft.versions to the leader of the quorum (KIP-853)
+
+Voters send this request after they start. In a quorum with kraft.version 0 the leader keeps the data in memory only;
+an upgrade to kraft.version 1 needs it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Shell: Vote (key 52), versions 0 to 2: a candidate asks for this node's vote (KIP-595).
+"""Shell: Vote (key 52), versions 0 to 2.
 
-Version 1 names the voter that is asked and the disks of both (KIP-853); version 2 has pre-votes (KIP-996).
+- 0: a candidate requests the vote of this node in the metadata quorum (KIP-595)
+- 1: flexible; the voter's id, and the directory ids of both nodes (KIP-853)
+- 2: pre-votes (KIP-996)
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Shells: queues (KIP-932): members' fetches and acknowledgements, and the share coordinator."""
+"""Shells: the APIs of share groups (KIP-932): fetching, acknowledging, and the share coordinator, one file each."""

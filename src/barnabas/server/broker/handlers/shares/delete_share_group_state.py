@@ -1,6 +1,8 @@
-"""Shell: DeleteShareGroupState (key 86, version 0).
+"""Shell: DeleteShareGroupState (key 86), version 0.
 
-The group coordinator has share partitions forgotten.
+- 0: the share coordinator deletes the state of share partitions (KIP-932)
+
+Sent by group coordinators.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Shell: InitializeShareGroupState (key 83, version 0).
+"""Shell: InitializeShareGroupState (key 83), version 0.
 
-The group coordinator begins the state of share partitions, or begins it anew somewhere else.
+- 0: the share coordinator initializes the state of share partitions, or resets it to another start offset (KIP-932)
+
+Sent by group coordinators.
 """
 
 from __future__ import annotations

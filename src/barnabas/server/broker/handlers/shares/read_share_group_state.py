@@ -1,6 +1,8 @@
-"""Shell: ReadShareGroupState (key 84, version 0).
+"""Shell: ReadShareGroupState (key 84), version 0.
 
-The leader of a partition begins to serve a share group: what was written of it. Earlier leaders are fenced.
+- 0: the share coordinator returns the state of share partitions (KIP-932)
+
+Sent by the leader of a partition when it begins to serve a share group. The request fences previous leaders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Shell: ReadShareGroupStateSummary (key 87, versions 0 to 1).
+"""Shell: ReadShareGroupStateSummary (key 87), versions 0 to 1.
 
-Where share partitions start, without their records. Version 1 counts those done with (KIP-1226).
+- 0: the share coordinator returns the start offsets of share partitions without the state of their records (KIP-932)
+- 1: the number of records after the start offset whose delivery is complete (KIP-1226)
+
+Sent by group coordinators.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Shell: ShareAcknowledge (key 79), versions 1 to 2 (KIP-932).
+"""Shell: ShareAcknowledge (key 79), versions 1 to 2.
 
-A member says what became of the records it holds, without fetching more: accepted, released, rejected, and in version 2
-(KIP-1222) renewed, if `is_renew_ack` says so. Epoch -1 ends its session; everything it still holds is then released.
+- 1: a member acknowledges records without fetching: accepts, releases or rejects them (KIP-932)
+- 2: IsRenewAck renews the acquisition locks of records (KIP-1222)
+
+Session epoch -1 closes the member's share session; records that the member still holds are then released. While the
+feature `share.version` is 0 the response is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

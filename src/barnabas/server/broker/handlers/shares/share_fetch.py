@@ -1,13 +1,16 @@
-"""Shell: ShareFetch (key 78), versions 1 to 2 (KIP-932).
+"""Shell: ShareFetch (key 78), versions 1 to 2.
 
-A member acknowledges what it was given, and is given more: records are acquired for it for a while
-(`share.record.lock.duration.ms`), and read. The acknowledgements come first, so that they make room. With nothing to
-acquire the request waits for records, for locks that run out, or for `max_wait_ms`.
+- 1: a member acknowledges records and acquires more (KIP-932)
+- 2: the record-limit mode (KIP-1206); IsRenewAck renews acquisition locks and fetches nothing (KIP-1222)
 
-`max_records` bounds what is acquired by all partitions together; the batch that reaches it is given whole unless the
-member is in record-limit mode. Version 2 (KIP-1206, KIP-1222): that mode, and renewing locks, which fetches nothing.
-The session (broker/share_sessions) ends with epoch -1; everything still held is then released.
-Gaps: none known. Remote storage does not exist here.
+The acknowledgements are applied first. Then records are acquired for the member, for `share.record.lock.duration.ms`,
+and read. If there is nothing to acquire the request waits for records, for expiring locks, or until MaxWaitMs have
+passed.
+
+MaxRecords bounds the number of acquired records of all partitions together. The batch that reaches this number is
+acquired whole, unless the request is in record-limit mode. Session epoch -1 closes the member's share session
+(`broker/share_sessions.py`); records that the member still holds are then released. While the feature `share.version`
+is 0 the response is UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Shell: WriteShareGroupState (key 85, versions 0 to 1).
+"""Shell: WriteShareGroupState (key 85), versions 0 to 1.
 
-The leader of a partition remembers what became of records. Version 1 counts those done with (KIP-1226).
+- 0: the share coordinator writes changes of the state of share partitions (KIP-932)
+- 1: the number of records after the start offset whose delivery is complete (KIP-1226)
+
+Sent by the leaders of the partitions.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""APIs about transactions; InitProducerId and Produce are with the data."""
+"""Shells: the APIs of transactions, one file each; InitProducerId and Produce are in `handlers/data`."""

@@ -1,8 +1,12 @@
 """Shell: AddOffsetsToTxn (key 25), versions 0 to 4.
 
-Takes the partition of `__consumer_offsets` that holds a group's offsets into the producer's transaction. Producers of
-protocol 2 do not send it: TxnOffsetCommit does it for them. 3 is flexible; 0 and 1 say INVALID_PRODUCER_EPOCH for
-PRODUCER_FENCED.
+- 0: adds a group's partition of `__consumer_offsets` to a producer's transaction (KIP-98)
+- 1: as 0
+- 2: PRODUCER_FENCED, for which older versions get INVALID_PRODUCER_EPOCH (KIP-588)
+- 3: flexible
+- 4: TRANSACTION_ABORTABLE (KIP-890)
+
+Producers of transaction protocol 2 do not send this request, because TxnOffsetCommit adds the partition for them.
 """
 
 from __future__ import annotations

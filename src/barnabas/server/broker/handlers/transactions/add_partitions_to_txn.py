@@ -1,10 +1,14 @@
 """Shell: AddPartitionsToTxn (key 24), versions 0 to 5.
 
-Takes partitions into a producer's open transaction, or begins one with them. A partition that does not exist spoils the
-request for the others of its transaction too (OPERATION_NOT_ATTEMPTED), as in Kafka.
+- 0: adds partitions to a producer's transaction, which begins with the first partition (KIP-98)
+- 1: as 0
+- 2: PRODUCER_FENCED, for which older versions get INVALID_PRODUCER_EPOCH (KIP-588)
+- 3: flexible
+- 4: sent by partition leaders instead of clients: several transactions; VerifyOnly (KIP-890)
+- 5: TRANSACTION_ABORTABLE (KIP-890)
 
-Versions: 3 is flexible; 0 and 1 say INVALID_PRODUCER_EPOCH for PRODUCER_FENCED. From 4 on it is what partition leaders
-send the coordinator, for many transactions at once, to add or only to verify (KIP-890); 5 knows TRANSACTION_ABORTABLE.
+If one partition does not exist, none of the transaction is added: the other partitions are answered with
+OPERATION_NOT_ATTEMPTED, as in Kafka.
 """
 
 from __future__ import annotations

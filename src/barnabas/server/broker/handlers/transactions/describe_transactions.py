@@ -1,6 +1,8 @@
-"""Shell: DescribeTransactions (key 65), version 0 (KIP-664).
+"""Shell: DescribeTransactions (key 65), version 0.
 
-State, producer, time-out, start and partitions of transactional ids that this broker coordinates.
+- 0: state, producer, timeout, start time and partitions of transactional ids (KIP-664)
+
+Answers for the transactional ids that this broker coordinates.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
 """Shell: EndTxn (key 26), versions 0 to 5.
 
-Commits or aborts a transaction. Answered when the decision is in the log; the markers follow by themselves, and until
-they are written the producer's next transaction begins with CONCURRENT_TRANSACTIONS.
+- 0: commits or aborts a producer's transaction (KIP-98)
+- 1: as 0
+- 2: PRODUCER_FENCED, for which older versions get INVALID_PRODUCER_EPOCH (KIP-588)
+- 3: flexible
+- 4: TRANSACTION_ABORTABLE (KIP-890)
+- 5: transaction protocol 2: every transaction raises the producer epoch, and the response carries the new producer id
+  and epoch, so that a delayed request cannot end a later transaction (KIP-890)
 
-Versions: 3 is flexible; 4 knows TRANSACTION_ABORTABLE; 5 is protocol 2 (KIP-890): the epoch is raised with every
-transaction and the answer carries the new one, so that a request that was held up can never end a later transaction.
-0 and 1 say INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
+The response is sent when the decision is committed to `__transaction_state`. The coordinator then writes the markers
+to the partitions. Until all markers are written, requests of the next transaction get CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations

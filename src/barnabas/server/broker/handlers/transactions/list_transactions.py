@@ -1,7 +1,8 @@
-"""Shell: ListTransactions (key 66), versions 0 to 2 (KIP-664).
+"""Shell: ListTransactions (key 66), versions 0 to 2.
 
-The transactional ids that this broker coordinates, filtered by state and producer id, by how long the transaction has
-been going on (1, KIP-994), and by a regular expression over the id (2, KIP-1152).
+- 0: the transactional ids that this broker coordinates, filtered by state and producer id (KIP-664)
+- 1: a filter by the duration of the transaction (KIP-994)
+- 2: a filter by a regular expression over the transactional id (KIP-1152)
 """
 
 from __future__ import annotations

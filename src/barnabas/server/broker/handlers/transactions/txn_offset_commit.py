@@ -1,10 +1,16 @@
 """Shell: TxnOffsetCommit (key 28), versions 0 to 5.
 
-Commits a group's offsets inside a transaction: they count once it commits. The group's partition of
-`__consumer_offsets` must be in the transaction, as any partition that is written to.
+- 0: commits a group's offsets as part of a transaction (KIP-98)
+- 1: as 0
+- 2: leader epoch of each committed offset (KIP-320)
+- 3: flexible; member id, group instance id and generation, which fence a member that has lost its partitions
+  (KIP-447)
+- 4: TRANSACTION_ABORTABLE (KIP-890)
+- 5: transaction protocol 2: adds the group's partition of `__consumer_offsets` to the transaction, so that no
+  AddOffsetsToTxn is needed (KIP-890)
 
-Versions: 3 carries the member's generation, and a member that has lost its partitions is refused (KIP-447); 4 knows
-TRANSACTION_ABORTABLE; 5 takes the partition into the transaction itself, without AddOffsetsToTxn (KIP-890).
+The offsets become visible when the transaction commits. The group's partition of `__consumer_offsets` must be in the
+transaction, as any partition to which the producer writes.
 """
 
 from __future__ import annotations

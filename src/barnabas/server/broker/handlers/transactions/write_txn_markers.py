@@ -1,13 +1,16 @@
-"""Shell: WriteTxnMarkers (key 27), versions 1 and 2.
+"""Shell: WriteTxnMarkers (key 27), versions 1 to 2.
 
-Writes the end of transactions into partitions that this broker leads: for the transaction coordinator, and for an
-administrator who aborts a hanging one (KIP-664). A partition of `__consumer_offsets` goes through the group
-coordinator, which makes the transaction's offsets count or drops them. Answered when the markers are committed.
+- 1: writes the commit or abort markers of transactions (KIP-98); flexible
+- 2: the transaction version of each marker (KIP-1228)
 
-A marker of an earlier coordinator is refused (TRANSACTION_COORDINATOR_FENCED), as is one with an epoch that the
-partition has seen the successor of. Version 2 says which protocol the transaction spoke (KIP-1228): in protocol 2 the
-marker's epoch is the next transaction's, so one that comes late and finds a transaction open in its own epoch must not
-end it.
+Appends the markers to partitions that this broker leads, for a transaction coordinator or for an administrator who
+aborts a hanging transaction (KIP-664). For a partition of `__consumer_offsets` the group coordinator appends the
+marker, and commits or discards the offsets of the transaction. The response is sent when the markers are committed.
+
+A marker of a previous coordinator is rejected with TRANSACTION_COORDINATOR_FENCED, a marker with an old producer
+epoch with INVALID_PRODUCER_EPOCH. In transaction version 2 the epoch of a marker is the epoch of the producer's next
+transaction. A delayed marker with the same epoch as an open transaction belongs to the previous transaction, and is
+rejected too.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Shells: our own APIs: questions to a running broker, and upkeep on request."""
+"""Shells: Barnabas' own APIs (keys from 10000 on): explanations, and maintenance on request, one file each."""

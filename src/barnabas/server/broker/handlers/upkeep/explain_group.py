@@ -1,8 +1,10 @@
-"""Shell: ExplainGroup (key 10001, ours), version 0.
+"""Shell: ExplainGroup (key 10001), version 0. An API of Barnabas, not of Kafka.
 
-Why a group rebalances: since when, what began it, which members have not done their part yet and how long they have;
-and what will become of its offsets. Only the group's coordinator answers; another broker says who that is. Looks, and
-changes nothing.
+- 0: why a group rebalances, and when its offsets expire
+
+The response contains the beginning and the cause of the rebalance, the members whose request the coordinator waits
+for, and the time that they have left. Only the group's coordinator answers; the error message of another broker names
+the coordinator. The request changes nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""Shell: ExplainPartition (key 10000, ours), version 0.
+"""Shell: ExplainPartition (key 10000), version 0. An API of Barnabas, not of Kafka.
 
-Why a partition's last stable offset is stuck, why it is not compacted, why its oldest segment is still there: facts,
-for the words are the client's. Only the leader answers; another broker says who that is. Of an open transaction the log
-knows the producer, and when it wrote first (the batch is read for it); the transactional id, its state and its time-out
-are added where this node coordinates them. Looks, and changes nothing.
+- 0: why the last stable offset of a partition does not move, why the partition is not compacted, why its oldest
+  segment is not deleted
 
-Advertised: Java's clients, librdkafka, franz-go, kafkajs, kafka-python and aiokafka take no notice of keys that they do
-not know (AutoMQ advertises keys above 500 of its own).
+The response contains facts; the client (`topics why`) puts them into words. Only the partition's leader answers; the
+error message of another broker names the leader. For an open transaction the log knows the producer and the first
+offset; the time of the first record is read from the log. The transactional id, its state and its timeout are added
+if this broker coordinates the transaction. The request changes nothing.
+
+The key is advertised in ApiVersions: Java's clients, librdkafka, franz-go, kafkajs, kafka-python and aiokafka ignore
+unknown keys.
 """
 
 from __future__ import annotations

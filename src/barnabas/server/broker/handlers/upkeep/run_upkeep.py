@@ -1,9 +1,10 @@
-"""Shell: RunUpkeep (key 10002, ours), version 0.
+"""Shell: RunUpkeep (key 10002), version 0. An API of Barnabas, not of Kafka.
 
-The cleaner's or retention's pass over some partitions, now: `chore` 0 compacts, 1 deletes old segments. `roll` closes
-the active segment before compacting, `force` compacts what is not due, `dry_run` only looks. The answer comes when all
-is done, partition by partition in the order asked; a partition that fails has its error, and the others go on. A
-client that waits for less long than a pass takes hears nothing, but the pass goes on.
+- 0: compacts partitions (`chore` 0) or deletes their expired segments (`chore` 1) now
+
+`roll` closes the active segment before compaction, `force` compacts a partition that is not due, `dry_run` only
+reports. The response is sent when all partitions are done, with the results in the order of the request. An error of
+one partition does not stop the others. The work continues if the client disconnects.
 """
 
 from __future__ import annotations
