@@ -30,6 +30,7 @@ from barnabas.core.config import (
     RangeOrSpecial,
     Validator,
 )
+from barnabas.protocol.records.compression import PRODUCER_COMPRESSION_TYPES
 
 _TYPES: Final = {
     "bool": ConfigType.BOOLEAN,
@@ -108,7 +109,7 @@ _PRODUCER: Final[list[Row]] = [
     ("acks", "str", "all", OneOf(("all", "-1", "0", "1")), "l", "How many replicas must have a batch before it is acknowledged: all in sync (all, -1), the leader (1), none (0)."),
     ("batch.size", "int", 16_384, _AT_LEAST_0, "m", "A batch for one partition is sent when it has this many bytes, if not sooner."),
     ("buffer.memory", "long", 33_554_432, _AT_LEAST_0, "h", "Bytes of unacknowledged records the producer may hold; send waits when they are used up."),
-    ("compression.type", "str", "none", OneOf(("none", "gzip", "snappy", "lz4", "zstd")), "h", "How batches are compressed."),
+    ("compression.type", "str", "none", OneOf(PRODUCER_COMPRESSION_TYPES), "h", "How batches are compressed."),
     ("compression.gzip.level", "int", -1, RangeOrSpecial(-1, 1, 9), "m", "Level of gzip; -1 is its default."),
     ("compression.lz4.level", "int", 9, Range(1, 17), "m", "Level of lz4."),
     ("compression.zstd.level", "int", 3, Range(-131_072, 22), "m", "Level of zstd."),

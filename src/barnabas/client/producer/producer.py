@@ -39,7 +39,7 @@ from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import producer_codec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class AsyncProducer(TransactionCalls):
         self._metadata_max_idle_s = resolved["metadata.max.idle.ms"] / 1000.0
         self._max_block_ms: int = resolved["max.block.ms"]
         self._record_bytes_max: int = resolved["max.request.size"]
-        codec = Codec[resolved["compression.type"].upper()]
+        codec = producer_codec(resolved["compression.type"])
         self._accumulator = Accumulator(
             batch_size=resolved["batch.size"],
             buffer_memory=resolved["buffer.memory"],

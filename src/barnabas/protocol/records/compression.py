@@ -52,8 +52,37 @@ class Codec(IntEnum):
 
     @property
     def config_name(self) -> str:
-        """The word used in `compression.type`."""
+        """The producer's `compression.type` for this codec."""
         return self.name.lower()
+
+
+PRODUCER_COMPRESSION_TYPES: Final = tuple(codec.config_name for codec in Codec)
+"""The values of the producer config compression.type."""
+TOPIC_COMPRESSION_TYPES: Final = (
+    "uncompressed",
+    *(codec.config_name for codec in reversed(Codec) if codec is not Codec.NONE),
+    "producer",
+)
+"""The values of the topic config compression.type, and of the broker's (Kafka's BrokerCompressionType)."""
+
+
+def producer_codec(compression_type: str) -> Codec:
+    """The codec for the producer config compression.type. Raises ValueError for an unknown value."""
+    if compression_type not in PRODUCER_COMPRESSION_TYPES:
+        raise ValueError(f"{compression_type!r} is none of {', '.join(PRODUCER_COMPRESSION_TYPES)}")
+    return Codec[compression_type.upper()]
+
+
+def topic_codec(compression_type: str) -> Codec | None:
+    """The codec for the topic config compression.type. None for "producer": a batch keeps the producer's codec.
+
+    Raises ValueError for an unknown value.
+    """
+    if compression_type not in TOPIC_COMPRESSION_TYPES:
+        raise ValueError(f"{compression_type!r} is none of {', '.join(TOPIC_COMPRESSION_TYPES)}")
+    if compression_type == "producer":
+        return None
+    return Codec.NONE if compression_type == "uncompressed" else producer_codec(compression_type)
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:

@@ -147,7 +147,7 @@ class TransactionGate:
         if not write.partition.is_leader:
             return False  # the append will say so better
         known = write.partition.producer(write.producer_id)
-        if known is not None and known.epoch == write.epoch and known.txn_first_offset >= 0:
+        if known is not None and known.epoch == write.epoch and known.in_transaction:
             return False
         if client is Protocol890.IMPLICIT and known is None and write.sequence > 0:
             raise KafkaError(

@@ -1,4 +1,4 @@
-"""Value: the topic settings that a log obeys, typed. Names, defaults and meanings are Kafka's `LogConfig`."""
+"""Value: the topic configs that a log uses, with types. Names, defaults and meanings are Kafka's (`LogConfig`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import TimestampType
-from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.compression import Codec, topic_codec
 from barnabas.protocol.records.validate import Origin, ValidationRules
 
 LONG_MAX: Final = (1 << 63) - 1
@@ -17,10 +17,9 @@ INT_MAX: Final = (1 << 31) - 1
 
 
 class LogConfig(Struct, frozen=True):
-    """One topic's effective settings. Immutable: a changed config is a new one (`Log.update_config`).
+    """The effective configs of one topic. Immutable: `Log.update_config` replaces it.
 
-    Every field is the Kafka name with dots as underscores. `compression_type` stays the config's word ("producer",
-    "gzip", ...).
+    The name of each field is Kafka's name with underscores instead of dots.
     """
 
     cleanup_policy: tuple[str, ...] = ("delete",)
@@ -34,7 +33,7 @@ class LogConfig(Struct, frozen=True):
     flush_ms: int = LONG_MAX
     index_interval_bytes: int = 4096
     internal_segment_bytes: int | None = None
-    """Overrides segment.bytes below its minimum of 1 MiB; for tests (KIP-1030)."""
+    """Overrides segment.bytes, below its minimum of 1 MiB. For tests (KIP-1030)."""
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
@@ -54,9 +53,9 @@ class LogConfig(Struct, frozen=True):
 
     @classmethod
     def from_config(cls, values: Mapping[str, Any]) -> LogConfig:
-        """From Kafka's names (`segment.bytes`) to values, typed or as text. Names that no log needs are ignored.
+        """Build a config from Kafka's names (`segment.bytes`) and values, typed or as text. Other names are ignored.
 
-        Raises KafkaError(INVALID_CONFIG) for text that is not of the type.
+        Raises KafkaError(INVALID_CONFIG) for text that is not of the type, and for an unknown compression.type.
         """
         chosen: dict[str, Any] = {}
         for name in _PARSERS.keys() & values.keys():
@@ -67,7 +66,12 @@ class LogConfig(Struct, frozen=True):
                 chosen[name.replace(".", "_")] = _PARSERS[name](value)
             except (TypeError, ValueError) as e:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={value!r} is not a valid value: {e}") from None
-        return cls(**chosen)
+        config = cls(**chosen)
+        try:
+            topic_codec(config.compression_type)
+        except ValueError as e:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"compression.type: {e}") from None
+        return config
 
     @property
     def compact(self) -> bool:
@@ -79,12 +83,12 @@ class LogConfig(Struct, frozen=True):
 
     @property
     def segment_size(self) -> int:
-        """Bytes at which a segment rolls."""
+        """The maximum size of a segment in bytes."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
 
     def validation_rules(self, topic: str, origin: Origin = Origin.CLIENT) -> ValidationRules:
-        """What the records room must check in batches for this topic."""
-        codec = None if self.compression_type == "producer" else _CODECS.get(self.compression_type, Codec.NONE)
+        """The rules by which `protocol.records.validate` checks the batches of this topic."""
+        codec = topic_codec(self.compression_type)
         level = {
             Codec.GZIP: self.compression_gzip_level,
             Codec.LZ4: self.compression_lz4_level,
@@ -102,9 +106,6 @@ class LogConfig(Struct, frozen=True):
             timestamp_after_max_ms=self.message_timestamp_after_max_ms,
             origin=origin,
         )
-
-
-_CODECS: Final = {"uncompressed": Codec.NONE, **{codec.name.lower(): codec for codec in Codec}}
 
 
 def _bool(value: Any) -> bool:

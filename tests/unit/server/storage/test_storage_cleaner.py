@@ -205,7 +205,7 @@ class TestAssess:
         keyed(logs, "t", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         for _ in range(30):
             keyed(logs, "a")
-        open_since = logs.log.producers.first_ongoing_offset
+        open_since = logs.log.producers.open_transactions[0].txn_first_offset
         assert open_since == 10
         found = assess(logs.log, logs.log.log_end_offset, logs.now_ms)
         holding = logs.log.segments.floor(open_since)

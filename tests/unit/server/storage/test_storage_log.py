@@ -531,3 +531,10 @@ class TestConfig:
         logs.log.update_config(LogConfig(max_message_bytes=10))
         with pytest.raises(RecordRefusedError):
             logs.append(batch())
+
+
+@pytest.mark.parametrize("word", ["none", "brotli", ""])
+def test_config_with_unknown_compression_type_is_rejected(word: str) -> None:
+    with pytest.raises(KafkaError, match=r"compression\.type") as caught:
+        LogConfig.from_config({"compression.type": word})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG

@@ -146,9 +146,9 @@ class TestTransactions:
         send(logs, 0, pid=1, txn=True)  # at 1
         send(logs, 0, pid=2, txn=True)  # at 2
         assert log.last_stable_offset(3) == 1
-        assert log.producers.has_ongoing_transaction(1, 0)
+        assert [e.producer_id for e in log.producers.open_transactions] == [1, 2]
         logs.marker(1, 0, commit=True)  # at 3
-        assert not log.producers.has_ongoing_transaction(1, 0)
+        assert [e.producer_id for e in log.producers.open_transactions] == [2]
         assert log.last_stable_offset(3) == 1  # the marker is not committed yet
         assert log.last_stable_offset(4) == 2
         logs.marker(2, 0, commit=False)  # at 4

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.core.config import ConfigKey, ListOf, OneOf, Range, RangeOrSpecial
+from barnabas.protocol.records.compression import TOPIC_COMPRESSION_TYPES
 from barnabas.server.metadata.configs.rows import (
     BROKER,
     CLUSTER,
@@ -57,7 +58,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         "compression.type",
         "producer",
         "Broker default of the topic config of the same name.",
-        OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        OneOf(TOPIC_COMPRESSION_TYPES),
         importance=HIGH,
         update_mode=CLUSTER,
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.core.config import ConfigKey, ListOf, OneOf, Range, RangeOrSpecial
+from barnabas.protocol.records.compression import TOPIC_COMPRESSION_TYPES
 from barnabas.server.metadata.configs.rows import (
     LONG_MAX,
     ThrottledReplicas,
@@ -45,7 +46,7 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         "compression.type",
         "producer",
         'The codec batches are stored in; "producer" keeps whatever the producer chose.',
-        OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        OneOf(TOPIC_COMPRESSION_TYPES),
         synonyms=("compression.type",),
     ),
     int_(

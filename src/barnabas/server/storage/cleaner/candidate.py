@@ -134,10 +134,9 @@ def _overdue_ms(log: Log, dirty_from: int, now_ms: int) -> int:
 
 def _detail(log: Log, limit: Verdict, dirty_from: int) -> str:
     if limit is Verdict.UNSTABLE:
-        ongoing = log.producers.first_ongoing_offset
-        if ongoing is not None:
-            entry = next(e for e in log.producers.entries if e.txn_first_offset == ongoing)
-            return f"producer {entry.producer_id} has had a transaction open since offset {ongoing}"
+        oldest = next(iter(log.producers.open_transactions), None)
+        if oldest is not None:
+            return f"producer {oldest.producer_id} has had a transaction open since offset {oldest.txn_first_offset}"
         return "not yet replicated"
     if limit is Verdict.TOO_YOUNG:
         return f"{log.config.min_compaction_lag_ms} ms"

@@ -86,6 +86,11 @@ class ProducerEntry:
         )
 
     @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction of this producer is open."""
+        return self.txn_first_offset >= 0
+
+    @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
@@ -125,8 +130,11 @@ class ProducerState:
         self.expiration_ms = expiration_ms
         self.end_offset = 0
         self._producers: dict[int, ProducerEntry] = {}
-        self._ongoing: dict[int, int] = {}  # first offset -> producer id; in the order of first offsets
-        self._unreplicated: list[CompletedTxn] = []  # ended, but the marker is not yet below the high watermark
+        self._ongoing: dict[int, int] = {}
+        """An index of the entries in a transaction, like Kafka's `ongoingTxns`: txn_first_offset -> producer id, in the
+        order of the offsets."""
+        self._unreplicated: list[CompletedTxn] = []
+        """Transactions that have ended with a marker that is not known to be below the high watermark."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -182,7 +190,7 @@ class ProducerState:
         if origin is Origin.CLIENT:
             self._check_sequence(entry, header)
         transactional = header.is_transactional
-        if entry.txn_first_offset >= 0 and not transactional and origin is not None:
+        if entry.in_transaction and not transactional and origin is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {entry.producer_id} wrote outside its open transaction (since offset "
@@ -191,7 +199,7 @@ class ProducerState:
         entry.move_to_epoch(header.producer_epoch)
         delta = header.last_offset_delta
         entry.add(KnownBatch(header.last_sequence, header.last_offset, delta, header.max_timestamp))
-        if transactional and entry.txn_first_offset < 0:
+        if transactional and not entry.in_transaction:
             entry.txn_first_offset = header.base_offset
             append.started.append((header.base_offset, entry.producer_id))
 
@@ -210,7 +218,7 @@ class ProducerState:
                 f"a marker for producer {entry.producer_id} on {self.partition} carries coordinator epoch "
                 f"{marker.coordinator_epoch}; the partition has seen {entry.coordinator_epoch}",
             )
-        if entry.txn_first_offset >= 0:
+        if entry.in_transaction:
             append.completed.append(
                 CompletedTxn(entry.producer_id, entry.txn_first_offset, header.base_offset, not marker.commit)
             )
@@ -280,11 +288,6 @@ class ProducerState:
         return min(offsets) if offsets else None
 
     @property
-    def first_ongoing_offset(self) -> int | None:
-        """Where the oldest open transaction begins; compaction stops there."""
-        return next(iter(self._ongoing), None)
-
-    @property
     def open_transactions(self) -> list[ProducerEntry]:
         """The producers whose transaction is open, the oldest first."""
         return [self._producers[producer_id] for producer_id in self._ongoing.values()]
@@ -292,10 +295,6 @@ class ProducerState:
     def unreplicated_count(self, high_watermark: int) -> int:
         """Transactions that have ended, with a marker that is not below the high watermark yet."""
         return sum(txn.last_offset >= high_watermark for txn in self._unreplicated)
-
-    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
-        entry = self._producers.get(producer_id)
-        return entry is not None and entry.epoch == epoch and entry.txn_first_offset >= 0
 
     # --- upkeep
 
@@ -307,7 +306,7 @@ class ProducerState:
         return len(expired)
 
     def is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
-        return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+        return not entry.in_transaction and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def on_log_start(self, log_start_offset: int) -> None:
         """What lies below is gone."""
@@ -318,6 +317,6 @@ class ProducerState:
         """Start anew from a snapshot taken at `end_offset`."""
         self.end_offset = end_offset
         self._producers = {entry.producer_id: entry for entry in entries}
-        open_txns = [(e.txn_first_offset, e.producer_id) for e in self._producers.values() if e.txn_first_offset >= 0]
+        open_txns = [(e.txn_first_offset, e.producer_id) for e in self._producers.values() if e.in_transaction]
         self._ongoing = dict(sorted(open_txns))
         self._unreplicated = []

@@ -84,7 +84,7 @@ def _check(services: Services, partition: Partition, marker: WritableTxnMarker) 
         marker.transaction_version >= EPOCH_PER_TRANSACTION
         and known is not None
         and known.epoch == marker.producer_epoch
-        and known.txn_first_offset >= 0
+        and known.in_transaction
     ):
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
