@@ -36,7 +36,7 @@ _on_outcome = isr.on_outcome
 _problem = alter_partition._problem
 _elect = partition_change.elect
 _records_without = brokers.records_without_broker
-_seat = partition_change._seat
+_with_leader = partition_change._seat
 _propose = isr._propose
 _last_known = partition_change.last_known_leader_may_lead
 _track_eligible = partition_change._track_eligible
@@ -135,7 +135,7 @@ def shrink_before_it_is_committed(state: Any, members: Any, active: Any) -> Any:
 
 def eligible_stay_in_sync(partition: Any, target: Any, elected: Any, rules: Any) -> Any:
     """From the ELR into the lead, with everyone eligible in sync at once."""
-    after, seat = _seat(partition, target, elected, rules)
+    after, seat = _with_leader(partition, target, elected, rules)
     return (replace(after, isr=(*after.isr, *(b for b in target.replicas if b not in after.isr))), seat)
 
 
@@ -167,7 +167,7 @@ BUGS = (
             (partition_change, "last_known_leader_may_lead", only_while_it_is_on),
         ),
     ),
-    Bug("everyone in sync after an election", 20, ((partition_change, "_seat", eligible_stay_in_sync),)),
+    Bug("everyone in sync after an election", 20, ((partition_change, "_with_leader", eligible_stay_in_sync),)),
     Bug("watermark on the committed ISR only", 10, ((watermark, "high_watermark", committed_isr_only),)),
     Bug("watermark moves below min.insync.replicas", 20, ((watermark, "high_watermark", ignore_min_insync),)),
     Bug("watermark of the fastest follower", 5, ((watermark, "high_watermark", watermark_of_the_fastest),)),

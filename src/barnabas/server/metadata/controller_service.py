@@ -1,14 +1,14 @@
-"""Shell: the controller of a node: active while the node leads the metadata log, silent otherwise.
+"""Shell: the controller of a node. It is active while the node leads the metadata log, and rejects requests otherwise.
 
-    on_leader(this node) -> a record of its own is committed, and so everything before it -> sessions -> active
-                                ├ a transaction that the leader before left open is aborted (KIP-868)
+    on_leader(this node) -> a record of this epoch is committed, and so are all earlier ones -> sessions -> active
+                                ├ a transaction that the previous leader left open is aborted (KIP-868)
                                 └ an empty log gets the first records of a cluster
-    active:   requests are decided by the driver; brokers that fall silent are fenced; leaders are balanced;
+    active:   the driver decides on requests; brokers without heartbeats are fenced; leaders are balanced;
               unclean elections are retried
-    on_leader(another)   -> whatever is not committed is forgotten, requests are refused: NOT_CONTROLLER
+    on_leader(another)   -> uncommitted records are dropped, requests are rejected with NOT_CONTROLLER
 
-Nothing is replayed on becoming active: the image that every node keeps is the state. The sessions of brokers are this
-term's own knowledge and begin anew, a full `broker.session.timeout.ms` for everyone.
+The controller replays nothing when it becomes active, because every node keeps the committed image. Broker sessions are
+not replicated: a new active controller gives every broker a full `broker.session.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from barnabas.server.metadata.records.other import (
 log = get_logger("barnabas.controller")
 
 _RETRY_S: Final = 1.0
-"""After the log refused a piece of upkeep, or the first records of a term."""
+"""The pause before a retry, after the log has rejected periodic work or the first records of an epoch."""
 PARTITIONS_AT_ONCE: Final = 50_000
-"""From so many partitions on, a broker is fenced piece by piece."""
+"""In a cluster with at least this many partitions, the partitions of a fenced broker are changed in several batches."""
 _MORE_S: Final = 0.01
-"""Between two pieces of one long task: others get their turn."""
+"""The pause between two batches of one long task, in which other tasks run."""
 
 
 class ControllerService:
-    """A `MetadataListener`; register it after the Loader, so that the image is newer than what it is told."""
+    """A `MetadataListener`. Register it after the Loader, so that the image already contains the committed records."""
 
     def __init__(
         self,
@@ -98,17 +98,19 @@ class ControllerService:
             kraft_version=lambda: None if quorum is None else quorum.kraft_version,
         )
         self._epoch: int | None = None
-        """The term in which this node leads; None while another does, or nobody."""
+        """The epoch in which this node leads the metadata log; None while it does not lead."""
         self._sessions: BrokerSessions | None = None
-        """There while active."""
+        """The sessions of all brokers; None while this controller is not active."""
         self._in_transaction = False
-        """Of metadata (KIP-868): a Kafka controller that failed may have left one open."""
+        """Whether a metadata transaction (KIP-868) is open. An Apache Kafka controller that failed may have left one
+        open."""
         self._changed = asyncio.Event()
         self._turned = asyncio.Event()
-        """Not set while it is becoming active."""
+        """Set when this node is the active controller or follows another; not set while this node is becoming
+        active."""
         self._balance_at = self._unclean_at = 0.0
         self._leaderless = False
-        """Whether partitions may be waiting for a broker that is active."""
+        """Whether there may be partitions without a leader that an active broker could lead."""
 
     @property
     def active(self) -> bool:
@@ -117,7 +119,8 @@ class ControllerService:
     # ---- MetadataListener
 
     def on_commit(self, batch: CommittedBatch) -> None:
-        """The image is the loader's business; whether a transaction is open, nobody sees in it."""
+        """Track open metadata transactions. The Loader builds the image, and the image does not show an open
+        transaction."""
         for record in batch.records:
             kind = type(record)
             if kind is BeginTransactionRecord:
@@ -126,7 +129,7 @@ class ControllerService:
                 self._in_transaction = False
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Likewise; nothing of an open transaction is ever in a snapshot."""
+        """A snapshot never contains records of an open transaction."""
         self._in_transaction = False
 
     def on_leader(self, leader_id: int, epoch: int) -> None:
@@ -134,7 +137,7 @@ class ControllerService:
         if mine == self._epoch:
             return
         if self._epoch is not None:
-            log.info("not the active controller any more", epoch=self._epoch, leader=leader_id)
+            log.info("this node is no longer the active controller", epoch=self._epoch, leader=leader_id)
         self._epoch = mine
         self._sessions = None
         self._driver.reset()
@@ -147,12 +150,12 @@ class ControllerService:
     # ---- requests
 
     async def call(self, request: Message, version: int, ctx: object = None) -> Message:
-        """Decide on a request, and wait until it is committed. While this node is becoming active, requests wait. Who
-        asks (`ctx`) makes no difference.
+        """Decide on a request, and wait until its records are committed. Requests wait while this node is becoming
+        active. The request context `ctx` is not used.
 
-        Raises KafkaError: NOT_CONTROLLER when this node is not the active controller, or ceased to be it before the
-        change was committed; UNSUPPORTED_VERSION for what is not the controller's; THROTTLING_QUOTA_EXCEEDED when too
-        much is waiting for the log.
+        Raises KafkaError: NOT_CONTROLLER when this node is not the active controller, or lost leadership before the
+        change was committed; UNSUPPORTED_VERSION for a request that controllers do not handle;
+        THROTTLING_QUOTA_EXCEEDED when too many proposals wait for the log.
         """
         while self._sessions is None:
             if self._epoch is None:
@@ -166,7 +169,7 @@ class ControllerService:
             return await self._update_features(request, version)
         response = await self._driver.handle(request, version)
         if isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
-            self._unclean_at = 0.0  # it may allow now what it did not before
+            self._unclean_at = 0.0  # the changed configs may allow an unclean election
             self._changed.set()
         return response
 
@@ -178,7 +181,7 @@ class ControllerService:
             if request.want_shut_down and decision.records:
                 sessions.on_leaders_moved(broker_id, image.offset + len(decision.records))
             elif len(decision.records) >= PARTITIONS_PER_DECISION:
-                self._leaderless = True  # perhaps not every partition that waited for this broker
+                self._leaderless = True  # partitions that waited for this broker may still have no leader
                 self._changed.set()
             return decision
 
@@ -189,13 +192,14 @@ class ControllerService:
         if request.want_shut_down:
             sessions.on_leaders_moved(
                 broker_id, self._image().offset
-            )  # the log may have put records of its own between
+            )  # the log may have appended control records in between
             if response.should_shut_down:
-                sessions.forget(broker_id)  # it has said goodbye: the next process with its id need not wait
+                sessions.forget(broker_id)  # after a controlled shutdown the next process with this id need not wait
         return response
 
     async def _update_features(self, request: UpdateFeaturesRequest, version: int) -> Message:
-        """kraft.version comes first, if nothing else in the request is refused: the quorum may have a reason, too."""
+        """Upgrade kraft.version first, if the rest of the request is valid, because the quorum may reject that
+        upgrade."""
         wanted = [u.max_version_level for u in request.feature_updates if u.feature == KRAFT_VERSION]
         if self._quorum is None or request.validate_only or not wanted or wanted[0] <= self._quorum.kraft_version:
             return await self._driver.handle(request, version)
@@ -210,7 +214,7 @@ class ControllerService:
             self._quorum.upgrade_kraft_version()
         except KafkaError as error:
             return UpdateFeaturesResponse(error_code=error.code, error_message=message_of(error))
-        await self._log.propose([NoOpRecord()])  # once it is committed, so is what was written before it
+        await self._log.propose([NoOpRecord()])  # when this record is committed, all earlier records are, too
         return await self._driver.handle(request, version)
 
     def _live_brokers(self) -> frozenset[int]:
@@ -222,10 +226,11 @@ class ControllerService:
         active = [broker.broker_id for broker in self._driver.image.brokers if broker.is_active]
         return self._sessions.may_stop(broker_id, active)
 
-    # ---- the term
+    # ---- the epoch in which this node leads
 
     async def run(self) -> None:
-        """Become active when the node leads, and do the upkeep of the cluster while it does. Until cancelled."""
+        """Become active when the node leads, and run the periodic work of an active controller. Runs until
+        cancelled."""
         while True:
             self._changed.clear()
             wake_at = None
@@ -236,7 +241,10 @@ class ControllerService:
                     wake_at = await self._upkeep(self._sessions)
             except KafkaError as error:
                 if self._epoch is not None:
-                    log.warning("the metadata log refused the controller; it will be tried again", reason=str(error))
+                    log.warning(
+                        "the metadata log rejected the first records of the active controller; retrying",
+                        reason=str(error),
+                    )
                     wake_at = asyncio.get_running_loop().time() + _RETRY_S
             try:
                 async with asyncio.timeout_at(wake_at):
@@ -245,11 +253,12 @@ class ControllerService:
                 pass
 
     async def _become_active(self, epoch: int) -> None:
-        """Raises KafkaError when this node lost the log again, or cannot write to it."""
-        # What an earlier leader wrote may be in the log and not committed. It is once a record of this term is.
+        """Raises KafkaError when this node has lost the leadership again, or cannot append to the log."""
+        # Records of an earlier leader may be in the log and not committed. A committed record of this epoch commits
+        # them.
         await self._log.propose([NoOpRecord()])
         if epoch == self._epoch and self._in_transaction:
-            log.info("what the controller before left half done is undone", epoch=epoch)
+            log.info("aborted a metadata transaction that the previous controller left open", epoch=epoch)
             await self._log.propose([AbortTransactionRecord(reason="Its controller has lost the leadership.")])
         if epoch == self._epoch and not self._image().features.metadata_version:
             records = list(self._bootstrap())
@@ -257,7 +266,7 @@ class ControllerService:
             if elr_enabled(founded):
                 records += records_to_enable(founded, self._settings.static_config)
             await self._log.propose(records)
-            log.info("the cluster is founded", cluster=self._image().cluster_id)
+            log.info("wrote the first records of a new cluster", cluster=self._image().cluster_id)
         if epoch != self._epoch:
             return
         now = asyncio.get_running_loop().time()
@@ -265,13 +274,13 @@ class ControllerService:
         self._balance_at = now + self._settings.leader_imbalance_check_interval_seconds
         self._unclean_at = now + self._settings.unclean_leader_election_interval_ms / 1000
         self._leaderless = True
-        log.info("the active controller", epoch=epoch, offset=self._image().offset)
+        log.info("became the active controller", epoch=epoch, offset=self._image().offset)
         self._turned.set()
 
-    # ---- upkeep of the cluster
+    # ---- periodic work
 
     async def _upkeep(self, sessions: BrokerSessions) -> float | None:
-        """One round of whatever is due; says when the next one is."""
+        """Run the periodic work that is due. Returns the time of the next round."""
         await self._fence_silent(sessions)
         loop = asyncio.get_running_loop()
         while self._leaderless and sessions is self._sessions:
@@ -290,41 +299,43 @@ class ControllerService:
             )
         if sessions is not self._sessions:
             return None
-        # A session that begins from now on ends later than that.
+        # A session that begins later also ends later than this.
         times = [self._unclean_at, loop.time() + self._settings.session_timeout_ms / 1000]
         if self._settings.auto_leader_rebalance_enable:
             times.append(self._balance_at)
         deadline_ms = sessions.next_deadline_ms()
         if deadline_ms is not None:
-            times.append(deadline_ms / 1000 + 0.0005)  # so that the clock, cut to milliseconds, has surely reached it
+            # half a millisecond more, so that the clock in whole milliseconds has reached the deadline
+            times.append(deadline_ms / 1000 + 0.0005)
         return min(times)
 
     async def _fence_silent(self, sessions: BrokerSessions) -> None:
-        """Fence every broker whose session has ended, the one silent longest first."""
+        """Fence every broker whose session has ended, in the order of their last heartbeats."""
         sessions.cover(self._driver.image, _now_ms())
         while sessions is self._sessions and (silent := sessions.expired(_now_ms())):
             broker_id = silent[0]
             await self._move_away(broker_id)
             if broker_id not in sessions.expired(_now_ms()):
-                continue  # it was heard meanwhile
+                continue  # a heartbeat arrived in the meantime
 
             def fence(
                 image: ClusterImage, ctx: DecideContext, broker_id: int = broker_id
             ) -> Decision[MetadataRecord, None]:
-                sessions.forget(broker_id)  # at the decision: a heartbeat that comes while it is committed begins anew
+                # now, not at the commit: a heartbeat that arrives before the commit begins a new session
+                sessions.forget(broker_id)
                 return decide_fence_broker(image, broker_id, ctx)
 
             if self._driver.image.brokers.is_unfenced(broker_id):
                 log.warning(
-                    "a broker's session has ended: it is fenced",
+                    "fencing a broker whose session has ended",
                     broker=broker_id,
                     timeout_ms=self._settings.session_timeout_ms,
                 )
             await self._driver.submit(fence)
 
     async def _move_away(self, broker_id: int) -> None:
-        """In a very big cluster: most of what fencing changes, piece by piece, so that the log and the heartbeats of
-        others are not kept waiting."""
+        """In a very large cluster, elect new leaders for most of the broker's partitions in several batches, so that
+        the heartbeats of other brokers do not wait for one large batch."""
         if self._driver.image.topics.partition_count() < PARTITIONS_AT_ONCE:
             return
         first: int | None = 0
@@ -340,5 +351,5 @@ def _move_away(
 
 
 def _now_ms() -> int:
-    """Sessions are measured on the running loop's clock, which nobody sets back."""
+    """Sessions use the clock of the running loop, which is monotonic."""
     return int(asyncio.get_running_loop().time() * 1000)

@@ -1,12 +1,12 @@
-"""Shell: the one place where decisions of the controller become metadata.
+"""Shell: appends the records of the controller's decisions to the metadata log.
 
     request -> Controller.decide -> records + response
                apply at once (the next decision sees them) -> MetadataLog.propose -> committed -> release the response
                                                                                \\-> refused   -> revert, NOT_CONTROLLER
 
-Images are immutable, so reverting is going back to the image before. When one proposal fails, whatever was decided
-after it stands on sand and fails with it; the controller then starts again from the committed image (Kafka's
-controller "renounces" and replays in the same case).
+Images are immutable, so reverting means using the previous image again. When one proposal fails, all later decisions
+fail, too, because they were made on top of it. The controller then continues from the committed image. (Kafka's
+controller "renounces" and replays in the same case.)
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from barnabas.server.metadata.records.topics import PartitionChangeRecord
 ResponseT = TypeVar("ResponseT")
 
 PENDING_PROPOSALS_MAX: Final = 10_000
-"""Beyond this many uncommitted proposals new ones are refused: the log is not keeping up."""
+"""The largest number of uncommitted proposals. Beyond it, new ones are rejected, because the log is too slow."""
 CHANGES_PER_BATCH: Final = 10_000
-"""A decision about many partitions (a broker is fenced) goes to the log in batches of about so many records."""
+"""A decision about many partitions, as when a broker is fenced, is appended in batches of about this many records."""
 
 
 class ControllerDriver:
-    """Runs a `Controller` over a `MetadataLog`. `committed` gives the newest committed image (the publisher's)."""
+    """Runs a `Controller` over a `MetadataLog`. `committed` returns the newest committed image, which the Publisher
+    keeps."""
 
     def __init__(
         self,
@@ -63,19 +64,20 @@ class ControllerDriver:
 
     @property
     def image(self) -> ClusterImage:
-        """What the next decision will see: the committed image and everything proposed since."""
+        """The image for the next decision: the committed image with all proposed records applied."""
         return self._image_now()
 
     @property
     def pending(self) -> int:
-        """Proposals that are neither committed nor refused yet."""
+        """The number of proposals that are neither committed nor rejected yet."""
         return len(self._inflight)
 
     async def handle(self, request: Message, version: int) -> Message:
-        """Decide on a request of any kind the controller knows (`Controller.HANDLED`), and wait until it is committed.
+        """Decide on a request that the controller handles (`Controller.HANDLED`), and wait until its records are
+        committed.
 
         Raises KafkaError NOT_CONTROLLER when the records could not be committed, UNSUPPORTED_VERSION for a request
-        that is not the controller's.
+        that controllers do not handle.
         """
         return await self.submit(lambda image, ctx: self._controller.decide(image, request, ctx), version=version)
 
@@ -85,12 +87,15 @@ class ControllerDriver:
         *,
         version: int = 0,
     ) -> ResponseT:
-        """Run one decision; return its response once its records are committed (at once if it has none).
+        """Make one decision and return its response when its records are committed, or at once if it has no records.
 
-        Everything up to the proposal happens before the first suspension, so calls take effect in their order.
+        The decision and the proposal happen before the first suspension, so that decisions take effect in the order of
+        calls.
         """
         if len(self._inflight) >= PENDING_PROPOSALS_MAX:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The metadata log is not keeping up; retry later.")
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The metadata log has too many uncommitted proposals; retry later."
+            )
         image = self._image_now()
         ctx = DecideContext(
             now_ms=self._clock.now_ms(),
@@ -105,12 +110,13 @@ class ControllerDriver:
         if decision.records:
             await self._commit(image, decision.records)
         elif self._inflight:
-            # A read decided on uncommitted state must not be answered before that state is safe.
+            # A response that was read from uncommitted state must wait until that state is committed.
             await self._settled(tuple(self._inflight))
         return decision.response
 
     def reset(self) -> None:
-        """Forget what is not committed (leadership was lost or won); waiting requests are answered NOT_CONTROLLER."""
+        """Drop all uncommitted proposals, after leadership was lost or won. Waiting requests fail with
+        NOT_CONTROLLER."""
         self._generation += 1
         self._inflight.clear()
 
@@ -123,7 +129,7 @@ class ControllerDriver:
                 waiters.append(asyncio.ensure_future(self._log.propose(batch)))  # noqa: PERF401 - it may raise half-way
         except BaseException:
             self._controller.image = before
-            if waiters:  # a part is on its way: only the log knows what there will be
+            if waiters:  # some batches of this decision are proposed: the outcome is unknown until the log responds
                 self.reset()
             raise
         for waiter in waiters:
@@ -135,7 +141,8 @@ class ControllerDriver:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     def _on_settled(self, waiter: asyncio.Future[int]) -> None:
-        failed = waiter.cancelled() or waiter.exception() is not None  # asked for even when nobody waits any more
+        # retrieve the exception even if the caller was cancelled
+        failed = waiter.cancelled() or waiter.exception() is not None
         if waiter in self._inflight:
             self._inflight.discard(waiter)
             if failed:
@@ -154,8 +161,8 @@ class ControllerDriver:
 
 
 def _batches(records: Sequence[MetadataRecord]) -> Iterator[Sequence[MetadataRecord]]:
-    """What is to be written, in one batch if that is not too long. A longer one may end before the change of a
-    partition, which stands for itself; everything else stays together (a topic and its partitions, say)."""
+    """Split `records` into batches, a single one if they are few. A batch may end only before a change of a partition,
+    because such a record is complete by itself. Other records stay together, for example a topic and its partitions."""
     start = 0
     for index, record in enumerate(records):
         if index - start >= CHANGES_PER_BATCH and type(record) is PartitionChangeRecord:

@@ -1,8 +1,8 @@
-"""Value: what can go wrong with metadata itself (answers to requests are error codes, not exceptions).
+"""Value: the exceptions of damaged metadata. (Failed requests get error codes, not exceptions.)
 
 BarnabasError
-└─ MetadataError             the metadata log or a snapshot holds something that cannot be true
-   └─ MetadataRecordError    the bytes are not a metadata record this version knows
+└─ MetadataError             a record of the metadata log or of a snapshot contradicts the state
+   └─ MetadataRecordError    the bytes are not a metadata record that this version can read
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from barnabas.core.errors import BarnabasError
 
 
 class MetadataError(BarnabasError):
-    """A committed record contradicts the state it is applied to. The node must not go on: its truth is damaged."""
+    """A committed record contradicts the state to which it is applied. The node must stop, because its metadata is
+    damaged."""
 
 
 class MetadataRecordError(MetadataError):

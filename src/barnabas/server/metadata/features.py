@@ -36,10 +36,11 @@ DEFAULT_LEVELS: Final[Mapping[str, int]] = {
     SHARE_VERSION: 1,
     ELR_VERSION: 1,
 }
-"""What a new cluster starts with. Streams groups are not served yet, so they start off."""
+"""The feature levels of a new cluster. Streams groups are not supported yet, so that their feature starts at level
+0."""
 
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {(ELR_VERSION, 1): {METADATA_VERSION: 23}}
-"""(feature, level) -> the least levels of others that it needs."""
+"""(feature, level) -> the lowest levels of other features that this level requires."""
 
 METADATA_VERSION_NAMES: Final[Mapping[int, str]] = {
     7: "3.3-IV3",
@@ -69,10 +70,10 @@ METADATA_VERSION_NAMES: Final[Mapping[int, str]] = {
 }
 
 CONTROLLER_REGISTRATION_LEVEL: Final = 15
-"""3.7-IV0: from here on controllers register (KIP-919)."""
+"""3.7-IV0: the first level at which controllers register (KIP-919)."""
 
 METADATA_CHANGED_AT: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
-"""Levels that changed what metadata records can say; going below one of them may lose something."""
+"""The levels that changed the format of metadata records. A downgrade below one of them may lose metadata."""
 
 
 def bootstrap_records(levels: Mapping[str, int] = DEFAULT_LEVELS) -> list[FeatureLevelRecord]:

@@ -1,7 +1,7 @@
-"""Machine: committed metadata records become images, which are published.
+"""Machine: builds images from committed metadata records and publishes them.
 
 A batch takes effect as a whole. Records between BeginTransactionRecord and EndTransactionRecord (KIP-868) take effect
-together even if they came in several batches; AbortTransactionRecord makes as if they had never come.
+together, even if they were in several batches. AbortTransactionRecord discards them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Loader:
 
     @property
     def loaded_offset(self) -> int:
-        """The last offset that was taken in; records of an open transaction are in it, and not yet in the image."""
+        """The last offset that was loaded. It counts the records of an open transaction, which are not in the image
+        yet."""
         return self._loaded_offset
 
     def on_commit(self, batch: CommittedBatch) -> None:

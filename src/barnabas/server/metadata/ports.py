@@ -1,8 +1,8 @@
-"""Port: what the metadata room needs from others, and what others register here for.
+"""Port: the interfaces that the metadata package needs, and those of its subscribers.
 
-MetadataLog      the replicated log of metadata records: Raft, one voter, or ZooKeeper   (filled by node)
-MetadataListener what the log calls with committed records                               (filled by the Loader)
-ImageSubscriber  who wants to hear of each new image                                     (replication, ...)
+MetadataLog      the replicated log of metadata records: Raft, one voter, or ZooKeeper   (implemented by node)
+MetadataListener called by the log with committed records                                (implemented by the Loader)
+ImageSubscriber  notified of each new image                                              (replication, ...)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class CommittedBatch(Struct, frozen=True):
-    """Metadata records that a majority has: those of one batch of the log. Control batches are not passed on, but their
-    offsets count, so `base_offset` may leave a gap after the batch before."""
+    """The committed metadata records of one batch. Control batches are not passed to listeners, but they have offsets,
+    so that there may be a gap between the previous batch and `base_offset`."""
 
     base_offset: int
     epoch: int
@@ -34,7 +34,7 @@ class CommittedBatch(Struct, frozen=True):
 
 
 class LoadedSnapshot(Struct, frozen=True):
-    """The contents of a `<offset>-<epoch>.checkpoint` file: all state up to, and without, `end_offset`."""
+    """The contents of a `<offset>-<epoch>.checkpoint` file: all state before `end_offset`."""
 
     end_offset: int
     epoch: int
@@ -43,12 +43,12 @@ class LoadedSnapshot(Struct, frozen=True):
 
 
 class MetadataListener(Protocol):
-    """Called by the log on the loop, in offset order, never again for the same offset."""
+    """Called by the log on the event loop, in offset order, once for each offset."""
 
     def on_commit(self, batch: CommittedBatch) -> None: ...
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Forget everything and start from this (a node that fell behind, or that has just started)."""
+        """Replace all state by the snapshot. This happens when a node starts, or when it has fallen too far behind."""
         ...
 
     def on_leader(self, leader_id: int, epoch: int) -> None:
@@ -57,26 +57,26 @@ class MetadataListener(Protocol):
 
 
 class MetadataLog(Protocol):
-    """The log of metadata records. There is one per cluster; whoever leads it is the active controller."""
+    """The log of metadata records. There is one for each cluster, and its leader is the active controller."""
 
     def propose(self, records: Sequence[MetadataRecord]) -> Awaitable[int]:
         """Append `records` as one batch: all or none, after everything proposed before (the *call* fixes the order).
 
-        The awaitable gives the offset of the last record when it is committed and every listener has been told of it.
-        It raises KafkaError (NOT_CONTROLLER when leadership was lost or never held). Giving up the wait does not
-        withdraw the records.
+        The awaitable returns the offset of the last record when the record is committed and every listener has been
+        notified. It raises KafkaError: NOT_CONTROLLER when this node does not lead the log, or lost the leadership.
+        Cancelling the wait does not withdraw the records.
         """
         ...
 
     def register(self, listener: MetadataListener) -> None:
-        """From now on tell `listener` everything, beginning with the newest snapshot and the commits after it."""
+        """Notify `listener` of the newest snapshot, of the commits after it, and of all later ones."""
         ...
 
     async def write_snapshot(
         self, end_offset: int, epoch: int, timestamp_ms: int, records: Iterable[MetadataRecord]
     ) -> None:
-        """Store a snapshot of everything before `end_offset`; the log may then drop its older segments. `records` may
-        be gone through in another thread."""
+        """Store a snapshot of all records before `end_offset`. The log may then delete older segments. `records` may
+        be iterated in another thread."""
         ...
 
 
@@ -87,11 +87,12 @@ class KRaftVersion(Protocol):
     def kraft_version(self) -> int: ...
 
     def upgrade_kraft_version(self) -> None:
-        """0 -> 1: voters may change from now on. Raises KafkaError (INVALID_UPDATE_VERSION) while it cannot be."""
+        """Upgrade kraft.version from 0 to 1, after which voters can change. Raises KafkaError (INVALID_UPDATE_VERSION)
+        if the quorum is not ready for it."""
         ...
 
 
 class ImageSubscriber(Protocol):
-    """Is told of each new image: what changed (`delta`), and everything (`image`)."""
+    """Notified of each new image: `delta` has the changes, `image` the whole state."""
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None: ...

@@ -1,4 +1,4 @@
-"""Machine: hands each new image to whoever subscribed, in the order of subscription."""
+"""Machine: passes each new image to the subscribers, in the order of their subscription."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from barnabas.server.metadata.ports import ImageSubscriber
 
 
 class Publisher:
-    """Keeps the newest image, and tells subscribers of each one.
+    """Keeps the newest image and notifies subscribers of each new one.
 
-    The order matters and is the composition root's choice: replication first (it creates the logs), then coordination
-    (it loads from them), then caches that make the change visible to clients.
+    The order of subscribers matters, and `server/node` chooses it: first replication, which creates the logs, then
+    coordination, which loads from them, then the caches that make the change visible to clients.
     """
 
     def __init__(self, image: ClusterImage | None = None) -> None:
@@ -24,7 +24,8 @@ class Publisher:
         return self._image
 
     def subscribe(self, subscriber: ImageSubscriber, *, at_once: bool = True) -> None:
-        """From now on tell `subscriber` of every image; it is told `at_once` of the present one as if all were new."""
+        """Notify `subscriber` of every new image. With `at_once`, notify it now of the current image, as if all of it
+        were new."""
         self._subscribers.append(subscriber)
         if at_once and self._image.offset >= 0:
             delta = ClusterDelta.everything(self._image)
@@ -34,7 +35,8 @@ class Publisher:
         self._subscribers.remove(subscriber)
 
     def publish(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Make `image` the newest one. Subscribers hear of it unless nothing changed (the controller's idle beat)."""
+        """Make `image` the newest one, and notify subscribers. A delta without changes (a NoOpRecord) is not passed
+        on."""
         self._image = image
         if delta.is_empty:
             return

@@ -1,6 +1,6 @@
-"""Codec: an image as the records that make it again, in the order Kafka's `MetadataImage.write` puts them.
+"""Codec: writes an image as metadata records, in the order of Kafka's `MetadataImage.write`.
 
-Replaying them onto an empty image gives an equal one; that is what a `.checkpoint` file holds.
+Replaying the records onto an empty image gives an equal image. A `.checkpoint` file contains these records.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from barnabas.server.metadata.records.topics import PartitionRecord, TopicRecord
 
 
 def image_records(image: ClusterImage) -> Iterator[MetadataRecord]:
-    """Every record of a snapshot of `image`, lazily: a big image need not be in memory twice."""
+    """Yield every record of a snapshot of `image`. The records are created lazily, so that they need no memory at the
+    same time."""
     levels = dict(sorted(image.features.levels.items()))
-    if METADATA_VERSION in levels:  # first, because it decides how the records after it are read
+    if METADATA_VERSION in levels:  # first, because the level decides how later records are read
         yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels.pop(METADATA_VERSION))
     for feature, level in levels.items():
         yield FeatureLevelRecord(name=feature, feature_level=level)
@@ -61,7 +62,7 @@ def image_records(image: ClusterImage) -> Iterator[MetadataRecord]:
 
 
 def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
-    """The record that registers a broker as it is."""
+    """The record that registers a broker with its current state."""
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
         incarnation_id=broker.incarnation_id,
@@ -90,7 +91,7 @@ def topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
 
 
 def partition_record(topic: TopicImage, index: int, partition: PartitionImage) -> PartitionRecord:
-    """The record that describes a partition as it is."""
+    """The record that describes a partition's current state."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic.topic_id,
@@ -162,10 +163,10 @@ class SnapshotPolicy(Struct, frozen=True):
 
     max_bytes: int = 20 * 1024 * 1024
     max_interval_ms: int = 3_600_000
-    """0 turns the limit by time off."""
+    """0 disables the limit by time."""
 
     def is_due(self, bytes_since: int, snapshot_ms: int, now_ms: int) -> bool:
-        """`snapshot_ms` is when the last snapshot was taken. Nothing new is never worth a snapshot."""
+        """`snapshot_ms` is the time of the last snapshot. Without new records no snapshot is due."""
         if bytes_since <= 0:
             return False
         return bytes_since >= self.max_bytes or (

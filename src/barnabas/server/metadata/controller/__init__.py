@@ -1,1 +1,1 @@
-"""The active controller: it decides what may change in the cluster's truth."""
+"""The active controller, which decides on changes of the cluster's metadata."""

@@ -1,7 +1,7 @@
 """Machine: IncrementalAlterConfigs and AlterConfigs (`ConfigurationControlManager`, `ConfigAdminManager`).
 
-All changes of one resource are made or none; resources succeed and fail each on their own. The legacy AlterConfigs
-replaces everything that was set on the resource.
+The changes of one resource are all made, or none of them. Each resource succeeds or fails by itself. The legacy
+AlterConfigs replaces all configs that were set on the resource.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TABLES = {
 
 
 class Operation(IntEnum):
-    """What to do with one config (`AlterConfigOp.OpType`)."""
+    """The operations on one config (`AlterConfigOp.OpType`)."""
 
     SET = 0
     DELETE = 1
@@ -52,7 +52,7 @@ class Operation(IntEnum):
 def decide_incremental_alter_configs(
     image: ClusterImage, request: incremental.IncrementalAlterConfigsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, incremental.IncrementalAlterConfigsResponse]:
-    """Single configs set, deleted, appended to, subtracted from."""
+    """Set, delete, append to, or subtract from single configs."""
     records, errors = _each(
         request.resources, lambda resource, given: _incremental(image, resource, given.configs, ctx)
     )
@@ -72,7 +72,7 @@ def decide_incremental_alter_configs(
 def decide_alter_configs(
     image: ClusterImage, request: legacy.AlterConfigsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, legacy.AlterConfigsResponse]:
-    """All configs of a resource replaced."""
+    """Replace all configs of a resource."""
     records, errors = _each(request.resources, lambda resource, given: _replace(image, resource, given.configs, ctx))
     responses = [
         legacy.AlterConfigsResourceResponse(
@@ -92,7 +92,7 @@ GivenT = TypeVar("GivenT", incremental.AlterConfigsResource, legacy.AlterConfigs
 def _each(
     resources: Sequence[GivenT], change: Callable[[ConfigResource, GivenT], list[MetadataRecord]]
 ) -> tuple[list[MetadataRecord], dict[ConfigResource, KafkaError | None]]:
-    """The records of the resources that can be changed, and what is wrong with the others."""
+    """The records of the resources that can be changed, and the errors of the others."""
     twice = duplicates(ConfigResource(given.resource_type, given.resource_name) for given in resources)
     records: list[MetadataRecord] = []
     errors: dict[ConfigResource, KafkaError | None] = {}
@@ -154,7 +154,7 @@ def _changed(
     changes: Mapping[str, str | None],
     ctx: DecideContext,
 ) -> list[MetadataRecord]:
-    """Check what the resource would have, and that it exists; then the records of what really changes."""
+    """Check the resulting configs and that the resource exists. Returns the records of the configs that change."""
     merged = {**present, **changes}
     check_min_isr(image, resource, changes)
     _check(image, resource, {name: value for name, value in merged.items() if value is not None}, ctx)
@@ -162,7 +162,8 @@ def _changed(
     records: list[MetadataRecord] = [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
         for name, value in changes.items()
-        # KAFKA-14136: setting a broker config to what it is makes the broker read it again, so it is written too.
+        # KAFKA-14136: setting a broker config to its current value makes the broker load it again, so a record is
+        # written.
         if value != present.get(name) or (resource.type == ResourceType.BROKER and value is not None)
     ]
     return records + records_after_change(image, records)

@@ -1,4 +1,4 @@
-"""Machine: AlterPartition, by which a leader changes who is in sync (KIP-497, `ReplicationControlManager`)."""
+"""Machine: AlterPartition, with which a leader changes the ISR (KIP-497, `ReplicationControlManager`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from barnabas.server.metadata.records.topics import PartitionChangeRecord
 def decide_alter_partition(
     image: ClusterImage, request: AlterPartitionRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, AlterPartitionResponse]:
-    """Each partition on its own; a leader whose view is old is told so and asks again."""
+    """Decide on each partition by itself. A leader with an outdated view gets an error, and sends its request again."""
     sender = image.brokers.get(request.broker_id)
     if sender is None or sender.epoch != request.broker_epoch:
         return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -56,7 +56,7 @@ def decide_alter_partition(
                 records.append(changed)
                 after = merge_partition(partition, changed)
             if after.leader != request.broker_id:
-                # The ISR completed a reassignment that leaves the sender out (KAFKA-13716).
+                # The new ISR completed a reassignment after which the sender is no replica any more (KAFKA-13716).
                 outcomes.append(PartitionDataResponse(partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED))
                 continue
             outcomes.append(
@@ -74,7 +74,7 @@ def decide_alter_partition(
 
 
 def _new_isr(wanted: PartitionData) -> Mapping[int, int]:
-    """Broker -> broker epoch, -1 where the leader did not say."""
+    """The proposed ISR: broker -> broker epoch, -1 if the leader did not send one."""
     if wanted.new_isr_with_epochs:
         return {state.broker_id: state.broker_epoch for state in wanted.new_isr_with_epochs}
     return dict.fromkeys(wanted.new_isr, -1)
@@ -83,9 +83,9 @@ def _new_isr(wanted: PartitionData) -> Mapping[int, int]:
 def _problem(
     image: ClusterImage, partition: PartitionImage, wanted: PartitionData, sender: int, isr: Mapping[int, int]
 ) -> ErrorCode:
-    """In Kafka's order (`validateAlterPartitionData`)."""
+    """The first error, checked in Kafka's order (`validateAlterPartitionData`)."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the sender knows more than this controller: it is not the newest one
+        return ErrorCode.NOT_CONTROLLER  # the sender has newer metadata: this is not the newest controller
     if wanted.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if sender != partition.leader:
@@ -106,7 +106,7 @@ def _problem(
             return ErrorCode.INELIGIBLE_REPLICA
         joins = broker_id not in partition.isr
         if joins and not image.brokers.has_online_dir(broker_id, partition.directory_of(broker_id)):
-            return ErrorCode.INELIGIBLE_REPLICA  # its disk was replaced: it says first where it lies now
+            return ErrorCode.INELIGIBLE_REPLICA  # its disk was replaced: it must first report the new log directory
     return ErrorCode.NONE
 
 

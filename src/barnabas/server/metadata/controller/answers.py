@@ -1,4 +1,4 @@
-"""Value: a refusal, before it is put into the field of a response."""
+"""Value: the error of one topic, resource or partition of a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RefusedError(KafkaError):
-    """One topic, resource or partition cannot have what it asks for; the others of the request may."""
+    """The change of one topic, resource or partition is rejected. The others of the request are not affected."""
 
 
 def message_of(error: KafkaError) -> str:
@@ -19,7 +19,7 @@ def message_of(error: KafkaError) -> str:
 
 
 def duplicates(keys: Iterable[K]) -> set[K]:
-    """Those that occur more than once."""
+    """The keys that occur more than once."""
     seen: set[K] = set()
     twice: set[K] = set()
     for key in keys:

@@ -1,4 +1,4 @@
-"""Machine: replicas of new partitions, given by hand or placed, and the records that describe them."""
+"""Machine: the replicas of new partitions, assigned manually or by the placer, and their records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.server.metadata.records.topics import PartitionRecord
 
 
 def check_manual_replicas(image: ClusterImage, replicas: Sequence[int], expected: int | None) -> None:
-    """Raises RefusedError unless these are distinct registered brokers, `expected` in number."""
+    """Raises RefusedError unless `replicas` are `expected` distinct registered brokers."""
     if not replicas:
         raise _bad("The manual partition assignment includes an empty replica list.")
     previous: int | None = None
@@ -34,12 +34,13 @@ def check_manual_replicas(image: ClusterImage, replicas: Sequence[int], expected
 
 
 def active_replicas(image: ClusterImage, replicas: Sequence[int]) -> list[int]:
-    """Those that can be in sync from the start: neither fenced nor shutting down."""
+    """The replicas that can be in the first ISR: neither fenced nor in controlled shutdown."""
     return [broker for broker in replicas if image.brokers.is_active(broker)]
 
 
 def in_sync_of_manual(image: ClusterImage, replicas: Sequence[int], index: int) -> list[int]:
-    """The first ISR of a partition assigned by hand. Raises RefusedError when none of its brokers is usable."""
+    """The first ISR of a manually assigned partition. Raises RefusedError when all of its brokers are fenced or
+    stopping."""
     in_sync = active_replicas(image, replicas)
     if not in_sync:
         raise _bad(
@@ -56,7 +57,7 @@ def place(
     rng: Rng,
     existing: Sequence[Sequence[int]] = (),
 ) -> list[tuple[int, ...]]:
-    """Replicas chosen by the placer. Raises KafkaError INVALID_REPLICATION_FACTOR."""
+    """Let the placer choose replicas. Raises KafkaError INVALID_REPLICATION_FACTOR if there are too few brokers."""
     brokers = [
         UsableBroker(broker.broker_id, broker.rack, broker.fenced)
         for broker in image.brokers
@@ -74,7 +75,7 @@ def place(
 def new_partition(
     image: ClusterImage, topic_id: TopicId, index: int, replicas: Sequence[int], in_sync: Sequence[int]
 ) -> PartitionRecord:
-    """The record of a partition that begins to exist; its leader is the first replica in sync."""
+    """The record of a new partition. Its leader is the first replica of the ISR."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -88,7 +89,7 @@ def new_partition(
 
 
 def default_directory(image: ClusterImage, broker_id: int) -> UUID:
-    """A broker with one log directory leaves no doubt; one with several will say later which it took (KIP-858)."""
+    """The broker's log directory if it has exactly one. A broker with several reports its choice later (KIP-858)."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.log_dirs:
         return MIGRATING_DIRECTORY

@@ -1,8 +1,10 @@
-"""Machine: brokers that register, beat, are fenced and leave (`ClusterControlManager`, `BrokerHeartbeatManager`).
+"""Machine: registration, heartbeats, fencing and shutdown of brokers (`ClusterControlManager`,
+`BrokerHeartbeatManager`).
 
-A broker registers fenced. Its first heartbeat that shows it has read the metadata log up to its registration unfences
-it: from then on it leads partitions and clients hear of it. When its heartbeats stop, `decide_fence_broker` fences it;
-counting the time is the shell's business, which tells by `DecideContext.live_brokers` whose session is valid.
+A broker is fenced when it registers. The first heartbeat that shows that the broker has read the metadata log up to its
+registration unfences the broker: from then on it leads partitions and is visible to clients. When the heartbeats stop,
+`decide_fence_broker` fences the broker. The shell measures the time; `DecideContext.live_brokers` has the valid
+sessions.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ NO = -1
 def decide_register_broker(
     image: ClusterImage, request: BrokerRegistrationRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, BrokerRegistrationResponse]:
-    """Register a starting broker under a new epoch, or confirm the registration it has."""
+    """Register a starting broker with a new broker epoch, or confirm its present registration."""
     present = image.brokers.get(request.broker_id)
     problem = _registration_problem(image, request, present, ctx.live_brokers)
     if problem is not ErrorCode.NONE:
@@ -46,9 +48,9 @@ def decide_register_broker(
     same = present is not None and present.incarnation_id == request.incarnation_id
     epoch = present.epoch if present is not None and same else _new_epoch(image)
     if not same:
-        # A new process: whatever the old one led needs a leader that is there. Only the epoch of the old one, which
-        # a log directory remembers after an orderly shutdown, proves that nothing was lost (KIP-966). If the broker
-        # was unregistered, that epoch is forgotten: nothing can be proved.
+        # A new process: the partitions of the old one need another leader. Only the broker epoch of the old process,
+        # which a clean shutdown stores in the log directory, proves that no record was lost (KIP-966). The epoch of
+        # an unregistered broker is unknown, so that nothing can be proved.
         unclean = present is None or request.previous_broker_epoch != present.epoch
         records += records_without_broker(image, request.broker_id, ctx, unclean=unclean)
     records.append(
@@ -80,11 +82,12 @@ def decide_register_broker(
 def decide_heartbeat(
     image: ClusterImage, request: BrokerHeartbeatRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, BrokerHeartbeatResponse]:
-    """What a beat changes: unfence a broker that caught up, fence one that wants it, let one shut down in order; first
-    of all give new leaders to what lay in a log directory that is offline now. A broker that has no directory left can
-    do nothing: it is fenced, and stays so as long as this process of it runs.
+    """Decide on a heartbeat: first elect new leaders for partitions in a log directory that is offline now; then
+    unfence a broker that has caught up, fence one that requests it, or go on with a controlled shutdown. A broker
+    without any online directory is fenced, and stays fenced until its process is restarted.
 
-    Of very many partitions, a part changes: the next beat goes on with a shutdown, `decide_leaderless` with an unfence.
+    If very many partitions have to change, only a part of them does: the next heartbeat continues a shutdown, and
+    `decide_leaderless` continues after an unfence.
     """
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
@@ -116,7 +119,8 @@ def decide_heartbeat(
 
 
 def decide_fence_broker(image: ClusterImage, broker_id: int, ctx: DecideContext) -> Decision[MetadataRecord, None]:
-    """A broker's heartbeats have stopped (`broker.session.timeout.ms`), or it has no disk."""
+    """Fence a broker whose heartbeats have stopped (`broker.session.timeout.ms`), or whose log directories have all
+    failed."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return Decision(None)
@@ -127,7 +131,7 @@ def decide_fence_broker(image: ClusterImage, broker_id: int, ctx: DecideContext)
 def decide_unregister_broker(
     image: ClusterImage, request: UnregisterBrokerRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, UnregisterBrokerResponse]:
-    """Forget a broker for good; it must register again to come back."""
+    """Remove a broker's registration. The broker must register again to come back."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         return Decision(
@@ -154,10 +158,11 @@ def _registration_problem(
     if (
         present is not None
         and present.incarnation_id != request.incarnation_id
-        and not present.in_controlled_shutdown  # whoever comes after one that leaves need not wait for its session
+        # the next process of a broker in controlled shutdown need not wait for its session
+        and not present.in_controlled_shutdown
         and request.broker_id in live_brokers
     ):
-        return ErrorCode.DUPLICATE_BROKER_REGISTRATION  # the one that is registered still sends heartbeats
+        return ErrorCode.DUPLICATE_BROKER_REGISTRATION  # the registered process still sends heartbeats
     if len(set(request.log_dirs)) != len(request.log_dirs):
         return ErrorCode.INVALID_REGISTRATION
     supported = {feature.name: feature for feature in request.features}
@@ -169,8 +174,8 @@ def _registration_problem(
 
 
 def _shut_down(image: ClusterImage, broker: BrokerImage, ctx: DecideContext) -> tuple[bool, bool, list[MetadataRecord]]:
-    """(fenced, may stop, records): first hand over what it leads, then, when nothing is left and everyone knows, let
-    it go fenced."""
+    """Continue a controlled shutdown: (fenced, may stop, records). First other replicas become leaders. When the broker
+    leads no partition, and all active brokers have that metadata, the broker may stop and is fenced."""
     others = any(other.is_active and other.broker_id != broker.broker_id for other in image.brokers)
     limit = None if broker.fenced or not others else PARTITIONS_PER_DECISION
     records = records_without_broker(image, broker.broker_id, ctx, limit=limit)
@@ -195,5 +200,5 @@ def _registration_change(
 
 
 def _new_epoch(image: ClusterImage) -> int:
-    """Above every epoch there is, and about the offset its record will have (Kafka takes exactly that offset)."""
+    """A broker epoch above all present ones: about the offset of its record (Kafka uses exactly that offset)."""
     return max(image.offset + 1, *(broker.epoch + 1 for broker in image.brokers), 0)

@@ -1,7 +1,7 @@
-"""Machine: the table of requests the controller decides on, and the state they are decided on.
+"""Machine: the table of the requests on which the controller decides, and the state of these decisions.
 
 Decisions live in the modules beside this one, one per subject, as plain functions
-`decide_x(image, request, ctx) -> Decision`. This class only finds the right one and applies what was decided.
+`decide_x(image, request, ctx) -> Decision`. `Controller` selects the function and applies the decided records.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _HANDLED: Final[Mapping[type[Message], Decide]] = {
 
 
 class Controller:
-    """`decide` reads; `apply` is the only thing that changes `image`."""
+    """`decide` only reads; `apply` is the only method that changes `image`."""
 
     HANDLED: ClassVar[Mapping[type[Message], Decide]] = _HANDLED
 
@@ -84,15 +84,15 @@ class Controller:
         self.image = image or ClusterImage()
 
     def decide(self, image: ClusterImage, request: Message, ctx: DecideContext) -> Decision[MetadataRecord, Message]:
-        """What to write and what to answer. Raises KafkaError for a request that is not the controller's."""
+        """The records to append and the response. Raises KafkaError for a request that controllers do not handle."""
         decide = self.HANDLED.get(type(request))
         if decide is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The controller does not serve {type(request).__name__}.")
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The controller does not handle {type(request).__name__}.")
         return decide(image, request, ctx)
 
     def apply(self, image: ClusterImage, records: Sequence[MetadataRecord]) -> None:
-        """Make `image` with `records` replayed onto it the state of the next decision.
+        """Apply `records` to `image`; the result is the state of the next decision.
 
-        Its offset runs ahead of the log by a guess: control records of the log may take offsets in between.
+        The offset of the result is an estimate, because control records of the log may have offsets in between.
         """
         self.image = replayed(image, records)

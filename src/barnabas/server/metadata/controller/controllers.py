@@ -1,4 +1,4 @@
-"""Machine: controllers that say where they are and what they know (KIP-919, `ClusterControlManager`)."""
+"""Machine: the registration of controllers, with their endpoints and features (KIP-919, `ClusterControlManager`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.server.metadata.records.nodes import ControllerEndpoint, Controlle
 def decide_register_controller(
     image: ClusterImage, request: ControllerRegistrationRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, ControllerRegistrationResponse]:
-    """The newest process of a controller is the one that counts."""
+    """Register a controller. A new process replaces the registration of the previous one."""
     if image.features.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         return Decision(
             ControllerRegistrationResponse(

@@ -1,4 +1,4 @@
-"""Machine: CreatePartitions (`ReplicationControlManager.createPartitions`). A topic can only grow."""
+"""Machine: CreatePartitions (`ReplicationControlManager.createPartitions`). The number of partitions can only grow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from barnabas.server.metadata.records.base import MetadataRecord
 def decide_create_partitions(
     image: ClusterImage, request: CreatePartitionsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, CreatePartitionsResponse]:
-    """Records of the additional partitions of every topic that can grow; none with `validate_only`."""
+    """The records of the new partitions of every valid topic; no records with `validate_only`."""
     twice = duplicates(topic.name for topic in request.topics)
     records: list[MetadataRecord] = []
     results: dict[str, CreatePartitionsTopicResult] = {}

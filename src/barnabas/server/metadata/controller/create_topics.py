@@ -1,7 +1,8 @@
 """Machine: CreateTopics. Checks, errors and their order are those of Kafka's `ReplicationControlManager.createTopics`.
 
-Each topic is made or refused on its own; all records of a request are committed together. Without a manual assignment
--1 partitions or replicas mean the controller's `num.partitions` and `default.replication.factor`.
+Each topic is created or rejected by itself; all records of a request are committed together. Without a manual
+assignment,
+-1 partitions or replicas stand for the controller's `num.partitions` and `default.replication.factor`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Partition(Struct, frozen=True):
 def decide_create_topics(
     image: ClusterImage, request: CreateTopicsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, CreateTopicsResponse]:
-    """Records of every topic that can be made; none with `validate_only`."""
+    """The records of every valid topic; no records with `validate_only`."""
     twice = duplicates(topic.name for topic in request.topics)
     excess = _excess(request, ctx)
     names = _Names(image)
@@ -110,14 +111,14 @@ def _create(
 
 
 class _Names:
-    """The names that are taken: by topics of the image, and by those this request makes."""
+    """The names that are in use: by topics of the image, and by new topics of this request."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._by_key: dict[str, str] | None = None
 
     def check(self, name: str) -> None:
-        """Raises RefusedError for a name that no new topic can have."""
+        """Raises RefusedError for a name that is invalid, in use, or collides with one in use."""
         problem = name_problem(name)
         if problem is not None:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -137,7 +138,7 @@ class _Names:
             self._colliding()[collision_key(name)] = name
 
     def _colliding(self) -> dict[str, str]:
-        """Collision key -> name, made once per request and only if a name needs it."""
+        """Collision key -> name. Built at most once for each request, when a name needs it."""
         if self._by_key is None:
             names = self._image.topics.by_name
             self._by_key = {collision_key(name): name for name in names if has_collision_characters(name)}
@@ -204,7 +205,7 @@ def _count(topic: CreatableTopic, ctx: DecideContext) -> int:
 
 
 def _excess(request: CreateTopicsRequest, ctx: DecideContext) -> RefusedError | None:
-    """The refusal of a request that makes more partitions than one batch of records should hold."""
+    """The error of a request that creates more partitions than one batch of records may have; None if it does not."""
     total = sum(max(0, _count(topic, ctx)) for topic in request.topics)
     if total <= MAX_PARTITIONS_PER_BATCH:
         return None
@@ -216,7 +217,7 @@ def _excess(request: CreateTopicsRequest, ctx: DecideContext) -> RefusedError | 
 
 
 def _effective(view: ConfigView, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """Every config of the new topic as it will be (KIP-525), by name."""
+    """Every effective config of the new topic (KIP-525), by name."""
     shown = []
     for name, effective in sorted(view.new_topic(configs).items()):
         key = TOPIC_CONFIGS[name]

@@ -23,7 +23,7 @@ from barnabas.server.metadata.records.topics import RemoveTopicRecord
 def decide_delete_topics(
     image: ClusterImage, request: DeleteTopicsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, DeleteTopicsResponse]:
-    """A RemoveTopicRecord for each topic that exists. Version 6 moved the names into `topics`, beside ids."""
+    """A RemoveTopicRecord for each existing topic. Since version 6, `topics` has names and ids."""
     wanted = [DeleteTopicState(name=name) for name in request.topic_names] + list(request.topics)
     find = _finder(image, wanted)
     records: list[MetadataRecord] = []
@@ -47,7 +47,7 @@ def decide_delete_topics(
 
 
 def _distinct(wanted: list[DeleteTopicState]) -> Iterable[DeleteTopicState]:
-    """What is named twice is answered once."""
+    """The requested topics without repetitions: a topic that is requested twice gets one result."""
     return {(state.name, state.topic_id): state for state in wanted}.values()
 
 
@@ -78,7 +78,7 @@ def _finder(image: ClusterImage, wanted: list[DeleteTopicState]) -> Callable[[De
         return _once(topic)
 
     def _once(topic: TopicImage) -> TopicImage:
-        if topic.topic_id in both_ways:  # neither wins: nothing is deleted by a request that contradicts itself
+        if topic.topic_id in both_ways:  # a topic that is requested both by name and by id is not deleted, as in Kafka
             raise invalid_request("The provided topic name maps to an ID that was already supplied.")
         return topic
 

@@ -1,9 +1,11 @@
-"""Machine: in which log directory a replica lies, and what follows when one goes offline (KIP-858).
+"""Machine: the log directories of replicas, and the changes when a directory goes offline (KIP-858).
 
-A broker with several directories says where it put each replica (AssignReplicasToDirs), and its heartbeats say which
-directories are offline. A replica in one that is offline cannot lead and is not in sync, though its broker lives.
+A broker with several log directories reports the directory of each replica (AssignReplicasToDirs), and its heartbeats
+list the offline directories. A replica in an offline directory cannot lead and is not in sync, although its broker is
+alive.
 
-One that was in a directory that is lost, and is in another now, was begun anew: it does not have what it stood for.
+A replica that moves from a lost directory to another one is a new, empty log. It no longer has the records that its
+membership of the ISR or ELR promised.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ REPLICAS_MAX: Final = 10_000
 def decide_assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, AssignReplicasToDirsResponse]:
-    """Each replica on its own."""
+    """Record the log directory of each replica. Each replica succeeds or fails by itself."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -68,9 +70,9 @@ def decide_assign_replicas_to_dirs(
 def records_without_directories(
     image: ClusterImage, broker: BrokerImage, offline: Collection[UUID], ctx: DecideContext
 ) -> list[MetadataRecord]:
-    """What a broker has in directories that have just gone offline leaves the ISR, and new leaders are found.
+    """Remove the replicas in directories that have just gone offline from their ISRs, and elect new leaders.
 
-    Others are left: a broker that has none is fenced (`decide_heartbeat`)."""
+    The broker has other, online directories; a broker without any is fenced (`decide_heartbeat`)."""
     lost = frozenset(directory for directory in broker.log_dirs if directory in offline)
     if not lost:
         return []
@@ -128,7 +130,7 @@ def _assign(
         return (record, *without)
     if directory in broker.log_dirs and moved.has_leader:
         return (record,)
-    if directory in broker.log_dirs:  # it may lead now
+    if directory in broker.log_dirs:  # the replica may lead now
         rules = topic_rules.rules(topic, moved, image.brokers.is_active)
         elected = change_partition(topic.topic_id, index, moved, Target.of(moved), rules, topic_rules.election(topic))
         return (record,) if elected is None else (record, elected)
@@ -136,7 +138,7 @@ def _assign(
 
 
 def _is_lost(image: ClusterImage, broker_id: int, directory: UUID) -> bool:
-    """Whatever lies somewhere else now, is not what lay there."""
+    """Whether the directory is lost: a replica that is in another directory now is a new, empty log."""
     return not image.brokers.has_online_dir(broker_id, directory)
 
 
@@ -149,7 +151,7 @@ def _without_replica(
     topic_rules: TopicRules,
     lost: Collection[int] = (),
 ) -> Sequence[PartitionChangeRecord]:
-    """`lost`: who may not be eligible either."""
+    """Remove the replica from the ISR. With `lost`, the replica is not an eligible leader either."""
     target = replace(Target.of(partition), isr=tuple(replica for replica in partition.isr if replica != broker_id))
     usable = _all_but(broker_id, image.brokers.is_active)
     rules = topic_rules.rules(topic, partition, usable, unclean_shutdown=lost)

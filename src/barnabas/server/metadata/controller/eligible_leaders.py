@@ -1,8 +1,8 @@
-"""Machine: what keeps eligible leader replicas (KIP-966) true when `min.insync.replicas` changes.
+"""Machine: keeps eligible leader replicas (KIP-966) correct when `min.insync.replicas` changes.
 
-A replica is eligible because the leader committed nothing while fewer than min.insync.replicas were in sync. A smaller
-value breaks that conclusion, so a change of the value clears the lists it was drawn under. For the same reason no
-broker may have a value of its own: every broker would draw another conclusion (`ConfigurationControlManager`).
+A replica is eligible because the leader committed no record while fewer than min.insync.replicas were in sync. A
+smaller value breaks this reasoning, so that a change of the value clears the lists of eligible replicas. For the same
+reason no single broker may have a value of its own (`ConfigurationControlManager`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def elr_enabled(image: ClusterImage) -> bool:
 
 
 def records_to_enable(image: ClusterImage, static_config: Mapping[str, str]) -> list[MetadataRecord]:
-    """Written when the feature is switched on: one value for the cluster, none for single brokers. Lists left from when
-    it was on before are kept only where nobody is in sync; elsewhere the value may have been smaller meanwhile."""
+    """The records that enable the feature: one value of min.insync.replicas for the cluster, none for single brokers.
+    Lists from an earlier time with the feature are kept only for partitions with an empty ISR; for the others the value
+    may have been smaller in between."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in image.configs.of(_CLUSTER):
         value = ConfigView(image.configs, node_id=-1, static=static_config).broker_value(MIN_ISR).value
@@ -50,7 +51,7 @@ def records_to_enable(image: ClusterImage, static_config: Mapping[str, str]) -> 
 
 
 def records_after_change(image: ClusterImage, changes: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-    """The lists to clear after these changes of configs."""
+    """The records that clear lists of eligible replicas after these changes of configs."""
     if not elr_enabled(image):
         return []
     return [
@@ -61,7 +62,7 @@ def records_after_change(image: ClusterImage, changes: Sequence[MetadataRecord])
 
 
 def check_min_isr(image: ClusterImage, resource: ConfigResource, changes: Mapping[str, str | None]) -> None:
-    """Raises RefusedError for a change that the feature does not allow."""
+    """Raises RefusedError for a change of min.insync.replicas that the feature does not allow."""
     if resource.type != ResourceType.BROKER or MIN_ISR not in changes or not elr_enabled(image):
         return
     if resource.name:

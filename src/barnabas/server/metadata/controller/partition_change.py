@@ -1,13 +1,13 @@
-"""Machine: one change of one partition: what is wanted goes in, the record that does it comes out.
+"""Machine: builds the record of one change of one partition from the wanted state.
 
     Target (ISR, replicas, reassignment)
       1. complete the reassignment, if the new replicas are all in sync
-      2. keep track of eligible leader replicas (KIP-966): who leaves an ISR that is below min.insync.replicas still has
-         every committed record, because the leader commits nothing in that state
-      3. elect: from the ISR; if that is empty, from the ELR; then the last known leader; then, unclean, anyone usable
-      4. a new leader epoch where replicas go, so that they are not answered any more
+      2. keep track of eligible leader replicas (KIP-966): a replica that leaves an ISR smaller than min.insync.replicas
+         still has every committed record, because the leader commits nothing in that state
+      3. elect: from the ISR; if that is empty, from the ELR; then the last known leader; then, unclean, any usable
+      replica 4. a new leader epoch when replicas are removed, so that the leader rejects their fetches
 
-Every decision that touches a partition comes through here (`PartitionChangeBuilder` of Kafka).
+Every decision that changes a partition uses this module (`PartitionChangeBuilder` of Kafka).
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from barnabas.server.metadata.records.topics import PartitionChangeRecord
 
 
 class Election(Enum):
-    """How a leader is chosen where one is needed."""
+    """How a leader is elected when the partition needs one."""
 
     ONLINE = auto()
-    """The present leader if it still can, else the first replica that can."""
+    """The present leader if it may still lead, else the first replica that may."""
     PREFERRED = auto()
-    """The first replica, if it can, in place of the present leader."""
+    """The first replica, if it may lead, in place of the present leader."""
     UNCLEAN = auto()
-    """As ONLINE, but if nobody has all committed records, somebody who may not have them."""
+    """As ONLINE; but if no replica with all committed records is usable, one that may lack some."""
 
 
 class Rules(Struct, frozen=True):
-    """What a change depends on besides the partition."""
+    """The inputs of a change besides the partition and its target."""
 
     is_usable: Callable[[int], bool]
-    """May lead: neither fenced nor shutting down."""
+    """Whether a broker may lead: neither fenced nor in controlled shutdown."""
     min_insync_replicas: int = 1
     elr_enabled: bool = False
     unclean_shutdown: Collection[int] = ()
-    """Brokers that may have lost what they had: complete no more, wherever they stand."""
+    """Brokers that may have lost records: they leave the ISR and the ELR."""
     directory_of: Callable[[int], UUID] = lambda _: UNASSIGNED_DIRECTORY
-    """The log directory of a replica that is new (KIP-858)."""
+    """The log directory of a new replica (KIP-858)."""
 
 
 class Target(Struct, frozen=True):
-    """The partition as it should be; whom that makes leader is found out. (A tuple: a broker that is fenced makes a
-    hundred thousand of them.)"""
+    """The wanted state of a partition, without its leader, which is elected. (Fencing one broker can build a hundred
+    thousand of these.)"""
 
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
@@ -85,12 +85,12 @@ def change_partition(
     rules: Rules,
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
-    """The record that takes `partition` to `target`; None if it is there."""
+    """The record that changes `partition` to `target`; None if nothing changes."""
     target = _track_eligible(partition, _complete_reassignment(target), rules)
     elected = elect(partition, target, rules, election)
-    target, leader = _seat(partition, target, elected, rules)
+    target, leader = _with_leader(partition, target, elected, rules)
     if leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(target.replicas):
-        leader = partition.leader  # the same leader in a new epoch
+        leader = partition.leader  # no new leader: the same one in a new epoch
     record = PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=leader)
     if target.isr != partition.isr and (target.isr or rules.elr_enabled):
         record.isr = list(target.isr)
@@ -109,7 +109,7 @@ def change_partition(
 
 
 def elect(partition: PartitionImage, target: Target, rules: Rules, election: Election) -> Elected:
-    """Who leads `target`."""
+    """Elect the leader of `target`."""
     complete = target.isr or target.elr
 
     def can_lead(broker: int) -> bool:
@@ -131,9 +131,9 @@ def elect(partition: PartitionImage, target: Target, rules: Rules, election: Ele
 
 
 def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules: Rules) -> bool:
-    """Nobody is known to be complete. Whoever led last was in sync to the end, so if its disk survived, so did all
-    (KIP-966, "balanced" recovery). `last_known_elr` holds exactly that broker then, even if the feature was switched
-    off since: without it, whoever was in sync last would lead."""
+    """Whether the last known leader may lead, when no replica is known to have all records. The last leader was in sync
+    until the end, so that no record is lost if its disk has survived (KIP-966, "balanced" recovery). `last_known_elr`
+    has exactly that broker then, even if the feature was switched off since."""
     if target.isr or target.elr or len(partition.last_known_elr) != 1:
         return False
     if not rules.elr_enabled and partition.isr:
@@ -142,13 +142,13 @@ def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules:
     return last in target.replicas and rules.is_usable(last)
 
 
-def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Rules) -> tuple[Target, int]:
-    """The target with its leader seated, and the leader field of the record."""
+def _with_leader(partition: PartitionImage, target: Target, elected: Elected, rules: Rules) -> tuple[Target, int]:
+    """The target after the election, and the leader field of the record."""
     leader = elected.leader
     if leader == partition.leader:
         return target, NO_LEADER_CHANGE
     if elected.unclean:
-        # What the others have may differ: nobody but the new leader is in sync, and it has to recover (KIP-704).
+        # The other replicas may have other records: only the new leader is in sync, and it has to recover (KIP-704).
         target = replace(target, isr=(leader,), elr=(), recovery_state=LeaderRecoveryState.RECOVERING)
     elif leader in target.elr:
         target = replace(target, isr=(leader,), elr=tuple(broker for broker in target.elr if broker != leader))
@@ -161,8 +161,9 @@ def _seat(partition: PartitionImage, target: Target, elected: Elected, rules: Ru
 
 
 def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> Target:
-    """While the feature is off nobody becomes eligible. Who was when the last one in sync left still has every
-    committed record: nothing was committed since. So those stay until one of them leads."""
+    """Update the eligible leader replicas. Without the feature no replica becomes eligible. Replicas that were eligible
+    when the last one left the ISR still have every committed record, because nothing was committed since. They stay
+    eligible until one of them leads."""
     waiting = not partition.isr and not target.isr
     if not (rules.elr_enabled or waiting) or len(target.isr) >= rules.min_insync_replicas:
         return replace(target, elr=()) if target.elr else target
@@ -176,13 +177,13 @@ def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> 
 
 
 def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord) -> tuple[int, ...]:
-    """Remembered when the ISR becomes empty, forgotten when there is a leader again."""
+    """The last known leader: stored when the ISR becomes empty, cleared when there is a leader again."""
     leader = partition.leader if record.leader == NO_LEADER_CHANGE else record.leader
     if leader != NO_LEADER:
         return ()
     if record.isr == [] and partition.leader != NO_LEADER:
         return (partition.leader,)
-    if record.isr == [] and len(partition.isr) == 1:  # leaderless since before the feature was on
+    if record.isr == [] and len(partition.isr) == 1:  # without a leader since before the feature was enabled
         return partition.isr
     return partition.last_known_elr
 
@@ -191,7 +192,8 @@ def _last_known_leader(partition: PartitionImage, record: PartitionChangeRecord)
 
 
 def _complete_reassignment(target: Target) -> Target:
-    """Done when every replica that stays is in sync; then those that go are gone (`maybeCompleteReassignment`)."""
+    """A reassignment is complete when every remaining replica is in sync. Then the other replicas are removed
+    (`maybeCompleteReassignment`)."""
     if not target.removing and not target.adding:
         return target
     replicas = _without(target.replicas, target.removing)

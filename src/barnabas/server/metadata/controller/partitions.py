@@ -1,7 +1,7 @@
-"""Machine: what brokers coming and going does to partitions, and elections on request and now and then.
+"""Machine: changes of partitions when brokers come and go, and elections, on request and periodic.
 
-How one partition changes is in `partition_change.py`; here are the occasions. Each broker change looks through all
-partitions once, which is a tenth of the work where the broker has a share of them: an index would save no more.
+`partition_change.py` changes one partition; this module selects the partitions. Each change of a broker scans all
+partitions once. The scan is about a tenth of the work, so that an index from brokers to partitions would save little.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from barnabas.server.metadata.records.base import MetadataRecord
 PREFERRED_ELECTION = 0
 UNCLEAN_ELECTION = 1
 PARTITIONS_PER_DECISION: Final = 5_000
-"""Of one broker's partitions, so many change in one go: everyone else waits meanwhile."""
+"""The largest number of one broker's partitions that change in one decision, because other requests wait meanwhile."""
 
 
 def records_without_broker(
     image: ClusterImage, broker_id: int, ctx: DecideContext, *, unclean: bool = False, limit: int | None = None
 ) -> list[MetadataRecord]:
-    """When a broker is fenced, shuts down or leaves: out of every ISR, and new leaders for what it led. Without ELR
-    the last one in sync stays so, leaderless.
+    """The records for a broker that is fenced, shuts down or is unregistered: remove it from every ISR, and elect new
+    leaders for its partitions. Without ELR the last member of an ISR stays in it, and the partition has no leader.
 
-    `unclean`: it comes back and cannot say that it shut down in order, so it may have lost records: it is not eligible
-    any more either. With `limit`, the first so many.
+    `unclean`: the broker registers without proof of a clean shutdown, so that it may have lost records: it is not an
+    eligible leader any more either. `limit`: the largest number of records.
     """
     return _without_broker(image, image.topics, broker_id, ctx, unclean=unclean, limit=limit)
 
@@ -80,9 +80,9 @@ def _without_broker(
 def decide_move_away(
     image: ClusterImage, broker_id: int, ctx: DecideContext, first_topic: int, limit: int = PARTITIONS_PER_DECISION
 ) -> Decision[MetadataRecord, int | None]:
-    """A part of `records_without_broker`, for a broker with so many partitions that all of them in one go would keep
-    everyone else waiting: from the topic numbered `first_topic` on, until `limit` records are reached. The response is
-    where to go on, None at the end. What changes meanwhile is left to the decision that fences the broker."""
+    """One part of `records_without_broker`, for a broker with very many partitions: from the topic with number
+    `first_topic` until there are `limit` records. The response is the number of the topic at which to continue, None at
+    the end. Partitions that change in between are left to the decision that fences the broker."""
     records: list[MetadataRecord] = []
     for number, topic in enumerate(image.topics):
         if number < first_topic:
@@ -96,8 +96,8 @@ def decide_move_away(
 def records_with_broker(
     image: ClusterImage, broker_id: int, ctx: DecideContext, *, limit: int | None = None
 ) -> list[MetadataRecord]:
-    """When a broker becomes usable: it leads the leaderless partitions of which it has every record. With `limit`, the
-    first so many of them."""
+    """The records for a broker that becomes usable: it becomes the leader of the partitions without a leader of which
+    it has every record. `limit`: the largest number of records."""
 
     def usable(broker: int) -> bool:
         return broker == broker_id or image.brokers.is_active(broker)
@@ -121,8 +121,8 @@ def records_with_broker(
 def decide_leaderless(
     image: ClusterImage, ctx: DecideContext, limit: int = PARTITIONS_PER_DECISION
 ) -> Decision[MetadataRecord, bool]:
-    """Leaders for the leaderless partitions that some active broker can lead: what `records_with_broker` left over. The
-    response says whether there may be more to do."""
+    """Elect leaders for partitions without one that an active broker can lead; `records_with_broker` may have left
+    some. The response is whether there may be more."""
     topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
     for topic, index, partition in all_partitions(image):
@@ -141,8 +141,8 @@ def decide_leaderless(
 def decide_balance_leaders(
     image: ClusterImage, ctx: DecideContext, limit: int = 1_000
 ) -> Decision[MetadataRecord, bool]:
-    """Give preferred leaders back what they led (`auto.leader.rebalance.enable`), at most `limit` partitions a time.
-    The response says whether there is more to do."""
+    """Elect preferred leaders (`auto.leader.rebalance.enable`), for at most `limit` partitions. The response is whether
+    there are more."""
     topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
     for topic, index, partition in all_partitions(image):
@@ -163,8 +163,8 @@ def decide_balance_leaders(
 def decide_unclean_elections(
     image: ClusterImage, ctx: DecideContext, limit: int = 1_000
 ) -> Decision[MetadataRecord, bool]:
-    """Leaders for leaderless partitions whose topic allows unclean elections (`unclean.leader.election.interval.ms`);
-    the setting may have been made after the last replica in sync was lost."""
+    """Elect leaders for partitions without one whose topic allows unclean elections
+    (`unclean.leader.election.interval.ms`). The config may have been set after the last in-sync replica was lost."""
     topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
     for topic, index, partition in all_partitions(image):
@@ -182,7 +182,7 @@ def decide_unclean_elections(
 def decide_elect_leaders(
     image: ClusterImage, request: ElectLeadersRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, ElectLeadersResponse]:
-    """Elect the preferred leader, or any surviving one, of the partitions named, or of all."""
+    """Elect the preferred leaders, or any surviving ones, of the requested partitions or of all."""
     if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         return Decision(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
     everything = request.topic_partitions is None

@@ -22,7 +22,7 @@ _LONG_MAX: Final = 2**63 - 1
 def decide_allocate_producer_ids(
     image: ClusterImage, request: AllocateProducerIdsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, AllocateProducerIdsResponse]:
-    """The next block, for a broker that is registered under the epoch it names."""
+    """Allocate the next block to a broker that is registered with the epoch in the request."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return Decision(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

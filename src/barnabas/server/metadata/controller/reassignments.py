@@ -1,9 +1,9 @@
-"""Machine: moving partitions to other replicas: AlterPartitionReassignments, ListPartitionReassignments (KIP-455).
+"""Machine: reassignment of partitions: AlterPartitionReassignments, ListPartitionReassignments (KIP-455).
 
-A partition that moves has all its old and new replicas at once: `adding` are new, `removing` will go. It is done when
-everyone who stays is in sync; `partition_change` sees that at whichever change it comes true. A second request replaces
-the first: replicas that the first was adding and the second does not want go at once. Cancelling goes back to the
-replicas of before.
+During a reassignment a partition has all its old and new replicas: `adding` are the new ones, `removing` those that
+will be removed. The reassignment is complete when all remaining replicas are in sync; `partition_change` checks this at
+every change of the partition. A second request replaces the first: replicas that only the first one added are removed
+at once. Cancelling restores the original replicas.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from barnabas.server.metadata.records.base import MetadataRecord
 def decide_alter_partition_reassignments(
     image: ClusterImage, request: AlterPartitionReassignmentsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, AlterPartitionReassignmentsResponse]:
-    """Each partition on its own: begin a move, change it, or (replicas null) cancel it."""
+    """For each partition by itself: begin a reassignment, change it, or, with null replicas, cancel it."""
     topic_rules = TopicRules(image, ctx)
     records: list[MetadataRecord] = []
     topics = []
@@ -67,7 +67,7 @@ def decide_alter_partition_reassignments(
 def decide_list_partition_reassignments(
     image: ClusterImage, request: ListPartitionReassignmentsRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, ListPartitionReassignmentsResponse]:
-    """The moves under way, of the partitions named or of all."""
+    """The reassignments in progress, of the requested partitions or of all."""
     found: dict[str, list[OngoingPartitionReassignment]] = {}
     for name, index, partition in _named(image, request):
         if partition.is_reassigning:
@@ -83,7 +83,7 @@ def decide_list_partition_reassignments(
 
 
 def original_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas as they were before the move under way."""
+    """The replicas before the reassignment in progress."""
     return tuple(broker for broker in partition.replicas if broker not in partition.adding_replicas)
 
 
@@ -146,10 +146,10 @@ def _reassign(
 
 
 def _loses_too_many(partition: PartitionImage, target: Target, rules: Rules) -> bool:
-    """Replicas that go at once may be the only ones that have every record. With eligible leader replicas, as many must
-    stay as promise to survive min.insync.replicas - 1 crashes (Kafka asks for one, as without)."""
+    """Whether the change would remove too many complete replicas at once. With eligible leader replicas, enough must
+    remain to survive min.insync.replicas - 1 crashes. (Kafka requires one, as without the feature.)"""
     if rules.elr_enabled and not partition.has_leader and not set(partition.last_known_elr) <= set(target.replicas):
-        return True  # whoever led last may yet be the only one left to lead
+        return True  # the last known leader may be the only replica that can lead
     complete = len({*partition.isr, *partition.elr})
     needed = min(rules.min_insync_replicas if rules.elr_enabled else 1, complete)
     return len({*target.isr, *target.elr}) < needed

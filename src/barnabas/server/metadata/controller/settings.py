@@ -1,4 +1,4 @@
-"""Value: what the controller knows besides the image: the node's static configuration and who is asking."""
+"""Value: the inputs of a decision besides the image: the node's static configuration and the context of the request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ MAX_PARTITIONS_PER_BATCH = 10_000
 
 
 class ControllerSettings(Struct, frozen=True):
-    """The static part. `static_config` is the text of what the user set in server.properties or on the command line."""
+    """The static configuration. `static_config` has the configs of server.properties and of the command line, as
+    text."""
 
     node_id: int = 0
     static_config: Mapping[str, str] = field(default_factory=dict)
@@ -27,15 +28,15 @@ class ControllerSettings(Struct, frozen=True):
 
 
 class DecideContext(Struct, frozen=True):
-    """Time and chance for one decision, and the version of the request that asks for it."""
+    """The time and randomness for one decision, and the version of its request."""
 
     now_ms: int
     rng: Rng
     settings: ControllerSettings
     version: int = 0
     live_brokers: frozenset[int] = frozenset()
-    """Brokers that have sent heartbeats within `session_timeout_ms`, to this controller."""
+    """The brokers that have sent heartbeats to this controller within `session_timeout_ms`."""
     may_stop: Callable[[int], bool] = lambda _: True
-    """Whether every active broker knows that this one, shutting down, leads nothing any more (`BrokerSessions`)."""
+    """Whether every active broker has the metadata that this stopping broker leads no partition (`BrokerSessions`)."""
     kraft_version: int | None = None
-    """Of the quorum; None where there is none."""
+    """The kraft.version of the quorum; None without a quorum (ZooKeeper)."""

@@ -10,7 +10,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a topic name, or None. The words are those clients of Kafka know."""
+    """The reason why a topic name is invalid, or None. The texts are Kafka's."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""Machine: what a topic's settings and the cluster's features mean for changes of its partitions."""
+"""Machine: the rules for changes of a topic's partitions, from its configs and the cluster's features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage,
 
 
 class TopicRules:
-    """Made for one decision; a topic's settings are read once."""
+    """The rules for one decision. The configs of each topic are read once."""
 
     def __init__(self, image: ClusterImage, ctx: DecideContext) -> None:
         self._image = image
@@ -22,7 +22,7 @@ class TopicRules:
         self.elr_enabled = image.features.level(ELR_VERSION) > 0
 
     def election(self, topic: TopicImage) -> Election:
-        """How leaders are found when the old one is lost (`unclean.leader.election.enable`)."""
+        """The kind of election for a lost leader (`unclean.leader.election.enable`)."""
         return Election.UNCLEAN if self._of(topic)[0] else Election.ONLINE
 
     def rules(

@@ -30,7 +30,7 @@ from barnabas.server.metadata.records.other import FeatureLevelRecord
 
 
 class UpgradeType(IntEnum):
-    """How far an update may go (`FeatureUpdate.UpgradeType`)."""
+    """The permitted direction of an update (`FeatureUpdate.UpgradeType`)."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -41,8 +41,8 @@ class UpgradeType(IntEnum):
 def decide_update_features(
     image: ClusterImage, request: UpdateFeaturesRequest, ctx: DecideContext
 ) -> Decision[MetadataRecord, UpdateFeaturesResponse]:
-    """All updates or none: the first that cannot be made refuses the request. For kraft.version there is no record: who
-    calls this has the quorum write it."""
+    """Make all updates or none: the first invalid one rejects the request. kraft.version has no metadata record: the
+    caller requests that update from the quorum."""
     wanted = {update.feature: update.max_version_level for update in request.feature_updates}
     twice = duplicates(update.feature for update in request.feature_updates)
     records: list[MetadataRecord] = []
@@ -61,10 +61,10 @@ def decide_update_features(
 
 
 def _check(image: ClusterImage, update: FeatureUpdateKey, wanted: dict[str, int], ctx: DecideContext) -> bool:
-    """Raises RefusedError when the update may not be made; the answer says whether it changes anything."""
+    """Raises RefusedError when the update is invalid. Returns whether the update changes the level."""
     feature, level = update.feature, update.max_version_level
     upgrade_type = update.upgrade_type
-    if ctx.version == 0:  # v0 had one flag, and meant by it what is an unsafe downgrade now
+    if ctx.version == 0:  # version 0 had one flag, with the meaning of the later unsafe downgrade
         upgrade_type = UpgradeType.UNSAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
     if upgrade_type not in (UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
         raise _invalid(feature, level, "The controller does not support the given upgrade type.")
@@ -119,7 +119,7 @@ def _check_supported(image: ClusterImage, feature: str, level: int, ctx: DecideC
 
 
 def _check_metadata_downgrade(present: int, level: int, upgrade_type: int) -> None:
-    """Kafka refuses downgrades that lose metadata, safe or not; those that lose nothing need the safe type."""
+    """Kafka rejects every downgrade that loses metadata, safe or unsafe. Other downgrades need the safe type."""
     lossy = [changed for changed in METADATA_CHANGED_AT if level < changed <= present]
     if lossy and upgrade_type == UpgradeType.SAFE_DOWNGRADE:
         raise _invalid(

@@ -1,1 +1,1 @@
-"""The cluster as it is at one offset of its metadata log, immutable, and how the next one is made."""
+"""The immutable state of a cluster at one offset of its metadata log, and the deltas that lead to the next state."""

@@ -1,7 +1,7 @@
-"""Value: everything the cluster knows about itself at one offset of the metadata log; immutable.
+"""Value: the whole metadata of a cluster at one offset of the metadata log; immutable.
 
-A reader takes the image once and works on it as long as it likes: nothing in it ever changes. The next image is made by
-`ClusterDelta` (`delta.py`) and shares with this one whatever did not change.
+A reader can keep an image for as long as it needs, because an image never changes. `ClusterDelta` (`delta.py`) builds
+the next image, which shares all unchanged parts with this one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Provenance(Struct, frozen=True):
 
 
 class ClusterImage(Struct, frozen=True):
-    """The cluster's truth. Start with the empty one; `ClusterDelta` makes the next."""
+    """The metadata of the cluster. The first image is empty; `ClusterDelta` builds the next ones."""
 
     cluster_id: str = ""
     provenance: Provenance = field(default_factory=Provenance)
@@ -77,16 +77,16 @@ class ClusterImage(Struct, frozen=True):
 
     @property
     def offset(self) -> int:
-        """The offset of the last metadata record in it; -1 when empty."""
+        """The offset of the last metadata record in the image; -1 if the image is empty."""
         return self.provenance.offset
 
     @property
     def leader_epoch(self) -> int:
-        """The controller epoch of that record."""
+        """The controller epoch of the last metadata record in the image."""
         return self.provenance.epoch
 
     def same_state_as(self, other: ClusterImage) -> bool:
-        """Equal in everything but where it came from."""
+        """Whether both images are equal, apart from their provenance."""
         return (
             all(
                 getattr(self, part) == getattr(other, part)

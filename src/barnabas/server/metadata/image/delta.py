@@ -2,7 +2,7 @@
 
     delta = ClusterDelta(image); delta.apply(record); ...; image = delta.finish(provenance)
 
-Afterwards the delta still says what changed, part by part, which is what subscribers act on.
+The finished delta still lists the changes, part by part, for the subscribers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from barnabas.server.metadata.records.topics import (
 
 
 class ClusterDelta:
-    """The changes since `before`. Each part is empty (false) while nothing changed in it."""
+    """The changes since the image `before`. A part without changes is empty, and false as a boolean."""
 
     def __init__(self, before: ClusterImage) -> None:
         self.before = before
@@ -110,14 +110,14 @@ class ClusterDelta:
         )
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take in one record. Raises MetadataError if it contradicts what came before it."""
+        """Apply one record. Raises MetadataError if the record contradicts earlier records."""
         method = _APPLY.get(type(record))
         if method is None:
             raise MetadataError(f"Records of type {type(record).__name__} cannot be applied to an image.")
         method(self, record)
 
     def finish(self, provenance: Provenance) -> ClusterImage:
-        """The next image. What did not change is shared with the one before."""
+        """Build the next image. It shares all unchanged parts with the previous one."""
         before = self.before
         return ClusterImage(
             cluster_id=before.cluster_id,
@@ -141,7 +141,8 @@ class ClusterDelta:
 
     @staticmethod
     def between(before: ClusterImage, after: ClusterImage) -> ClusterDelta:
-        """What leads from one image to another, when the records in between are not known (a snapshot was loaded)."""
+        """The delta between two images, for the case that the records in between are unknown (a snapshot was
+        loaded)."""
         delta = ClusterDelta(before)
         delta.topics = TopicsDelta.between(before.topics, after.topics)
         delta.brokers = MapDelta.between(before.brokers.brokers, after.brokers.brokers)
@@ -161,7 +162,7 @@ class ClusterDelta:
 
     @staticmethod
     def everything(image: ClusterImage) -> ClusterDelta:
-        """As if all of `image` were new: for a subscriber that comes late."""
+        """The delta from the empty image to `image`, for a subscriber that subscribes late."""
         return ClusterDelta.between(ClusterImage(cluster_id=image.cluster_id), image)
 
     def _finish_quotas(self) -> QuotasImage:
@@ -316,12 +317,15 @@ class ClusterDelta:
         self.quotas[entity] = MappingProxyType(limits)
 
     def _nothing(self, record: MetadataRecord) -> None:
-        """NoOpRecord and ZkMigrationStateRecord carry no state; transaction markers are the loader's business."""
+        """Ignore NoOpRecord and ZkMigrationStateRecord, which carry no state, and transaction markers, which the Loader
+        handles."""
 
     def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
         broker = self.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch:
-            raise MetadataError(f"A record speaks of broker {broker_id} at epoch {epoch}, which is not registered.")
+            raise MetadataError(
+                f"A metadata record refers to broker {broker_id} at epoch {epoch}, which is not registered."
+            )
         return broker
 
     def _change_broker(self, broker: BrokerImage, **changes: Any) -> None:
@@ -329,7 +333,8 @@ class ClusterDelta:
 
 
 def replayed(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterImage:
-    """`image` after `records`, for a decision that builds on another one; its offset is a guess."""
+    """`image` with `records` applied, for a decision that builds on an earlier one. The offset of the result is not
+    exact."""
     delta = ClusterDelta(image)
     count = 0
     for record in records:

@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class MapDelta(Generic[K, V]):
-    """`changed` says what each touched key is now; None means that it is gone."""
+    """`changed` has the new value of each changed key; None means that the key is removed."""
 
     __slots__ = ("_base", "changed")
 
@@ -42,7 +42,7 @@ class MapDelta(Generic[K, V]):
 
     @staticmethod
     def between(before: PersistentMap[K, V], after: PersistentMap[K, V]) -> MapDelta[K, V]:
-        """What leads from one map to the other."""
+        """The delta between two maps."""
         delta: MapDelta[K, V] = MapDelta(before)
         if before is after:
             return delta

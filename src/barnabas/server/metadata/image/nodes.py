@@ -23,7 +23,7 @@ class SecurityProtocol(IntEnum):
 
 
 class Endpoint(Struct, frozen=True):
-    """Where a node listens: a listener's name, and the address it advertises."""
+    """A listener of a node: its name and its advertised address."""
 
     name: str
     host: str
@@ -58,7 +58,8 @@ class BrokerImage(Struct, frozen=True):
 
     @property
     def is_active(self) -> bool:
-        """May lead partitions and is shown to clients."""
+        """Whether the broker may lead partitions and is visible to clients: neither fenced nor in controlled
+        shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -99,7 +100,7 @@ class BrokersImage(Struct, frozen=True):
         return len(self.brokers)
 
     def alive(self) -> list[BrokerImage]:
-        """The brokers that are not fenced, by ascending id; those are the ones clients are told about."""
+        """The brokers that are not fenced, by ascending id. Metadata responses list these."""
         return [broker for broker in self if not broker.fenced]
 
     def is_unfenced(self, broker_id: int) -> bool:
@@ -107,7 +108,8 @@ class BrokersImage(Struct, frozen=True):
         return broker is not None and not broker.fenced
 
     def has_online_dir(self, broker_id: int, directory: UUID) -> bool:
-        """Whether a replica in that log directory can be used, as far as anybody has said (`DirectoryId.isOnline`)."""
+        """Whether the log directory of the broker is online, according to the last registration
+        (`DirectoryId.isOnline`)."""
         broker = self.get(broker_id)
         if broker is None or not broker.log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
             return True

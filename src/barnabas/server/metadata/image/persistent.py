@@ -1,8 +1,8 @@
-"""Value: an immutable mapping that shares almost everything with the mapping it was changed from.
+"""Value: an immutable mapping that shares almost all of its memory with the mapping from which it was derived.
 
 A cluster image holds up to a hundred thousand topics, and every committed batch of metadata records makes a new image.
-Copying one dict of that size per change costs milliseconds; here the entries lie in shards of about 32 entries, and
-`evolve` copies only the shards it touches and the tuple that lists them.
+Copying one dict of that size for each change would take milliseconds. Here the entries are divided into shards of
+about 32 entries, and `evolve` copies only the changed shards and the tuple that lists all shards.
 
     shards: ( {a: ., b: .}, {c: .}, {}, ... )       shard of a key = its stable hash & (len(shards) - 1)
 
@@ -23,7 +23,7 @@ _SHARD_TARGET: Final = 32
 
 
 class PersistentMap(Mapping[K, V]):
-    """See the module. Build one with `of`, derive the next one with `evolve`."""
+    """An immutable mapping in shards. Build the first one with `of`, derive the next ones with `evolve`."""
 
     __slots__ = ("_len", "_mask", "_shards")
 
@@ -38,7 +38,7 @@ class PersistentMap(Mapping[K, V]):
 
     @staticmethod
     def of(items: Mapping[K, V]) -> PersistentMap[K, V]:
-        """All of `items`, spread over as many shards as they need."""
+        """A mapping with all `items`, with as many shards as they need."""
         count = 1
         while count * _SHARD_TARGET * 2 < len(items):
             count *= 2
@@ -49,7 +49,8 @@ class PersistentMap(Mapping[K, V]):
         return PersistentMap(tuple(shards), len(items))
 
     def evolve(self, updates: Mapping[K, V] | None = None, removals: Iterable[K] = ()) -> PersistentMap[K, V]:
-        """This mapping without `removals` and with `updates`. Removing what is absent is allowed."""
+        """A mapping without the keys `removals` and with the entries `updates`. Absent keys in `removals` are
+        ignored."""
         shards = list(self._shards)
         mask = self._mask
         fresh: set[int] = set()
@@ -127,4 +128,4 @@ def _stable_hash(key: object) -> int:
         for part in key:
             result = (result * 31 + _stable_hash(part)) & 0xFFFFFFFF
         return result
-    raise TypeError(f"a PersistentMap cannot place keys of type {type(key).__name__}")
+    raise TypeError(f"a PersistentMap cannot hash keys of type {type(key).__name__}")

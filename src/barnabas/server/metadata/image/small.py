@@ -21,7 +21,7 @@ class FeaturesImage(Struct, frozen=True):
 
     levels: PersistentMap[str, int] = field(default_factory=PersistentMap)
     finalized_epoch: int = -1
-    """Metadata offset at which these levels were known; what ApiVersions gives as `finalized_features_epoch`."""
+    """The metadata offset of these levels. ApiVersions returns it as `finalized_features_epoch`."""
 
     def level(self, feature: str) -> int:
         return int(self.levels.get(feature, 0))
@@ -32,7 +32,7 @@ class FeaturesImage(Struct, frozen=True):
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to (`ConfigResource.Type`)."""
+    """The types of config resources (`ConfigResource.Type`)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -43,7 +43,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """The owner of a set of configs. The name of the cluster-wide broker defaults is the empty string."""
+    """A resource with dynamic configs. The resource of the cluster-wide broker defaults has an empty name."""
 
     type: int
     name: str
@@ -54,7 +54,7 @@ def topic_resource(topic: str) -> ConfigResource:
 
 
 def broker_resource(broker_id: int | None) -> ConfigResource:
-    """One broker's dynamic configs, or with None the defaults of all brokers."""
+    """The resource of one broker's dynamic configs, or with None that of the defaults of all brokers."""
     return ConfigResource(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
 
@@ -66,7 +66,7 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class ConfigsImage(Struct, frozen=True):
-    """Every dynamic config, as text, by its owner."""
+    """Every dynamic config, as text, by resource."""
 
     by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = field(default_factory=PersistentMap)
 
@@ -92,7 +92,7 @@ class ConfigsImage(Struct, frozen=True):
 
 
 class ProducerIdsImage(Struct, frozen=True):
-    """The first producer id that has not been handed out in a block yet."""
+    """The first producer id that has not been allocated in a block yet."""
 
     next_producer_id: int = 0
 
@@ -117,7 +117,7 @@ class AclsImage(Struct, frozen=True):
 
 
 class ScramCredential(Struct, frozen=True):
-    """What SCRAM keeps of one user's password (RFC 5802)."""
+    """The SCRAM credential of one user: salt, iterations and keys (RFC 5802), never the password."""
 
     salt: bytes
     stored_key: bytes
@@ -136,7 +136,7 @@ class ScramImage(Struct, frozen=True):
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Sorted (entity type, entity name) pairs; the name None stands for the default entity of that type."""
+"""Sorted (entity type, entity name) pairs; the name None denotes the default entity of that type."""
 
 
 class QuotasImage(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Value: the topics and partitions of a cluster at one metadata offset.
 
-Sized for a million partitions: a partition is one named tuple of small tuples (equal tuples are shared when they are
-read from the log), a topic holds its partitions in a tuple indexed by partition number, and changing one partition
+Sized for a million partitions: a partition is one struct of small tuples, and equal tuples are shared when they are
+read from the log. A topic holds its partitions in a tuple indexed by partition number. A change of one partition
 replaces that tuple and the topic's two map entries.
 """
 
@@ -17,11 +17,11 @@ from barnabas.core.ids import NO_LEADER, TopicId
 from barnabas.server.metadata.image.persistent import PersistentMap
 
 UNASSIGNED_DIRECTORY = UUID(int=0)
-"""KIP-858: the broker has not said yet in which log directory the replica lies (`DirectoryId.UNASSIGNED`)."""
+"""KIP-858: the broker has not reported the replica's log directory yet (`DirectoryId.UNASSIGNED`)."""
 LOST_DIRECTORY = UUID(int=1)
 """KIP-858: the replica's log directory is lost (`DirectoryId.LOST`)."""
 MIGRATING_DIRECTORY = UUID(int=2)
-"""KIP-858: the directory was not recorded, because the record was written before directories were (`MIGRATING`)."""
+"""KIP-858: the directory is unknown, because the record is older than directory ids (`DirectoryId.MIGRATING`)."""
 
 
 class LeaderRecoveryState(IntEnum):
@@ -45,7 +45,7 @@ class PartitionImage(Struct, frozen=True):
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     directories: tuple[UUID, ...] = ()
-    """In the order of `replicas`."""
+    """The directory of each replica, in the order of `replicas`."""
 
     @property
     def has_leader(self) -> bool:
@@ -104,7 +104,7 @@ class TopicsImage(Struct, frozen=True):
         return len(self.by_name)
 
     def __iter__(self) -> Iterator[TopicImage]:
-        """In a stable order that is not alphabetical; sort when people will see it."""
+        """Iterate in a stable order, which is not alphabetical. Sort topics by name where people see them."""
         return iter(self.by_name.values())
 
     def __contains__(self, name: object) -> bool:

@@ -1,4 +1,4 @@
-"""Machine: what a run of metadata records changes in the topics."""
+"""Machine: the changes that a sequence of metadata records makes to topics and partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_RECOVERY_CHANGE = -1
 
 
 class TopicDelta:
-    """One topic: as it was (`before`, None if it is new), and the partitions that are new or different."""
+    """One changed topic: its previous state (`before`, None for a new topic) and its new and changed partitions."""
 
     __slots__ = ("before", "name", "partition_changes", "topic_id")
 
@@ -37,7 +37,7 @@ class TopicDelta:
         return self.before.partition(index)
 
     def finish(self) -> TopicImage:
-        """Raises MetadataError if the partitions do not count up from 0 without a gap."""
+        """Build the new topic. Raises MetadataError if the partition numbers do not start at 0 or have a gap."""
         partitions = list(self.before.partitions) if self.before is not None else []
         for index, partition in sorted(self.partition_changes.items()):
             if index < len(partitions):
@@ -52,7 +52,7 @@ class TopicDelta:
 
 
 class TopicsDelta:
-    """All topics: `changed` holds those that are new or different, `deleted` those that are gone, both by id."""
+    """Changes of topics, by topic id: `changed` has new and changed topics, `deleted` the deleted ones."""
 
     __slots__ = ("_before", "changed", "deleted")
 
@@ -84,7 +84,7 @@ class TopicsDelta:
         topic.partition_changes[record.partition_id] = merge_partition(partition, record)
 
     def remove(self, topic_id: TopicId) -> str:
-        """Take a topic away; the answer is its name."""
+        """Delete a topic. Returns its name."""
         image = self._before.get_by_id(topic_id)
         changed = self.changed.pop(topic_id, None)
         if image is not None and topic_id not in self.deleted:
@@ -117,7 +117,7 @@ class TopicsDelta:
 
     @staticmethod
     def between(before: TopicsImage, after: TopicsImage) -> TopicsDelta:
-        """What leads from one image to the other."""
+        """The delta between two images of topics."""
         delta = TopicsDelta(before)
         for topic in after:
             old = before.get_by_id(topic.topic_id)
@@ -139,7 +139,7 @@ class TopicsDelta:
             return changed
         image = self._before.get_by_id(topic_id)
         if image is None or topic_id in self.deleted:
-            raise MetadataError(f"A record speaks of topic id {topic_id}, which does not exist.")
+            raise MetadataError(f"A metadata record refers to topic id {topic_id}, which does not exist.")
         changed = self.changed[topic_id] = TopicDelta(image.name, topic_id, image)
         return changed
 
@@ -148,7 +148,7 @@ class TopicsDelta:
 
 
 def partition_from_record(record: PartitionRecord) -> PartitionImage:
-    """A partition as its record describes it. Equal tuples are made one, which halves the memory of a big cluster."""
+    """Build a partition from its record. Equal tuples are shared, which halves the memory of a large cluster."""
     replicas = tuple(record.replicas)
     isr = tuple(record.isr)
     return PartitionImage(

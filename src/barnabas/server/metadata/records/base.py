@@ -6,4 +6,4 @@ from barnabas.protocol.wire.schema import Message
 
 
 class MetadataRecord(Message):
-    """One fact in the metadata log; `key` tells the kinds apart, as an API key does for requests."""
+    """One record of the metadata log. `key` identifies its type, as an API key does for requests."""

@@ -1,9 +1,10 @@
-"""Codec: metadata records <-> the values of records in `__cluster_metadata`, framed as Kafka frames them.
+"""Codec: metadata records <-> the values of records in `__cluster_metadata`, in Kafka's framing.
 
     value := frame version (unsigned varint, 1)  api key (unsigned varint)  version (unsigned varint)  message
 
-The record's key is null. The layout is `MetadataRecordSerde` / `AbstractApiMessageSerde` of Kafka. Which version of a
-record is written depends on the cluster's `metadata.version`, so that older nodes can still read it (`record_version`).
+The record's key is null. The layout is `MetadataRecordSerde` / `AbstractApiMessageSerde` of Kafka. The version in which
+a record is written depends on the cluster's `metadata.version`, so that older nodes can read the record
+(`record_version`).
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ __all__ = [
 FRAME_VERSION: Final = 1
 
 MIN_METADATA_VERSION: Final = 7
-"""3.3-IV3, the oldest level Kafka 4 can read."""
+"""3.3-IV3, the oldest level that Kafka 4 can read."""
 LATEST_METADATA_VERSION: Final = 30
 """4.3-IV0, the newest production level of Kafka 4.3."""
 
@@ -114,7 +115,7 @@ RECORDS: Final[Mapping[int, type[MetadataRecord]]] = {
     if isinstance(cls, type) and issubclass(cls, MetadataRecord) and cls is not MetadataRecord
 }
 
-# (metadata.version, version of the record that it brought), newest first; MetadataVersion.java
+# (metadata.version, the record version that this level introduced), newest first; MetadataVersion.java
 _VERSIONS: Final[Mapping[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
     nodes_records.RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
     nodes_records.BrokerRegistrationChangeRecord: ((30, 3), (17, 2), (7, 1)),
@@ -132,13 +133,14 @@ def record_version(kind: type[MetadataRecord], metadata_version: int = LATEST_ME
 
 
 def encode_record(record: MetadataRecord, metadata_version: int = LATEST_METADATA_VERSION) -> bytes:
-    """The value of a record in `__cluster_metadata`. Raises WireError if that level cannot carry a set field."""
+    """The value of a record in `__cluster_metadata`. Raises WireError if the level's version lacks a field that is
+    set."""
     version = record_version(type(record), metadata_version)
     return bytes((FRAME_VERSION, schema_of(record).key, version)) + encode(record, version)
 
 
 def decode_record(value: Buffer) -> MetadataRecord:
-    """The record in a record value. Raises MetadataRecordError for anything else."""
+    """Decode a record value. Raises MetadataRecordError if the value is not a metadata record."""
     if len(value) < 3:
         raise MetadataRecordError(f"A metadata record of {len(value)} bytes is too short to hold a frame.")
     frame, key, version = value[0], value[1], value[2]
@@ -147,7 +149,7 @@ def decode_record(value: Buffer) -> MetadataRecord:
             f"Metadata record frame version {frame} is unknown, only {FRAME_VERSION} can be read: "
             "the log was written by a newer program or is damaged."
         )
-    kind = RECORDS.get(key)  # keys and versions below 128 take one byte each as varints
+    kind = RECORDS.get(key)  # keys and versions below 128 are varints of one byte
     if kind is None or key >= 128 or version not in schema_of(kind).versions:
         raise MetadataRecordError(
             f"Metadata record type {key} version {version} is unknown: the log was written by a newer program."

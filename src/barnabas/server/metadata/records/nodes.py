@@ -22,7 +22,7 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(MetadataRecord, key=0, versions="0-4", flexible="0+"):
-    """A broker came up, or came up again under a new epoch (an offset of the metadata log)."""
+    """A broker has registered with a new epoch (an offset of the metadata log)."""
 
     broker_id: int = int32()
     is_migrating_zk_broker: bool = boolean("2+")
@@ -38,7 +38,7 @@ class RegisterBrokerRecord(MetadataRecord, key=0, versions="0-4", flexible="0+")
 
 
 class UnregisterBrokerRecord(MetadataRecord, key=1, versions="0", flexible="0+"):
-    """A broker left for good."""
+    """A broker was unregistered."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -59,7 +59,7 @@ class UnfenceBrokerRecord(MetadataRecord, key=8, versions="0", flexible="0+"):
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions="0-3", flexible="0+"):
-    """What changed in a broker: -1 and 1 mean no and yes, 0 no change."""
+    """A change of a broker's state: -1 and 1 mean no and yes, 0 means no change."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -83,7 +83,7 @@ class ControllerFeature(Struct):
 
 
 class RegisterControllerRecord(MetadataRecord, key=27, versions="0", flexible="0+"):
-    """A controller came up (KIP-919)."""
+    """A controller has registered (KIP-919)."""
 
     controller_id: int = int32()
     incarnation_id: UUID = uuid()

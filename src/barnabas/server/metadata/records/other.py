@@ -1,4 +1,4 @@
-"""Table: records about everything but topics and nodes. Names, keys, fields and versions are those of Kafka 4.3."""
+"""Table: all records that are not about topics or nodes. Names, keys, fields and versions are those of Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.server.metadata.records.base import MetadataRecord
 
 
 class ConfigRecord(MetadataRecord, key=4, versions="0", flexible="0+"):
-    """One dynamic config of one resource; value None takes it back."""
+    """One dynamic config of one resource; the value None removes it."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -30,14 +30,14 @@ class ConfigRecord(MetadataRecord, key=4, versions="0", flexible="0+"):
 
 
 class FeatureLevelRecord(MetadataRecord, key=12, versions="0", flexible="0+"):
-    """The finalized level of a feature; 0 turns it off."""
+    """The finalized level of a feature; 0 disables the feature."""
 
     name: str = string()
     feature_level: int = int16()
 
 
 class ProducerIdsRecord(MetadataRecord, key=15, versions="0", flexible="0+"):
-    """A broker was given a block of producer ids; this is the first id of the next block."""
+    """A block of producer ids was allocated; the record has the first id of the next block."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -96,7 +96,7 @@ class RemoveUserScramCredentialRecord(MetadataRecord, key=22, versions="0", flex
 
 
 class DelegationTokenRecord(MetadataRecord, key=10, versions="0", flexible="0+"):
-    """A delegation token was made or changed."""
+    """A delegation token was created or changed."""
 
     owner: str = string()
     requester: str = string()
@@ -114,17 +114,17 @@ class RemoveDelegationTokenRecord(MetadataRecord, key=26, versions="0", flexible
 
 
 class NoOpRecord(MetadataRecord, key=20, versions="0", flexible="0+"):
-    """Nothing happened; the controller shows that it lives."""
+    """No change; the active controller writes these records to show progress."""
 
 
 class ZkMigrationStateRecord(MetadataRecord, key=21, versions="0", flexible="0+"):
-    """How far a migration from ZooKeeper has come (0: none)."""
+    """The state of a migration from ZooKeeper (0: none)."""
 
     zk_migration_state: int = int8()
 
 
 class BeginTransactionRecord(MetadataRecord, key=23, versions="0", flexible="0+"):
-    """The records up to the end marker take effect together (KIP-868)."""
+    """The records from here to EndTransactionRecord take effect together (KIP-868)."""
 
     name: str | None = string(null="0+", default=None, tag=0)
 
@@ -134,6 +134,6 @@ class EndTransactionRecord(MetadataRecord, key=24, versions="0", flexible="0+"):
 
 
 class AbortTransactionRecord(MetadataRecord, key=25, versions="0", flexible="0+"):
-    """The records since BeginTransactionRecord never happened."""
+    """The records since BeginTransactionRecord are discarded."""
 
     reason: str | None = string(null="0+", default=None, tag=0)

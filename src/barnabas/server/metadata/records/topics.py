@@ -9,14 +9,14 @@ from barnabas.server.metadata.records.base import MetadataRecord
 
 
 class TopicRecord(MetadataRecord, key=2, versions="0", flexible="0+"):
-    """A topic exists from now on; its partitions follow."""
+    """A new topic; the records of its partitions follow."""
 
     name: str = string()
     topic_id: UUID = uuid()
 
 
 class PartitionRecord(MetadataRecord, key=3, versions="0-2", flexible="0+"):
-    """A partition, with everything that is known of it."""
+    """The whole state of a partition."""
 
     partition_id: int = int32(default=-1)
     topic_id: UUID = uuid()
@@ -34,9 +34,9 @@ class PartitionRecord(MetadataRecord, key=3, versions="0-2", flexible="0+"):
 
 
 class PartitionChangeRecord(MetadataRecord, key=5, versions="0-2", flexible="0+"):
-    """What changed in a partition; a field that is not set stays as it was.
+    """A change of a partition. Fields that are not set do not change.
 
-    The leader -2 means no change; -1 means that there is no leader now."""
+    A leader of -2 means no change; -1 means that the partition has no leader."""
 
     partition_id: int = int32(default=-1)
     topic_id: UUID = uuid()
@@ -52,12 +52,12 @@ class PartitionChangeRecord(MetadataRecord, key=5, versions="0-2", flexible="0+"
 
 
 class RemoveTopicRecord(MetadataRecord, key=9, versions="0", flexible="0+"):
-    """A topic, its partitions and its configs are gone."""
+    """A topic was deleted, with its partitions and its configs."""
 
     topic_id: UUID = uuid()
 
 
 class ClearElrRecord(MetadataRecord, key=28, versions="0", flexible="0+"):
-    """The eligible leader replicas of a topic, or of all topics, are forgotten (KIP-966)."""
+    """The eligible leader replicas of a topic, or of all topics, are cleared (KIP-966)."""
 
     topic_name: str = string()
