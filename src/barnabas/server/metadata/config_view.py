@@ -17,7 +17,7 @@ from msgspec import Struct
 from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue
 from barnabas.server.metadata.config_source import TO_TOPIC_UNIT, ConfigSource, broker_synonyms
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
-from barnabas.server.metadata.image.small import ConfigResource, ConfigsImage, ResourceType
+from barnabas.server.metadata.image.small import ConfigResourceKey, ConfigsImage, ResourceType
 
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -41,7 +41,7 @@ class ConfigView:
             (ConfigSource.STATIC_BROKER_CONFIG, static),
         )
 
-    def dynamic(self, resource: ConfigResource) -> Mapping[str, str]:
+    def dynamic(self, resource: ConfigResourceKey) -> Mapping[str, str]:
         """What was set on the resource itself."""
         return self._configs.of(resource)
 
@@ -84,7 +84,7 @@ class ConfigView:
         return high if high is not None and value > high else value
 
     def client_metrics(self, subscription: str) -> dict[str, ConfigValue]:
-        own = self._configs.of(ConfigResource(ResourceType.CLIENT_METRICS, subscription))
+        own = self._configs.of(ConfigResourceKey(ResourceType.CLIENT_METRICS, subscription))
         return self._all(CLIENT_METRICS_CONFIGS, own, ConfigSource.CLIENT_METRICS_CONFIG)
 
     # -- brokers -------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.image.small import KRAFT_VERSION
-from barnabas.server.metadata.ports import CommittedBatch, KRaftVersion, LoadedSnapshot, MetadataLog
+from barnabas.server.metadata.ports import CommittedBatch, KRaftVersionUpdater, LoadedSnapshot, MetadataLog
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import (
     AbortTransactionRecord,
@@ -79,7 +79,7 @@ class ControllerService:
         rng: Rng,
         settings: ControllerSettings,
         bootstrap: Callable[[], Sequence[MetadataRecord]],
-        quorum: KRaftVersion | None = None,
+        quorum: KRaftVersionUpdater | None = None,
     ) -> None:
         self._log = metadata_log
         self._image = image

@@ -16,7 +16,7 @@ from barnabas.server.metadata.config_source import ConfigSource
 from barnabas.server.metadata.config_view import ConfigView, Synonym, broker_synonym_values, default_of
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import (
-    ConfigResource,
+    ConfigResourceKey,
     ResourceType,
     broker_resource,
     group_resource,
@@ -60,7 +60,7 @@ def describe_client_metrics(
     view: ConfigView, subscription: str, options: DescribeOptions
 ) -> list[DescribeConfigsResourceResult]:
     """Every config of a client-metrics subscription, by name."""
-    own = view.dynamic(ConfigResource(ResourceType.CLIENT_METRICS, subscription))
+    own = view.dynamic(ConfigResourceKey(ResourceType.CLIENT_METRICS, subscription))
     return _describe_table(view, CLIENT_METRICS_CONFIGS, own, ConfigSource.CLIENT_METRICS_CONFIG, options)
 
 

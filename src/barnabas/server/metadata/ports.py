@@ -80,7 +80,7 @@ class MetadataLog(Protocol):
         ...
 
 
-class KRaftVersion(Protocol):
+class KRaftVersionUpdater(Protocol):
     """The quorum's own feature, kraft.version: its level is a control record of the log, not one of the metadata."""
 
     @property

@@ -28,7 +28,7 @@ from barnabas.server.metadata.controller_service import ControllerService
 from barnabas.server.metadata.features import SUPPORTED_FEATURES, bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.loader import Loader
-from barnabas.server.metadata.ports import KRaftVersion
+from barnabas.server.metadata.ports import KRaftVersionUpdater
 from barnabas.server.metadata.publish import Publisher
 from barnabas.testing.sim.loop import SimLoop
 from tests.unit.server.metadata.controlled_log import LeaderLog
@@ -40,7 +40,7 @@ TIMEOUT_S = 9.0
 class House:
     """Node 1's controller; brokers are whatever a test says."""
 
-    def __init__(self, quorum: KRaftVersion | None = None) -> None:
+    def __init__(self, quorum: KRaftVersionUpdater | None = None) -> None:
         self.log = LeaderLog()
         self.publisher = Publisher(ClusterImage(cluster_id="c"))
         self.log.register(Loader(self.publisher))

@@ -28,7 +28,7 @@ from barnabas.server.metadata.controller.eligible_leaders import check_min_isr, 
 from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.controller.topic_names import name_problem
 from barnabas.server.metadata.image.cluster import ClusterImage
-from barnabas.server.metadata.image.small import ConfigResource, ResourceType
+from barnabas.server.metadata.image.small import ConfigResourceKey, ResourceType
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import ConfigRecord
 
@@ -40,7 +40,7 @@ _TABLES = {
 }
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """The operations on one config (`AlterConfigOp.OpType`)."""
 
     SET = 0
@@ -90,14 +90,14 @@ GivenT = TypeVar("GivenT", incremental.AlterConfigsResource, legacy.AlterConfigs
 
 
 def _each(
-    resources: Sequence[GivenT], change: Callable[[ConfigResource, GivenT], list[MetadataRecord]]
-) -> tuple[list[MetadataRecord], dict[ConfigResource, KafkaError | None]]:
+    resources: Sequence[GivenT], change: Callable[[ConfigResourceKey, GivenT], list[MetadataRecord]]
+) -> tuple[list[MetadataRecord], dict[ConfigResourceKey, KafkaError | None]]:
     """The records of the resources that can be changed, and the errors of the others."""
-    twice = duplicates(ConfigResource(given.resource_type, given.resource_name) for given in resources)
+    twice = duplicates(ConfigResourceKey(given.resource_type, given.resource_name) for given in resources)
     records: list[MetadataRecord] = []
-    errors: dict[ConfigResource, KafkaError | None] = {}
+    errors: dict[ConfigResourceKey, KafkaError | None] = {}
     for given in resources:
-        resource = ConfigResource(given.resource_type, given.resource_name)
+        resource = ConfigResourceKey(given.resource_type, given.resource_name)
         if resource in errors:
             continue
         try:
@@ -114,9 +114,9 @@ def _each(
 
 
 def _incremental(
-    image: ClusterImage, resource: ConfigResource, given: Sequence[incremental.AlterableConfig], ctx: DecideContext
+    image: ClusterImage, resource: ConfigResourceKey, given: Sequence[incremental.AlterableConfig], ctx: DecideContext
 ) -> list[MetadataRecord]:
-    nulls = [c.name for c in given if c.value is None and c.config_operation != Operation.DELETE]
+    nulls = [c.name for c in given if c.value is None and c.config_operation != ConfigOperation.DELETE]
     if nulls:
         raise invalid_request(f"Null value not supported for : {','.join(nulls)}")
     present = image.configs.of(resource)
@@ -124,11 +124,11 @@ def _incremental(
     for config in given:
         current = present.get(config.name)
         match config.config_operation:
-            case Operation.SET:
+            case ConfigOperation.SET:
                 changes[config.name] = config.value
-            case Operation.DELETE:
+            case ConfigOperation.DELETE:
                 changes[config.name] = None
-            case Operation.APPEND | Operation.SUBTRACT:
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
                 changes[config.name] = _edit_list(resource, config, current)
             case unknown:
                 raise invalid_request(f"Unknown operation type {unknown}")
@@ -136,7 +136,7 @@ def _incremental(
 
 
 def _replace(
-    image: ClusterImage, resource: ConfigResource, given: Sequence[legacy.AlterableConfig], ctx: DecideContext
+    image: ClusterImage, resource: ConfigResourceKey, given: Sequence[legacy.AlterableConfig], ctx: DecideContext
 ) -> list[MetadataRecord]:
     nulls = [config.name for config in given if config.value is None]
     if nulls:
@@ -149,7 +149,7 @@ def _replace(
 
 def _changed(
     image: ClusterImage,
-    resource: ConfigResource,
+    resource: ConfigResourceKey,
     present: Mapping[str, str],
     changes: Mapping[str, str | None],
     ctx: DecideContext,
@@ -169,8 +169,8 @@ def _changed(
     return records + records_after_change(image, records)
 
 
-def _edit_list(resource: ConfigResource, config: incremental.AlterableConfig, current: str | None) -> str:
-    operation = Operation(config.config_operation)
+def _edit_list(resource: ConfigResourceKey, config: incremental.AlterableConfig, current: str | None) -> str:
+    operation = ConfigOperation(config.config_operation)
     table = _TABLES.get(ResourceType(resource.type)) if resource.type in list(ResourceType) else None
     key = table.get(config.name) if table is not None else None
     if key is None or key.type is not ConfigType.LIST:
@@ -183,7 +183,7 @@ def _edit_list(resource: ConfigResource, config: incremental.AlterableConfig, cu
     items = [item for item in current.split(",") if item]
     assert config.value is not None, "null values were refused before"
     for item in config.value.split(","):
-        if operation is Operation.APPEND:
+        if operation is ConfigOperation.APPEND:
             if item not in items:
                 items.append(item)
         elif item in items:
@@ -191,7 +191,7 @@ def _edit_list(resource: ConfigResource, config: incremental.AlterableConfig, cu
     return ",".join(items)
 
 
-def _check(image: ClusterImage, resource: ConfigResource, configs: Mapping[str, str], ctx: DecideContext) -> None:
+def _check(image: ClusterImage, resource: ConfigResourceKey, configs: Mapping[str, str], ctx: DecideContext) -> None:
     view = ConfigView(image.configs, node_id=ctx.settings.node_id, static=ctx.settings.static_config)
     match resource.type:
         case ResourceType.TOPIC:
@@ -217,7 +217,7 @@ def _check(image: ClusterImage, resource: ConfigResource, configs: Mapping[str, 
             raise invalid_request(f"Unknown resource type {unknown}")
 
 
-def _check_exists(image: ClusterImage, resource: ConfigResource) -> None:
+def _check_exists(image: ClusterImage, resource: ConfigResourceKey) -> None:
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics:
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     if resource.type == ResourceType.BROKER and resource.name and _broker_id(resource.name) not in image.brokers:

@@ -15,13 +15,13 @@ from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.controller.answers import RefusedError
 from barnabas.server.metadata.features import ELR_VERSION
 from barnabas.server.metadata.image.cluster import ClusterImage
-from barnabas.server.metadata.image.small import ConfigResource, ResourceType
+from barnabas.server.metadata.image.small import ConfigResourceKey, ResourceType
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import ConfigRecord
 from barnabas.server.metadata.records.topics import ClearElrRecord, PartitionChangeRecord
 
 MIN_ISR: Final = "min.insync.replicas"
-_CLUSTER: Final = ConfigResource(ResourceType.BROKER, "")
+_CLUSTER: Final = ConfigResourceKey(ResourceType.BROKER, "")
 
 
 def elr_enabled(image: ClusterImage) -> bool:
@@ -61,7 +61,7 @@ def records_after_change(image: ClusterImage, changes: Sequence[MetadataRecord])
     ]
 
 
-def check_min_isr(image: ClusterImage, resource: ConfigResource, changes: Mapping[str, str | None]) -> None:
+def check_min_isr(image: ClusterImage, resource: ConfigResourceKey, changes: Mapping[str, str | None]) -> None:
     """Raises RefusedError for a change of min.insync.replicas that the feature does not allow."""
     if resource.type != ResourceType.BROKER or MIN_ISR not in changes or not elr_enabled(image):
         return

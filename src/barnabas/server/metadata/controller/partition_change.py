@@ -36,7 +36,7 @@ class Election(Enum):
     """As ONLINE; but if no replica with all committed records is usable, one that may lack some."""
 
 
-class Rules(Struct, frozen=True):
+class PartitionChangeRules(Struct, frozen=True):
     """The inputs of a change besides the partition and its target."""
 
     is_usable: Callable[[int], bool]
@@ -82,7 +82,7 @@ def change_partition(
     index: int,
     partition: PartitionImage,
     target: Target,
-    rules: Rules,
+    rules: PartitionChangeRules,
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
     """The record that changes `partition` to `target`; None if nothing changes."""
@@ -108,7 +108,7 @@ def change_partition(
 # -- elections ---------------------------------------------------------------------------------------------------------
 
 
-def elect(partition: PartitionImage, target: Target, rules: Rules, election: Election) -> Elected:
+def elect(partition: PartitionImage, target: Target, rules: PartitionChangeRules, election: Election) -> Elected:
     """Elect the leader of `target`."""
     complete = target.isr or target.elr
 
@@ -130,7 +130,7 @@ def elect(partition: PartitionImage, target: Target, rules: Rules, election: Ele
     return Elected(NO_LEADER)
 
 
-def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules: Rules) -> bool:
+def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules: PartitionChangeRules) -> bool:
     """Whether the last known leader may lead, when no replica is known to have all records. The last leader was in sync
     until the end, so that no record is lost if its disk has survived (KIP-966, "balanced" recovery). `last_known_elr`
     has exactly that broker then, even if the feature was switched off since."""
@@ -142,7 +142,9 @@ def last_known_leader_may_lead(partition: PartitionImage, target: Target, rules:
     return last in target.replicas and rules.is_usable(last)
 
 
-def _with_leader(partition: PartitionImage, target: Target, elected: Elected, rules: Rules) -> tuple[Target, int]:
+def _with_leader(
+    partition: PartitionImage, target: Target, elected: Elected, rules: PartitionChangeRules
+) -> tuple[Target, int]:
     """The target after the election, and the leader field of the record."""
     leader = elected.leader
     if leader == partition.leader:
@@ -160,7 +162,7 @@ def _with_leader(partition: PartitionImage, target: Target, elected: Elected, ru
 # -- eligible leader replicas ----------------------------------------------------------------------------------------
 
 
-def _track_eligible(partition: PartitionImage, target: Target, rules: Rules) -> Target:
+def _track_eligible(partition: PartitionImage, target: Target, rules: PartitionChangeRules) -> Target:
     """Update the eligible leader replicas. Without the feature no replica becomes eligible. Replicas that were eligible
     when the last one left the ISR still have every committed record, because nothing was committed since. They stay
     eligible until one of them leads."""
@@ -203,7 +205,9 @@ def _complete_reassignment(target: Target) -> Target:
     return replace(target, isr=isr, replicas=replicas, removing=(), adding=())
 
 
-def _set_assignment(record: PartitionChangeRecord, partition: PartitionImage, target: Target, rules: Rules) -> None:
+def _set_assignment(
+    record: PartitionChangeRecord, partition: PartitionImage, target: Target, rules: PartitionChangeRules
+) -> None:
     if target.replicas != partition.replicas:
         record.replicas = list(target.replicas)
         known = dict(zip(partition.replicas, partition.directories, strict=False))

@@ -29,7 +29,12 @@ from barnabas.protocol.wire.messages.list_partition_reassignments import (
 )
 from barnabas.server.metadata.controller.answers import RefusedError, message_of
 from barnabas.server.metadata.controller.assignments import check_manual_replicas
-from barnabas.server.metadata.controller.partition_change import Election, Rules, Target, change_partition
+from barnabas.server.metadata.controller.partition_change import (
+    Election,
+    PartitionChangeRules,
+    Target,
+    change_partition,
+)
 from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.controller.topic_rules import TopicRules
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
@@ -139,13 +144,13 @@ def _reassign(
     if election is not Election.UNCLEAN and _loses_too_many(partition, target, rules):
         raise RefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"The replicas of {topic.name}-{index} cannot be changed so now: too few of those that would stay have all "
-            "records. Wait until more of them are in sync, or allow unclean leader elections.",
+            f"The replicas of {topic.name}-{index} cannot be changed this way now: too few of the remaining replicas "
+            "have all records. Wait until more of them are in sync, or allow unclean leader elections.",
         )
     return change_partition(topic.topic_id, index, partition, target, rules, election)
 
 
-def _loses_too_many(partition: PartitionImage, target: Target, rules: Rules) -> bool:
+def _loses_too_many(partition: PartitionImage, target: Target, rules: PartitionChangeRules) -> bool:
     """Whether the change would remove too many complete replicas at once. With eligible leader replicas, enough must
     remain to survive min.insync.replicas - 1 crashes. (Kafka requires one, as without the feature.)"""
     if rules.elr_enabled and not partition.has_leader and not set(partition.last_known_elr) <= set(target.replicas):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.controller.assignments import default_directory
-from barnabas.server.metadata.controller.partition_change import Election, Rules
+from barnabas.server.metadata.controller.partition_change import Election, PartitionChangeRules
 from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import ELR_VERSION
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, TopicImage
@@ -32,9 +32,9 @@ class TopicRules:
         is_usable: Callable[[int], bool],
         *,
         unclean_shutdown: Collection[int] = (),
-    ) -> Rules:
+    ) -> PartitionChangeRules:
         brokers = self._image.brokers
-        return Rules(
+        return PartitionChangeRules(
             lambda broker: is_usable(broker) and brokers.has_online_dir(broker, partition.directory_of(broker)),
             min(self._of(topic)[1], len(partition.replicas)),
             self.elr_enabled,

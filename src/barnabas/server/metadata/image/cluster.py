@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from barnabas.server.metadata.image.nodes import BrokerImage, BrokersImage, ControllerImage, Endpoint, FeatureRange
+from barnabas.server.metadata.image.nodes import (
+    BrokerImage,
+    BrokersImage,
+    ControllerImage,
+    FeatureRange,
+)
 from barnabas.server.metadata.image.small import (
     AclImage,
     AclsImage,
-    ConfigResource,
     ConfigsImage,
     DelegationTokenImage,
     FeaturesImage,
@@ -31,11 +35,9 @@ __all__ = [
     "BrokerImage",
     "BrokersImage",
     "ClusterImage",
-    "ConfigResource",
     "ConfigsImage",
     "ControllerImage",
     "DelegationTokenImage",
-    "Endpoint",
     "FeatureRange",
     "FeaturesImage",
     "LeaderRecoveryState",

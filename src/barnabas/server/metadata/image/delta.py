@@ -17,16 +17,16 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
 from barnabas.server.metadata.image.map_delta import MapDelta
 from barnabas.server.metadata.image.nodes import (
+    AdvertisedEndpoint,
     BrokerImage,
     BrokersImage,
     ControllerImage,
-    Endpoint,
     FeatureRange,
 )
 from barnabas.server.metadata.image.small import (
     AclImage,
     AclsImage,
-    ConfigResource,
+    ConfigResourceKey,
     ConfigsImage,
     DelegationTokenImage,
     FeaturesImage,
@@ -86,7 +86,7 @@ class ClusterDelta:
         self.topics = TopicsDelta(before.topics)
         self.brokers: MapDelta[int, BrokerImage] = MapDelta(before.brokers.brokers)
         self.controllers: MapDelta[int, ControllerImage] = MapDelta(before.brokers.controllers)
-        self.configs: MapDelta[ConfigResource, Mapping[str, str]] = MapDelta(before.configs.by_resource)
+        self.configs: MapDelta[ConfigResourceKey, Mapping[str, str]] = MapDelta(before.configs.by_resource)
         self.features: MapDelta[str, int] = MapDelta(before.features.levels)
         self.acls: MapDelta[Any, AclImage] = MapDelta(before.acls.by_id)
         self.scram: MapDelta[tuple[int, str], ScramCredential] = MapDelta(before.scram.credentials)
@@ -184,7 +184,7 @@ class ClusterDelta:
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         name = self.topics.remove(record.topic_id)
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource = ConfigResourceKey(ResourceType.TOPIC, name)
         if self.configs.get(resource) is not None:
             self.configs.remove(resource)
 
@@ -244,7 +244,7 @@ class ClusterDelta:
         )
 
     def _config(self, record: ConfigRecord) -> None:
-        resource = ConfigResource(record.resource_type, record.resource_name)
+        resource = ConfigResourceKey(record.resource_type, record.resource_name)
         configs = dict(self.configs.get(resource) or {})
         if record.value is None:
             configs.pop(record.name, None)
@@ -344,8 +344,8 @@ def replayed(image: ClusterImage, records: Iterable[MetadataRecord]) -> ClusterI
     return delta.finish(Provenance(last.offset + count, last.epoch, last.timestamp_ms))
 
 
-def _endpoints(given: list[BrokerEndpoint] | list[ControllerEndpoint]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in given)
+def _endpoints(given: list[BrokerEndpoint] | list[ControllerEndpoint]) -> tuple[AdvertisedEndpoint, ...]:
+    return tuple(AdvertisedEndpoint(e.name, e.host, e.port, e.security_protocol) for e in given)
 
 
 def _features(given: list[BrokerFeature] | list[ControllerFeature]) -> tuple[tuple[str, FeatureRange], ...]:

@@ -22,7 +22,7 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-class Endpoint(Struct, frozen=True):
+class AdvertisedEndpoint(Struct, frozen=True):
     """A listener of a node: its name and its advertised address."""
 
     name: str
@@ -47,7 +47,7 @@ class BrokerImage(Struct, frozen=True):
     broker_id: int
     epoch: int
     incarnation_id: UUID = NO_TOPIC_ID
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[AdvertisedEndpoint, ...] = ()
     features: tuple[tuple[str, FeatureRange], ...] = ()
     """Sorted by feature name."""
     rack: str | None = None
@@ -62,7 +62,7 @@ class BrokerImage(Struct, frozen=True):
         shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
-    def endpoint(self, listener: str) -> Endpoint | None:
+    def endpoint(self, listener: str) -> AdvertisedEndpoint | None:
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return endpoint
@@ -75,7 +75,7 @@ class ControllerImage(Struct, frozen=True):
     controller_id: int
     incarnation_id: UUID = NO_TOPIC_ID
     zk_migration_ready: bool = False
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[AdvertisedEndpoint, ...] = ()
     features: tuple[tuple[str, FeatureRange], ...] = ()
 
 

@@ -32,7 +32,7 @@ class FeaturesImage(Struct, frozen=True):
 
 
 class ResourceType(IntEnum):
-    """The types of config resources (`ConfigResource.Type`)."""
+    """The types of config resources (`ConfigResourceKey.Type`)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -42,24 +42,24 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class ConfigResource(NamedTuple):
+class ConfigResourceKey(NamedTuple):
     """A resource with dynamic configs. The resource of the cluster-wide broker defaults has an empty name."""
 
     type: int
     name: str
 
 
-def topic_resource(topic: str) -> ConfigResource:
-    return ConfigResource(ResourceType.TOPIC, topic)
+def topic_resource(topic: str) -> ConfigResourceKey:
+    return ConfigResourceKey(ResourceType.TOPIC, topic)
 
 
-def broker_resource(broker_id: int | None) -> ConfigResource:
+def broker_resource(broker_id: int | None) -> ConfigResourceKey:
     """The resource of one broker's dynamic configs, or with None that of the defaults of all brokers."""
-    return ConfigResource(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
+    return ConfigResourceKey(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
 
-def group_resource(group: str) -> ConfigResource:
-    return ConfigResource(ResourceType.GROUP, group)
+def group_resource(group: str) -> ConfigResourceKey:
+    return ConfigResourceKey(ResourceType.GROUP, group)
 
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
@@ -68,9 +68,9 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 class ConfigsImage(Struct, frozen=True):
     """Every dynamic config, as text, by resource."""
 
-    by_resource: PersistentMap[ConfigResource, Mapping[str, str]] = field(default_factory=PersistentMap)
+    by_resource: PersistentMap[ConfigResourceKey, Mapping[str, str]] = field(default_factory=PersistentMap)
 
-    def of(self, resource: ConfigResource) -> Mapping[str, str]:
+    def of(self, resource: ConfigResourceKey) -> Mapping[str, str]:
         configs: Mapping[str, str] = self.by_resource.get(resource, _NO_CONFIGS)
         return configs
 
