@@ -1,9 +1,9 @@
-"""The schema registry: schemas by subject and version, ids on the wire, evolution that is checked.
+"""The schema registry: schemas by subject and version, schema ids in record payloads, and checked schema evolution.
 
     from barnabas.registry import RegistryClient, AvroSerializer
 
-Importing this package is cheap: each part is imported on first use. `pip install barnabas[registry]` brings what they
-need.
+Importing this package is cheap: each name is imported on first use. `pip install barnabas[registry]` installs the
+dependencies.
 """
 
 from __future__ import annotations

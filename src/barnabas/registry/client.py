@@ -1,12 +1,13 @@
-"""Shell: the client of a schema registry, ours or Confluent's: asyncio, and a thin blocking layer over it.
+"""Shell: a client for a schema registry, Barnabas' or Confluent's: an asyncio client, and a blocking facade over it.
 
     async with AsyncRegistryClient("http://localhost:8081") as registry:
         registered = await registry.register("orders-value", Schema('{"type": "record", ...}'))
 
-    with RegistryClient("http://localhost:8081") as registry:       # the same, blocking; what serializers take
+    with RegistryClient("http://localhost:8081") as registry:       # the blocking facade, which serializers use
         registry.latest("orders-value")
 
-What cannot change is asked for once: what an id stands for, and where a schema is registered.
+Data that cannot change is requested once and cached: the schema of an id, and the id and version of a registered
+schema.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ CACHED_MAX: Final = 10_000
 
 
 class AsyncRegistryClient:
-    """All errors are `RegistryError`s with the registry's code, or RegistryUnreachableError."""
+    """The asyncio client. Every method raises RegistryError with the registry's error code, or
+    RegistryUnreachableError.
+    """
 
     def __init__(
         self,
@@ -60,37 +63,37 @@ class AsyncRegistryClient:
     # -- schemas
 
     async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """Make the schema a version of the subject, or find out which it is. Raises RegistryError with status 409
-        if it is not compatible.
+        """Register a schema under a subject and return its version; the existing version if the schema is registered
+        already. Raises RegistryError with status 409 if the schema is not compatible.
         """
         key = (subject, schema.fingerprint, normalize)
         known = self._registered.get(key)
         if known is None:
             path = f"/subjects/{_q(subject)}/versions{_query(normalize=normalize)}"
-            document = await self._http.ask("POST", path, schema.to_json())
-            if "version" not in document:  # older registries answer with the id alone
+            document = await self._http.request("POST", path, schema.to_json())
+            if "version" not in document:  # older registries answer with the id only
                 return await self.look_up(subject, schema, normalize=normalize)
             known = RegisteredSchema(subject, document["version"], document["id"], schema)
             self._registered.put(key, known)
         return known
 
     async def look_up(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """Which version of the subject the schema is. Raises 40401 or 40403 if it is none."""
+        """The version of the subject that has this schema. Raises RegistryError 40401 or 40403 if there is none."""
         key = (subject, schema.fingerprint, normalize)
         known = self._registered.get(key)
         if known is None:
             path = f"/subjects/{_q(subject)}{_query(normalize=normalize)}"
-            known = _registered(await self._http.ask("POST", path, schema.to_json()))
+            known = _registered(await self._http.request("POST", path, schema.to_json()))
             self._registered.put(key, known)
         return known
 
     async def schema(self, schema_id: int, *, subject: str = "") -> Schema:
-        """What an id stands for. `subject` says in which context, where that is not the default one."""
+        """The schema of an id. `subject` selects the context, if it is not the default context."""
         key = (schema_id, subject)
         known = self._by_id.get(key)
         if known is None:
             query = _query(subject=subject) if subject else ""
-            known = _schema(await self._http.ask("GET", f"/schemas/ids/{schema_id}{query}"))
+            known = _schema(await self._http.request("GET", f"/schemas/ids/{schema_id}{query}"))
             self._by_id.put(key, known)
         return known
 
@@ -99,16 +102,18 @@ class AsyncRegistryClient:
         known = self._versions.get((subject, version))
         if known is None:
             path = f"/subjects/{_q(subject)}/versions/{version}{_query(deleted=deleted)}"
-            known = _registered(await self._http.ask("GET", path))
+            known = _registered(await self._http.request("GET", path))
             self._versions.put((subject, version), known)
         return known
 
     async def latest(self, subject: str) -> RegisteredSchema:
-        """The newest version of a subject; always asked for."""
-        return _registered(await self._http.ask("GET", f"/subjects/{_q(subject)}/versions/latest"))
+        """The newest version of a subject. Always requested, never cached."""
+        return _registered(await self._http.request("GET", f"/subjects/{_q(subject)}/versions/latest"))
 
     async def dependencies(self, schema: Schema) -> dict[str, Schema]:
-        """Everything that a schema refers to, by name, what others need first."""
+        """All schemas to which a schema refers, directly or indirectly, by reference name. Each comes after its own
+        references.
+        """
         found: dict[str, Schema] = {}
 
         async def visit(references: tuple[Reference, ...]) -> None:
@@ -122,40 +127,44 @@ class AsyncRegistryClient:
         return found
 
     async def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
-        found: list[int] = await self._http.ask("GET", f"/subjects/{_q(subject)}/versions{_query(deleted=deleted)}")
+        found: list[int] = await self._http.request("GET", f"/subjects/{_q(subject)}/versions{_query(deleted=deleted)}")
         return found
 
     async def subjects(self, prefix: str = ":*:", *, deleted: bool = False) -> list[str]:
-        found: list[str] = await self._http.ask("GET", f"/subjects{_query(subjectPrefix=prefix, deleted=deleted)}")
+        found: list[str] = await self._http.request("GET", f"/subjects{_query(subjectPrefix=prefix, deleted=deleted)}")
         return found
 
     async def referenced_by(self, subject: str, version: int) -> list[int]:
         """The ids of the schemas that refer to a version."""
-        found: list[int] = await self._http.ask("GET", f"/subjects/{_q(subject)}/versions/{version}/referencedby")
+        found: list[int] = await self._http.request("GET", f"/subjects/{_q(subject)}/versions/{version}/referencedby")
         return found
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Hide a subject; `permanent`, afterwards, deletes it for good. Gives the versions."""
-        self._forget(subject)
+        """Soft-delete a subject, or delete it permanently after a soft delete (`permanent`). Returns the deleted
+        versions.
+        """
+        self._drop_cached_versions(subject)
         path = f"/subjects/{_q(subject)}{_query(permanent=permanent)}"
-        deleted: list[int] = await self._http.ask("DELETE", path)
+        deleted: list[int] = await self._http.request("DELETE", path)
         return deleted
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:
-        """Hide one version; `permanent`, afterwards, deletes it for good."""
-        self._forget(subject)
+        """Soft-delete one version, or delete it permanently after a soft delete (`permanent`)."""
+        self._drop_cached_versions(subject)
         path = f"/subjects/{_q(subject)}/versions/{version}{_query(permanent=permanent)}"
-        deleted: int = await self._http.ask("DELETE", path)
+        deleted: int = await self._http.request("DELETE", path)
         return deleted
 
     async def problems(
         self, subject: str, schema: Schema, *, version: int | str | None = None, normalize: bool = False
     ) -> list[str]:
-        """Why a schema could not be registered (or follow `version`); empty when it could."""
+        """The reasons why a schema is incompatible with the subject (or with one `version`); empty if it is
+        compatible.
+        """
         path = f"/compatibility/subjects/{_q(subject)}/versions"
         if version is not None:
             path += f"/{version}"
-        document = await self._http.ask("POST", path + _query(verbose=True, normalize=normalize), schema.to_json())
+        document = await self._http.request("POST", path + _query(verbose=True, normalize=normalize), schema.to_json())
         if document["is_compatible"]:
             return []
         return document.get("messages") or ["The schema is not compatible."]
@@ -163,31 +172,31 @@ class AsyncRegistryClient:
     # -- settings
 
     async def compatibility(self, subject: str | None = None) -> Compatibility:
-        """The level that applies to a subject, or to everything."""
+        """The compatibility level of a subject, inherited if it has none, or of the whole registry."""
         place = "/config" if subject is None else f"/config/{_q(subject)}{_query(defaultToGlobal=True)}"
-        return Compatibility((await self._http.ask("GET", place))["compatibilityLevel"])
+        return Compatibility((await self._http.request("GET", place))["compatibilityLevel"])
 
     async def set_compatibility(self, level: Compatibility | str, subject: str | None = None) -> None:
         place = "/config" if subject is None else f"/config/{_q(subject)}"
-        await self._http.ask("PUT", place, {"compatibility": str(level)})
+        await self._http.request("PUT", place, {"compatibility": str(level)})
 
     async def delete_compatibility(self, subject: str) -> None:
-        """Back to what applies to everything."""
-        await self._http.ask("DELETE", f"/config/{_q(subject)}")
+        """Delete the subject's own compatibility level, so that it inherits one."""
+        await self._http.request("DELETE", f"/config/{_q(subject)}")
 
     async def mode(self, subject: str | None = None) -> Mode:
         place = "/mode" if subject is None else f"/mode/{_q(subject)}{_query(defaultToGlobal=True)}"
-        return Mode((await self._http.ask("GET", place))["mode"])
+        return Mode((await self._http.request("GET", place))["mode"])
 
     async def set_mode(self, mode: Mode | str, subject: str | None = None, *, force: bool = False) -> None:
         place = "/mode" if subject is None else f"/mode/{_q(subject)}"
-        await self._http.ask("PUT", place + _query(force=force), {"mode": str(mode)})
+        await self._http.request("PUT", place + _query(force=force), {"mode": str(mode)})
 
     async def contexts(self) -> list[str]:
-        found: list[str] = await self._http.ask("GET", "/contexts")
+        found: list[str] = await self._http.request("GET", "/contexts")
         return found
 
-    def _forget(self, subject: str) -> None:
+    def _drop_cached_versions(self, subject: str) -> None:
         self._registered.drop(lambda key: key[0] == subject)
         self._versions.drop(lambda key: key[0] == subject)
 
@@ -206,7 +215,7 @@ def _wait(
 
 
 class RegistryClient:
-    """`AsyncRegistryClient`, blocking. May be used from several threads. The same arguments, answers and errors."""
+    """The blocking facade of `AsyncRegistryClient`, with the same arguments, results and errors. Thread-safe."""
 
     def __init__(self, url: str | Sequence[str], **options: Any) -> None:
         async def make() -> AsyncRegistryClient:
@@ -229,7 +238,7 @@ class RegistryClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection and end the thread. May be called twice."""
+        """Close the connection and stop the event loop's thread. May be called twice."""
         if not self._closed:
             self._closed = True
             self._thread.run(self._client.close())
@@ -256,7 +265,7 @@ class RegistryClient:
 
 
 class _Cache(Generic[K, V]):
-    """The last so many."""
+    """A cache with a limited number of entries; the oldest entry is removed first."""
 
     def __init__(self) -> None:
         self._items: OrderedDict[K, V] = OrderedDict()
@@ -269,8 +278,8 @@ class _Cache(Generic[K, V]):
         if len(self._items) > CACHED_MAX:
             self._items.popitem(last=False)
 
-    def drop(self, doomed: Callable[[K], bool]) -> None:
-        for key in [key for key in self._items if doomed(key)]:
+    def drop(self, should_drop: Callable[[K], bool]) -> None:
+        for key in [key for key in self._items if should_drop(key)]:
             del self._items[key]
 
 

@@ -1,4 +1,6 @@
-"""Machine: deleting subjects and versions: softly first (they are hidden, their ids still resolve), then for good."""
+"""Machine: deletes subjects and versions. A soft delete hides a version, but its id still resolves; a permanent delete
+removes it.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,21 @@ from dataclasses import replace
 from barnabas.core.decision import Decision
 from barnabas.registry.errors import Code, RegistryError, subject_not_found, version_not_found
 from barnabas.registry.records import (
-    ConfigRecord,
     DeleteSubjectRecord,
     ModeRecord,
     Record,
     SchemaRecord,
     SchemaTombstone,
+    SubjectConfigRecord,
 )
 from barnabas.registry.state import RegistryState
 from barnabas.registry.values import Mode
 
 
 def decide_delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Decision[Record, list[int]]:
-    """The versions deleted. For good only after a soft delete. What others refer to stays (42206)."""
+    """The deleted versions. A permanent delete needs a soft delete before. Raises 42206 if another schema refers to a
+    version.
+    """
     _require_writable(state, subject)
     everything = state.versions(subject, deleted=True)
     live = state.versions(subject)
@@ -42,14 +46,14 @@ def decide_delete_subject(state: RegistryState, subject: str, *, permanent: bool
     if subject in state.modes:
         records.append(ModeRecord(subject, None))
     if subject in state.configs:
-        records.append(ConfigRecord(subject, None))
+        records.append(SubjectConfigRecord(subject, None))
     return Decision([one.version for one in doomed], records)
 
 
 def decide_delete_version(
     state: RegistryState, subject: str, version: int, *, permanent: bool
 ) -> Decision[Record, int]:
-    """The version deleted. Raises 40401, 40402, 40406, 40407 and 42206."""
+    """The deleted version. Raises 40401, 40402, 40406, 40407 and 42206."""
     _require_writable(state, subject)
     if not state.versions(subject, deleted=True):
         raise subject_not_found(subject)
@@ -66,11 +70,11 @@ def decide_delete_version(
     if permanent:
         return Decision(version, [SchemaTombstone(subject, version)])
     records: list[Record] = [SchemaRecord(replace(registered, deleted=True))]
-    if len(state.versions(subject)) == 1:  # the last one: the subject itself is gone, and so are its settings
+    if len(state.versions(subject)) == 1:  # this is the only version, so the subject and its configs are deleted too
         if subject in state.modes:
             records.append(ModeRecord(subject, None))
         if subject in state.configs:
-            records.append(ConfigRecord(subject, None))
+            records.append(SubjectConfigRecord(subject, None))
     return Decision(version, records)
 
 
@@ -80,7 +84,9 @@ def _require_writable(state: RegistryState, subject: str) -> None:
 
 
 def _require_unreferenced(state: RegistryState, subject: str, version: int, *, permanent: bool) -> None:
-    """A reference from a soft-deleted schema still holds back a permanent delete: its id still resolves."""
+    """Raise 42206 if a schema refers to this version. A soft-deleted schema prevents only a permanent delete: its id
+    still resolves.
+    """
     if state.referring(subject, version, deleted=permanent):
         raise RegistryError(
             Code.REFERENCE_EXISTS,

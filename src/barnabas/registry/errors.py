@@ -17,7 +17,7 @@ from barnabas.core.errors import BarnabasError
 
 
 class Code(IntEnum):
-    """What went wrong, for programs."""
+    """Error codes of Confluent's REST API."""
 
     NOT_FOUND = 404
     METHOD_NOT_ALLOWED = 405
@@ -33,7 +33,7 @@ class Code(IntEnum):
     VERSION_NOT_SOFT_DELETED = 40407
     COMPATIBILITY_NOT_CONFIGURED = 40408
     MODE_NOT_CONFIGURED = 40409
-    INCOMPATIBLE_SCHEMA = 409  # the status itself, as registries answer up to 7.x; the newest say 40901
+    INCOMPATIBLE_SCHEMA = 409  # the HTTP status itself, as registries up to 7.x answer; newer ones answer 40901
     INVALID_SCHEMA = 42201
     INVALID_VERSION = 42202
     INVALID_COMPATIBILITY = 42203
@@ -53,7 +53,9 @@ class Code(IntEnum):
 
 
 class RegistryError(BarnabasError):
-    """An answer that is an error. `code` is Confluent's number; a client may meet numbers that are not in the table."""
+    """An error response. `code` is Confluent's error code; other registries may send codes that `Code` does not
+    have.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -62,7 +64,7 @@ class RegistryError(BarnabasError):
 
     @property
     def status(self) -> int:
-        """The HTTP status it is answered with."""
+        """The HTTP status of the response."""
         return self.code if self.code < 1000 else self.code // 100
 
     def __str__(self) -> str:
@@ -70,14 +72,14 @@ class RegistryError(BarnabasError):
 
 
 class InvalidSchemaError(RegistryError):
-    """The text is not a valid schema of its type, or something that it refers to is missing."""
+    """The text is not a valid schema of its type, or a schema to which it refers is missing."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.INVALID_SCHEMA, message)
 
 
 class IncompatibleError(RegistryError):
-    """The schema breaks what the subject's compatibility level promises."""
+    """The schema violates the subject's compatibility level."""
 
     def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
         super().__init__(Code.INCOMPATIBLE_SCHEMA, message)

@@ -1,4 +1,4 @@
-"""Shell: JSON over HTTP/1.1 on the running loop: one connection, kept open, requests in turn."""
+"""Shell: a client for JSON over HTTP/1.1 with one persistent connection, which sends one request at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.core.errors import BarnabasError
 from barnabas.registry.errors import RegistryError
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
-_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 _READ_BYTES: Final = 65_536
 
 
@@ -27,7 +27,7 @@ class RegistryUnreachableError(BarnabasError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One URL of a registry, taken apart."""
+    """The parts of one registry URL."""
 
     host: str
     port: int
@@ -37,13 +37,15 @@ class Address:
 
 
 def parse_urls(urls: str | Sequence[str]) -> tuple[Address, ...]:
-    """`http://[user:password@]host[:port][/path]`, several with commas or as a list. Raises ValueError."""
+    """Parse `http://[user:password@]host[:port][/path]`; several URLs as a list or separated by commas. Raises
+    ValueError.
+    """
     texts = [text.strip() for text in (urls.split(",") if isinstance(urls, str) else urls) if text.strip()]
     addresses = []
     for text in texts:
         parts = urlsplit(text)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{text!r} is not the address of a registry: write http://host:port.")
+            raise ValueError(f"{text!r} is not a registry URL: write http://host:port.")
         tls = parts.scheme == "https"
         credentials = None
         if parts.username is not None:
@@ -51,12 +53,12 @@ def parse_urls(urls: str | Sequence[str]) -> tuple[Address, ...]:
         port = parts.port or (443 if tls else 80)
         addresses.append(Address(parts.hostname, port, tls, parts.path.rstrip("/"), credentials))
     if not addresses:
-        raise ValueError("No address of a registry was given: write http://host:port.")
+        raise ValueError("No registry URL was given: write http://host:port.")
     return tuple(addresses)
 
 
 class HttpClient:
-    """Asks the first address that answers, and stays with it."""
+    """Sends requests to the first address that answers, and keeps using that address."""
 
     def __init__(
         self,
@@ -70,18 +72,21 @@ class HttpClient:
         self._credentials = None if basic_auth is None else ":".join(basic_auth)
         self._tls = tls
         self._timeout_s = timeout_ms / 1000
-        self._turn = asyncio.Lock()
+        self._request_lock = asyncio.Lock()
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter, h11.Connection] | None = None
 
     async def close(self) -> None:
         self._drop()
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The document of the answer. Raises RegistryError for one that is an error, RegistryUnreachableError when
-        there is none.
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request and return the JSON document of the response.
+
+        Raises RegistryError for an error response, and RegistryUnreachableError if no address answers.
         """
-        async with self._turn:
-            status, data = await self._ask_some(method, path, None if body is None else json.dumps(body).encode())
+        async with self._request_lock:
+            status, data = await self._request_any_address(
+                method, path, None if body is None else json.dumps(body).encode()
+            )
         try:
             document = json.loads(data) if data else {}
         except ValueError:
@@ -91,7 +96,7 @@ class HttpClient:
         known = document if isinstance(document, dict) else {}
         raise RegistryError(known.get("error_code", status), known.get("message", f"The registry answered {status}."))
 
-    async def _ask_some(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    async def _request_any_address(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         failures: list[str] = []
         for _ in range(len(self._addresses)):
             address = self._addresses[0]
@@ -102,18 +107,20 @@ class HttpClient:
                         return await self._exchange(address, method, path, body)
                     except (OSError, EOFError, h11.RemoteProtocolError):
                         self._drop()
-                        if not reused:  # a connection that was kept may have been closed meanwhile: once more
+                        if not reused:  # the registry may have closed the kept connection: retry once on a new one
                             raise
                         return await self._exchange(address, method, path, body)
             except (OSError, EOFError, h11.RemoteProtocolError, TimeoutError) as error:
                 self._drop()
-                reason = "no answer in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
+                reason = "no response in time" if isinstance(error, TimeoutError) else str(error) or repr(error)
                 failures.append(f"{address.host}:{address.port}: {reason}")
                 self._addresses.append(self._addresses.pop(0))
             except BaseException:
                 self._drop()
                 raise
-        raise RegistryUnreachableError(f"No schema registry answers ({'; '.join(failures)}). Is it running there?")
+        raise RegistryUnreachableError(
+            f"No schema registry answers ({'; '.join(failures)}). Check the address, and that the registry is running."
+        )
 
     async def _exchange(self, address: Address, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         reader, writer, protocol = self._connection or await self._connect(address)
@@ -130,7 +137,7 @@ class HttpClient:
             h11.EndOfMessage(),
         ]
         writer.writelines([protocol.send(event) or b"" for event in events])
-        status, data = await _read_answer(reader, protocol)
+        status, data = await _read_response(reader, protocol)
         if protocol.our_state is h11.DONE and protocol.their_state is h11.DONE:
             protocol.start_next_cycle()
         else:
@@ -149,7 +156,7 @@ class HttpClient:
             connection[1].close()
 
 
-async def _read_answer(reader: asyncio.StreamReader, protocol: h11.Connection) -> tuple[int, bytes]:
+async def _read_response(reader: asyncio.StreamReader, protocol: h11.Connection) -> tuple[int, bytes]:
     status = 0
     parts: list[bytes] = []
     size = 0
@@ -158,14 +165,14 @@ async def _read_answer(reader: asyncio.StreamReader, protocol: h11.Connection) -
         if event is h11.NEED_DATA:
             data = await reader.read(_READ_BYTES)
             if not data and protocol.their_state is h11.SEND_RESPONSE:
-                raise EOFError("the connection was closed before the answer came")
+                raise EOFError("the connection was closed before the response was complete")
             protocol.receive_data(data)
         elif isinstance(event, h11.Response):
             status = event.status_code
         elif isinstance(event, h11.Data):
             size += len(event.data)
-            if size > _ANSWER_BYTES_MAX:
-                raise EOFError(f"the answer is larger than {_ANSWER_BYTES_MAX} bytes")
+            if size > _RESPONSE_BYTES_MAX:
+                raise EOFError(f"the response is larger than {_RESPONSE_BYTES_MAX} bytes")
             parts.append(bytes(event.data))
         elif isinstance(event, h11.EndOfMessage):
             return status, b"".join(parts)

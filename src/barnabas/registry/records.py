@@ -1,10 +1,11 @@
-"""Codec: the records of the `_schemas` topic, in the JSON that Confluent's registry writes, so that either reads the
+"""Codec: the records of the `_schemas` topic, in the JSON format of Confluent's registry. Each registry can read the
 other's topic.
 
     key    {"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1}
     value  {"subject":"orders-value","version":1,"id":1,"schema":"...","deleted":false}
 
-A null value takes back what the key stands for. The topic is compacted: the last record of a key is all that counts.
+A null value deletes what the key identifies. The topic is compacted, so only the last record of each key is
+significant.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from barnabas.registry.values import Compatibility, JsonObject, Mode, Reference,
 
 
 class SchemaRecordError(BarnabasError):
-    """A record of the topic that cannot be understood."""
+    """A record of the topic that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What is configured for a subject, a context or everything. `rest` holds what the registry only keeps."""
+    """The config of a subject, of a context, or of the whole registry. `rest` holds fields that the registry stores but
+    does not interpret.
+    """
 
     compatibility: Compatibility | None = None
     alias: str | None = None
@@ -42,14 +45,14 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """A version of a subject, new or changed (`deleted`)."""
+    """A new version of a subject, or a change of its `deleted` flag."""
 
     registered: RegisteredSchema
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaTombstone:
-    """A version of a subject is gone for good."""
+    """A version of a subject is permanently deleted."""
 
     subject: str
     version: int
@@ -57,7 +60,7 @@ class SchemaTombstone:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSubjectRecord:
-    """All versions of a subject up to this one are soft-deleted."""
+    """All versions of a subject up to and including `version` are soft-deleted."""
 
     subject: str
     version: int
@@ -65,14 +68,16 @@ class DeleteSubjectRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClearSubjectRecord:
-    """A subject is gone for good."""
+    """A subject is permanently deleted."""
 
     subject: str
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigRecord:
-    """The config of a subject, of a context (`:.ctx:`), or, with None, of everything; `config` None takes it back."""
+class SubjectConfigRecord:
+    """The config of a subject, of a context (`:.ctx:`), or, if `subject` is None, of the whole registry. `config` None
+    deletes it.
+    """
 
     subject: str | None
     config: Config | None
@@ -80,17 +85,17 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class ModeRecord:
-    """The mode of a subject, of a context, or, with None, of everything; `mode` None takes it back."""
+    """The mode of a subject, of a context, or, if `subject` is None, of the whole registry. `mode` None deletes it."""
 
     subject: str | None
     mode: Mode | None
 
 
-Record = SchemaRecord | SchemaTombstone | DeleteSubjectRecord | ClearSubjectRecord | ConfigRecord | ModeRecord
+Record = SchemaRecord | SchemaTombstone | DeleteSubjectRecord | ClearSubjectRecord | SubjectConfigRecord | ModeRecord
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    """Key and value."""
+    """The key and the value of a record."""
     match record:
         case SchemaRecord(registered):
             return _schema_key(registered.subject, registered.version), _dump(_schema_value(registered))
@@ -100,7 +105,7 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
             return _key("DELETE_SUBJECT", subject), _dump({"subject": subject, "version": version})
         case ClearSubjectRecord(subject):
             return _key("CLEAR_SUBJECT", subject), _dump({"subject": subject})
-        case ConfigRecord(subject, config):
+        case SubjectConfigRecord(subject, config):
             return _key("CONFIG", subject), None if config is None else _dump(
                 {"subject": subject, **config.to_json()} if subject else config.to_json()
             )
@@ -110,7 +115,7 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record, or None for kinds that hold no state of ours (NOOP and what newer registries add). Raises
+    """The record, or None for key types without state (NOOP, and those that newer registries add). Raises
     SchemaRecordError.
     """
     try:
@@ -128,18 +133,18 @@ def decode_record(key: bytes, value: bytes | None) -> Record | None:
             case "CLEAR_SUBJECT" if content is not None:
                 return ClearSubjectRecord(content["subject"])
             case "CONFIG":
-                return ConfigRecord(subject, None if content is None else config_from_json(content))
+                return SubjectConfigRecord(subject, None if content is None else config_from_json(content))
             case "MODE":
                 return ModeRecord(subject, None if content is None else Mode(content["mode"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SchemaRecordError(
-            f"A record of the schemas topic cannot be understood: {key[:200]!r}: {error!r}"
-        ) from error
+        raise SchemaRecordError(f"A record of the schemas topic cannot be decoded: {key[:200]!r}: {error!r}") from error
     return None
 
 
 def config_from_json(document: Mapping[str, Any]) -> Config:
-    """From a stored record or a request, which name the level differently. Raises ValueError for an unknown level."""
+    """Parse the config of a stored record or a request, which have different names for the level. Raises ValueError for
+    an unknown level.
+    """
     rest = {key: value for key, value in document.items() if key not in _CONFIG_FIELDS and value is not None}
     level = document.get("compatibilityLevel", document.get("compatibility"))
     return Config(

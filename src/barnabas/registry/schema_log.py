@@ -1,7 +1,7 @@
-"""Shell: the `_schemas` topic, through the client: any Kafka cluster will do, ours or another.
+"""Shell: reads and writes the `_schemas` topic of any Kafka cluster through the Kafka client.
 
-The topic has one partition and is compacted. Each change is a transaction, so that its records are there all or none,
-and so that a registry that was thought dead cannot write any more (`service.py` tells how they share).
+The topic has one partition and is compacted. Each change is a transaction: its records are committed together, and a
+registry that has been replaced as the writer is fenced and cannot write any more (see `service.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import get_logger
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.records import Record, SchemaRecordError, decode_record, encode_record
-from barnabas.registry.service import PenLostError
+from barnabas.registry.service import WriterFencedError
 
 log = get_logger("barnabas.registry")
 
@@ -42,7 +42,7 @@ _LOST: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, Err
 
 
 class KafkaSchemaLog:
-    """`SchemaLog` on a topic. `settings` are those of any client (bootstrap.servers, security, ...)."""
+    """The `SchemaLog` on a Kafka topic. `settings` are client settings (bootstrap.servers, security settings, ...)."""
 
     def __init__(self, settings: Mapping[str, object], *, topic: str = DEFAULT_TOPIC) -> None:
         self.topic = topic
@@ -53,7 +53,7 @@ class KafkaSchemaLog:
         self._producer: AsyncProducer | None = None
 
     async def open(self) -> None:
-        """Make the topic if it is not there. Raises RegistryError when it cannot be used for this."""
+        """Create the topic if it does not exist. Raises RegistryError if the topic's settings do not allow its use."""
         async with AsyncAdmin(cluster=self._cluster) as admin:
             try:
                 brokers = len((await admin.describe_cluster()).brokers)
@@ -65,7 +65,7 @@ class KafkaSchemaLog:
             await self._check_topic(admin)
 
     async def close(self) -> None:
-        await self._drop_pen()
+        await self._close_producer()
         await self._cluster.close()
 
     async def _check_topic(self, admin: AsyncAdmin) -> None:
@@ -74,7 +74,10 @@ class KafkaSchemaLog:
             if not view.retriable:
                 raise view
         elif view is not None and len(view.partitions) > 1:
-            message = f"The topic {self.topic} has {len(view.partitions)} partitions; the order of schemas needs one."
+            message = (
+                f"The topic {self.topic} has {len(view.partitions)} partitions; it must have one, "
+                f"so that schemas have one order."
+            )
             raise RegistryError(Code.STORE_ERROR, message)
         resource = ConfigResource.topic(self.topic)
         configs = (await admin.describe_configs([resource], names=["cleanup.policy"])).get(resource)
@@ -82,7 +85,7 @@ class KafkaSchemaLog:
         if isinstance(entry, ConfigEntry) and entry.value is not None and "delete" in entry.value:
             raise RegistryError(
                 Code.STORE_ERROR,
-                f"The topic {self.topic} has cleanup.policy={entry.value}: schemas would be deleted as they age."
+                f"The topic {self.topic} has cleanup.policy={entry.value}: old schemas would be deleted."
                 " Set it to compact.",
             )
 
@@ -95,7 +98,7 @@ class KafkaSchemaLog:
         await self._read_to(end, apply)
 
     async def _read_to(self, end: int, apply: Callable[[Record], None]) -> None:
-        """Apply all records from the position to before `end`."""
+        """Apply the records from the current position up to, but not including, `end`."""
         if self._position >= end:
             return
         ranges = [OffsetRange(self._partition, self._position, end)]
@@ -115,7 +118,7 @@ class KafkaSchemaLog:
         self._position = end
 
     async def _offset(self, which: int) -> int:
-        """The log start offset, or the last stable one."""
+        """The log start offset (EARLIEST) or the last stable offset (LATEST)."""
         found = await list_offsets(self._cluster, {self._partition: which}, isolation=IsolationLevel.READ_COMMITTED)
         answer = found[self._partition]
         if isinstance(answer, KafkaError):
@@ -124,7 +127,7 @@ class KafkaSchemaLog:
 
     # -- writing
 
-    async def take_pen(self) -> bool:
+    async def become_writer(self) -> bool:
         if self._producer is not None:
             return False
         producer = AsyncProducer(
@@ -148,7 +151,7 @@ class KafkaSchemaLog:
 
     async def append(self, records: Sequence[Record], apply: Callable[[Record], None]) -> None:
         producer = self._producer
-        assert producer is not None, "take_pen first"
+        assert producer is not None, "become_writer must be called first"
         try:
             producer.begin_transaction()
             futures = []
@@ -158,19 +161,21 @@ class KafkaSchemaLog:
             await producer.commit_transaction()
             end = 1 + max([(await future).offset for future in futures])
         except BarnabasError as error:
-            await self._drop_pen()
+            await self._close_producer()
             if isinstance(error, TransactionAbortedError) or (isinstance(error, KafkaError) and error.code in _LOST):
-                raise PenLostError from error
+                raise WriterFencedError from error
             code = Code.OPERATION_TIMEOUT if _timed_out(error) else Code.STORE_ERROR
             message = f"The change could not be written to {self.topic}, or it is not known whether it was: {error}"
             raise RegistryError(code, message) from error
         except BaseException:
-            await self._drop_pen()
+            await self._close_producer()
             raise
         await self._read_back(end, apply)
 
     async def _read_back(self, end: int, apply: Callable[[Record], None]) -> None:
-        """The commit is decided when the coordinator has answered; its marker, which shows the records, comes after."""
+        """Wait until the last stable offset reaches `end`, and apply the records. The transaction is already committed
+        then, but its marker, which makes the records readable, is written later.
+        """
         async with asyncio.timeout(_CHANGE_TIMEOUT_MS / 1000):
             wait_s = _MARKER_WAIT_S
             while (stable := await self._offset(LATEST)) < end:
@@ -178,7 +183,7 @@ class KafkaSchemaLog:
                 wait_s = min(2 * wait_s, 0.1)
         await self._read_to(stable, apply)
 
-    async def _drop_pen(self) -> None:
+    async def _close_producer(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
             with contextlib.suppress(BarnabasError, TimeoutError):

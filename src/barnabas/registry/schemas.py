@@ -1,4 +1,6 @@
-"""Machine: registering, looking up and checking schemas. Each `decide_` reads the state and says what to write."""
+"""Machine: registering, looking up and checking schemas. Each `decide_` function reads the state and returns the
+records to write.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,21 @@ from barnabas.registry.errors import (
     subject_not_found,
 )
 from barnabas.registry.formats import Parsed
-from barnabas.registry.library import Library
 from barnabas.registry.records import Record, SchemaRecord
+from barnabas.registry.schema_cache import SchemaCache
 from barnabas.registry.state import RegistryState
 from barnabas.registry.subjects import context_of, is_valid, qualify
 from barnabas.registry.values import LATEST, Compatibility, Mode, RegisteredSchema, Schema
 
 SCHEMA_BYTES_MAX: Final = 1_000_000
-"""A schema must fit into a record of the topic (max.message.bytes)."""
+"""The largest schema text. A schema must fit into one record of the topic (max.message.bytes)."""
 ID_MAX: Final = (1 << 31) - 1
 _GROUP_PROPERTIES: Final = "properties"
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
-    """A request to register. `id` and `version` are for mode IMPORT."""
+class SchemaRegistration:
+    """A request to register a schema. `id` and `version` are only for mode IMPORT."""
 
     subject: str
     schema: Schema
@@ -41,11 +43,11 @@ class Registration:
 
 
 def decide_register(
-    state: RegistryState, library: Library, request: Registration
+    state: RegistryState, schema_cache: SchemaCache, request: SchemaRegistration
 ) -> Decision[Record, RegisteredSchema]:
-    """The version that holds the schema: an old one if there is one, else a new one that is compatible.
+    """The version that has the schema: an existing version, or a new one if the schema is compatible.
 
-    Raises InvalidSchemaError, IncompatibleError, and RegistryError where the subject's mode or name forbids it.
+    Raises InvalidSchemaError, IncompatibleError, and RegistryError if the subject's mode or name does not allow it.
     """
     subject = request.subject
     if not is_valid(subject):
@@ -56,18 +58,18 @@ def decide_register(
     if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
         raise RegistryError(Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
     if mode is Mode.IMPORT:
-        return _decide_import(state, library, request)
+        return _decide_import(state, schema_cache, request)
     if request.id is not None and request.id >= 0:
-        found = _find_same(state, library, request)
+        found = _find_same(state, schema_cache, request)
         if found is not None and found.id == request.id:
             return Decision(found)
         raise RegistryError(Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is not in import mode")
     normalize = request.normalize or state.normalizes(subject)
-    schema, parsed = _understand(state, library, subject, request.schema, normalize=normalize)
-    same = _same_in(library, state.versions(subject), subject, schema, parsed)
+    schema, parsed = _parse_and_canonicalize(state, schema_cache, subject, request.schema, normalize=normalize)
+    same = _same_in(schema_cache, state.versions(subject), subject, schema, parsed)
     if same is not None:
         return Decision(same)
-    _require_compatible(state, library, subject, schema, parsed)
+    _require_compatible(state, schema_cache, subject, schema, parsed)
     context = context_of(subject)
     known_id = state.id_of(context, schema)
     schema_id = state.next_id(context) if known_id is None else known_id
@@ -75,21 +77,23 @@ def decide_register(
     return Decision(new, [SchemaRecord(new)])
 
 
-def _decide_import(state: RegistryState, library: Library, request: Registration) -> Decision[Record, RegisteredSchema]:
-    """Take a schema with the id (and version) that it has elsewhere. What it must be compatible with is not asked."""
+def _decide_import(
+    state: RegistryState, schema_cache: SchemaCache, request: SchemaRegistration
+) -> Decision[Record, RegisteredSchema]:
+    """Register a schema with the id (and version) that it has in another registry. Compatibility is not checked."""
     subject, context = request.subject, context_of(request.subject)
     if request.id is None or not 0 <= request.id <= ID_MAX:
         raise RegistryError(
             Code.OPERATION_NOT_PERMITTED, f"Subject '{subject}' is in import mode: the schema needs an id"
         )
-    schema, parsed = _understand(state, library, subject, request.schema, normalize=request.normalize)
+    schema, parsed = _parse_and_canonicalize(state, schema_cache, subject, request.schema, normalize=request.normalize)
     known = state.schema(context, request.id)
     if known is not None and known.fingerprint != schema.fingerprint:
         raise RegistryError(
             Code.OPERATION_NOT_PERMITTED, f"Overwrite new schema with id {request.id} is not permitted."
         )
     version = request.version if request.version is not None and request.version > 0 else None
-    same = _same_in(library, state.versions(subject), subject, schema, parsed)
+    same = _same_in(schema_cache, state.versions(subject), subject, schema, parsed)
     if same is not None and same.id == request.id and version in (None, same.version):
         return Decision(same)
     new = RegisteredSchema(subject, version or _next_version(state, subject), request.id, schema)
@@ -97,14 +101,14 @@ def _decide_import(state: RegistryState, library: Library, request: Registration
 
 
 def look_up(
-    state: RegistryState, library: Library, subject: str, schema: Schema, *, normalize: bool, deleted: bool
+    state: RegistryState, schema_cache: SchemaCache, subject: str, schema: Schema, *, normalize: bool, deleted: bool
 ) -> RegisteredSchema:
-    """The version of a subject that holds the schema. Raises 40401 and 40403."""
+    """The version of a subject that has the schema. Raises 40401 and 40403."""
     if not state.versions(subject, deleted=deleted):
         raise subject_not_found(subject)
     normalize = normalize or state.normalizes(subject)
-    wanted, parsed = _understand(state, library, subject, schema, normalize=normalize)
-    found = _same_in(library, state.versions(subject, deleted=deleted), subject, wanted, parsed)
+    wanted, parsed = _parse_and_canonicalize(state, schema_cache, subject, schema, normalize=normalize)
+    found = _same_in(schema_cache, state.versions(subject, deleted=deleted), subject, wanted, parsed)
     if found is None:
         raise schema_not_found()
     return found
@@ -112,26 +116,26 @@ def look_up(
 
 def check_compatible(
     state: RegistryState,
-    library: Library,
+    schema_cache: SchemaCache,
     subject: str,
     schema: Schema,
     against: Sequence[RegisteredSchema],
     *,
     normalize: bool = False,
 ) -> list[str]:
-    """What in a schema would break the subject's level, compared with these versions; empty when nothing would."""
-    wanted, parsed = _understand(state, library, subject, schema, normalize=normalize)
-    return _problems(state, library, subject, wanted, parsed, against)
+    """The problems that violate the subject's compatibility level against these versions; empty if there are none."""
+    wanted, parsed = _parse_and_canonicalize(state, schema_cache, subject, schema, normalize=normalize)
+    return _problems(state, schema_cache, subject, wanted, parsed, against)
 
 
-# -- inside
+# -- internal
 
 
-def _understand(
-    state: RegistryState, library: Library, subject: str, schema: Schema, *, normalize: bool
+def _parse_and_canonicalize(
+    state: RegistryState, schema_cache: SchemaCache, subject: str, schema: Schema, *, normalize: bool
 ) -> tuple[Schema, Parsed]:
-    """The schema as it is stored, and parsed."""
-    parsed = library.parse_new(schema, subject)
+    """The schema in the form in which it is stored, and its parsed form."""
+    parsed = schema_cache.parse_new(schema, subject)
     references = schema.references
     context = context_of(subject)
     if any(reference.version == LATEST for reference in references):
@@ -147,15 +151,19 @@ def _understand(
     return replace(schema, text=text, references=references), parsed
 
 
-def _find_same(state: RegistryState, library: Library, request: Registration) -> RegisteredSchema | None:
-    schema, parsed = _understand(state, library, request.subject, request.schema, normalize=request.normalize)
-    return _same_in(library, state.versions(request.subject), request.subject, schema, parsed)
+def _find_same(state: RegistryState, schema_cache: SchemaCache, request: SchemaRegistration) -> RegisteredSchema | None:
+    schema, parsed = _parse_and_canonicalize(
+        state, schema_cache, request.subject, request.schema, normalize=request.normalize
+    )
+    return _same_in(schema_cache, state.versions(request.subject), request.subject, schema, parsed)
 
 
 def _same_in(
-    library: Library, versions: Sequence[RegisteredSchema], subject: str, schema: Schema, parsed: Parsed
+    schema_cache: SchemaCache, versions: Sequence[RegisteredSchema], subject: str, schema: Schema, parsed: Parsed
 ) -> RegisteredSchema | None:
-    """The newest of the versions that is the same schema. What a request leaves out (metadata, rules) may be any."""
+    """The newest of the versions that has the same schema. Metadata and rules are compared only if the request has
+    them.
+    """
     for registered in reversed(versions):
         stored = registered.schema
         if stored.type is not schema.type or stored.references != schema.references:
@@ -164,15 +172,15 @@ def _same_in(
             continue
         if schema.rule_set is not None and schema.rule_set != stored.rule_set:
             continue
-        if stored.text == schema.text or _canonical(library, stored, subject) in (parsed.canonical, schema.text):
+        if stored.text == schema.text or _canonical(schema_cache, stored, subject) in (parsed.canonical, schema.text):
             return registered
     return None
 
 
-def _canonical(library: Library, stored: Schema, subject: str) -> str:
-    """Another registry may have stored its own writing of the schema."""
+def _canonical(schema_cache: SchemaCache, stored: Schema, subject: str) -> str:
+    """The canonical text of a stored schema. Another registry may have stored a text that is not canonical."""
     try:
-        return library.parsed(stored, subject).canonical
+        return schema_cache.parsed(stored, subject).canonical
     except InvalidSchemaError:
         return stored.text
 
@@ -182,8 +190,10 @@ def _next_version(state: RegistryState, subject: str) -> int:
     return versions[-1].version + 1 if versions else 1
 
 
-def _require_compatible(state: RegistryState, library: Library, subject: str, schema: Schema, parsed: Parsed) -> None:
-    problems = _problems(state, library, subject, schema, parsed, state.versions(subject))
+def _require_compatible(
+    state: RegistryState, schema_cache: SchemaCache, subject: str, schema: Schema, parsed: Parsed
+) -> None:
+    problems = _problems(state, schema_cache, subject, schema, parsed, state.versions(subject))
     if problems:
         raise IncompatibleError(
             f'Schema being registered is incompatible with an earlier schema for subject "{subject}",'
@@ -194,7 +204,7 @@ def _require_compatible(state: RegistryState, library: Library, subject: str, sc
 
 def _problems(
     state: RegistryState,
-    library: Library,
+    schema_cache: SchemaCache,
     subject: str,
     schema: Schema,
     parsed: Parsed,
@@ -204,7 +214,7 @@ def _problems(
     if level is Compatibility.NONE:
         return []
     olds = _same_group(state.compatibility_group(subject), schema, against)
-    found = check(level, parsed, [library.parsed(old.schema, subject) for old in olds])
+    found = check(level, parsed, [schema_cache.parsed(old.schema, subject) for old in olds])
     if not found:
         return []
     index = found[0][0]
@@ -218,7 +228,9 @@ def _problems(
 
 
 def _same_group(group: str | None, schema: Schema, versions: Sequence[RegisteredSchema]) -> Sequence[RegisteredSchema]:
-    """With a compatibility group only versions whose metadata has the same value of that property count."""
+    """If the subject has a compatibility group: only the versions whose metadata has the same value for that
+    property.
+    """
     if group is None:
         return versions
     wanted = _property(schema, group)

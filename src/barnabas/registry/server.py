@@ -1,4 +1,4 @@
-"""Shell: a registry that runs: its log, its state, its HTTP API.
+"""Shell: a running registry: its topic, its state, and its HTTP API.
 
 server = RegistryServer({"bootstrap.servers": "localhost:9092"}, listener="http://127.0.0.1:8081")
 await server.run()            # until `stop`
@@ -23,15 +23,15 @@ log = get_logger("barnabas.registry")
 
 DEFAULT_LISTENER: Final = "http://127.0.0.1:8081"
 FOLLOW_INTERVAL_S: Final = 5.0
-"""How often to read on without being asked, so that there is never much to read when somebody asks."""
+"""How often the registry reads the topic without a request, so that a request finds few new records."""
 
 
 class ListenerError(BarnabasError):
-    """A listener address that cannot be understood, or cannot be had."""
+    """A listener address that is invalid or cannot be bound."""
 
 
 class RegistryServer:
-    """One registry process, or a part of a broker's."""
+    """A schema registry server, in a process of its own or inside a broker's process."""
 
     def __init__(
         self,
@@ -47,15 +47,17 @@ class RegistryServer:
 
     @property
     def url(self) -> str:
-        """Where clients find it; the port is right once `run` has called `on_ready`."""
+        """The URL at which clients connect; the port is known when `run` calls `on_ready`."""
         return self._http.url
 
     def stop(self) -> None:
-        """Let `run` return. Call it on the server's own loop."""
+        """Make `run` return. Must be called on the server's event loop."""
         self._http.stop()
 
     async def run(self, on_ready: Callable[[RegistryServer], None] | None = None) -> None:
-        """Read the log, then answer until `stop`. Raises what prevents the start."""
+        """Read the topic, then serve requests until `stop`. Raises ListenerError or RegistryError if the start
+        fails.
+        """
         try:
             await self._http.bind()
         except OSError as error:
@@ -83,11 +85,11 @@ class RegistryServer:
             try:
                 await self.registry.refresh()
             except (BarnabasError, RegistryError, TimeoutError) as error:
-                log.warning("the log of schemas cannot be read at the moment", reason=str(error))
+                log.warning("the schemas topic cannot be read; retrying", reason=str(error))
 
 
 def parse_listener(text: str) -> tuple[str, int]:
-    """`http://host:port` as a pair; port 0 takes any free one. Raises ListenerError."""
+    """Parse `http://host:port`; port 0 takes any free port. Raises ListenerError."""
     parts = urlsplit(text if "://" in text else f"http://{text}")
     try:
         port = parts.port

@@ -1,4 +1,4 @@
-"""Machine: compatibility levels and modes: of everything, of a context, of a subject."""
+"""Machine: compatibility levels and modes of the whole registry, of a context, and of a subject."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 from barnabas.core.decision import Decision
 from barnabas.registry.errors import Code, RegistryError, subject_not_found
-from barnabas.registry.records import Config, ConfigRecord, ModeRecord, Record, config_from_json
+from barnabas.registry.records import Config, ModeRecord, Record, SubjectConfigRecord, config_from_json
 from barnabas.registry.state import DEFAULT_LEVEL, RegistryState
 from barnabas.registry.values import Compatibility, Mode
 
 
 def read_config(state: RegistryState, subject: str | None, *, default_to_global: bool = False) -> Config:
-    """What is configured. Raises 40408 for a subject that has nothing of its own, unless what applies is asked for."""
+    """The config of a subject. Raises 40408 if the subject has no config of its own, unless `default_to_global` allows
+    the inherited one.
+    """
     if subject is None:
         config = state.configs.get(None, Config())
         return config if config.compatibility is not None else _with_level(config, DEFAULT_LEVEL)
@@ -27,7 +29,7 @@ def read_config(state: RegistryState, subject: str | None, *, default_to_global:
 
 
 def decide_config(state: RegistryState, subject: str | None, request: Mapping[str, Any]) -> Decision[Record, Config]:
-    """Change what the request names; the rest stays. Raises 42203."""
+    """Change the fields that the request contains and keep the others. Raises 42203."""
     try:
         change = config_from_json(request)
     except ValueError:
@@ -45,21 +47,23 @@ def decide_config(state: RegistryState, subject: str | None, request: Mapping[st
         change.compatibility_group or old.compatibility_group,
         {**old.rest, **change.rest},
     )
-    return Decision(merged, [ConfigRecord(subject, merged)])
+    return Decision(merged, [SubjectConfigRecord(subject, merged)])
 
 
 def decide_delete_config(state: RegistryState, subject: str | None) -> Decision[Record, Config]:
-    """Back to what applies above; gives what was configured."""
+    """Delete a config, so that the next higher one applies. Returns the deleted config."""
     old = state.configs.get(subject)
     if old is None:
         if subject is not None:
             raise subject_not_found(subject)
         return Decision(Config(DEFAULT_LEVEL))
-    return Decision(old, [ConfigRecord(subject, None)])
+    return Decision(old, [SubjectConfigRecord(subject, None)])
 
 
 def read_mode(state: RegistryState, subject: str | None, *, default_to_global: bool = False) -> Mode:
-    """The mode. Raises 40409 for a subject that has none of its own, unless what applies is asked for."""
+    """The mode of a subject. Raises 40409 if the subject has no mode of its own, unless `default_to_global` allows the
+    inherited one.
+    """
     if subject is None:
         return state.modes.get(None, Mode.READWRITE)
     if default_to_global:
@@ -71,21 +75,25 @@ def read_mode(state: RegistryState, subject: str | None, *, default_to_global: b
 
 
 def decide_mode(state: RegistryState, subject: str | None, name: str, *, force: bool) -> Decision[Record, Mode]:
-    """IMPORT only where there is nothing yet, because ids could clash; `force` says that they will not."""
+    """Set the mode. IMPORT is only allowed while there are no schemas, because ids could collide; `force` allows it
+    always.
+    """
     try:
         mode = Mode(name.upper())
     except ValueError:
         valid = ", ".join(one.value for one in Mode)
         raise RegistryError(Code.INVALID_MODE, f"Invalid mode. Valid values are {valid}") from None
     if mode is Mode.READONLY_OVERRIDE and subject is not None:
-        raise RegistryError(Code.INVALID_MODE, "READONLY_OVERRIDE can only be set for everything, not for a subject.")
+        raise RegistryError(
+            Code.INVALID_MODE, ("READONLY_OVERRIDE can only be set for the whole registry, not for a subject.")
+        )
     if mode is Mode.IMPORT and not force and _has_schemas(state, subject):
         raise RegistryError(Code.OPERATION_NOT_PERMITTED, "Cannot import since found existing subjects")
     return Decision(mode, [ModeRecord(subject, mode)])
 
 
 def decide_delete_mode(state: RegistryState, subject: str | None) -> Decision[Record, Mode]:
-    """Back to what applies above; gives the mode that was set."""
+    """Delete a mode, so that the next higher one applies. Returns the deleted mode."""
     old = state.modes.get(subject)
     if old is None:
         if subject is not None:
@@ -97,7 +105,7 @@ def decide_delete_mode(state: RegistryState, subject: str | None) -> Decision[Re
 def _has_schemas(state: RegistryState, subject: str | None) -> bool:
     if subject is None:
         return bool(state.subjects)
-    if subject.endswith(":"):  # a whole context
+    if subject.endswith(":"):  # the subject is a whole context
         return any(name.startswith(subject) for name in state.subjects)
     return subject in state.subjects
 

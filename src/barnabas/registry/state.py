@@ -1,4 +1,4 @@
-"""Machine: what the registry knows. `apply` is the only place where it changes; replaying the topic rebuilds it."""
+"""Machine: the state of the registry. Only `apply` changes it; applying all records of the topic rebuilds it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 from barnabas.registry.records import (
     ClearSubjectRecord,
     Config,
-    ConfigRecord,
     DeleteSubjectRecord,
     ModeRecord,
     Record,
     SchemaRecord,
     SchemaTombstone,
+    SubjectConfigRecord,
 )
 from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, context_of, parse_subject
 from barnabas.registry.values import Compatibility, Mode, RegisteredSchema, Schema
@@ -26,11 +26,11 @@ Place = tuple[str, int]
 
 
 class RegistryState:
-    """Subjects with their versions, ids with their schemas, configs and modes. Applying a record twice is harmless."""
+    """Subjects with their versions, schemas by id, configs and modes. Applying a record twice has no further effect."""
 
     def __init__(self) -> None:
         self.subjects: dict[str, dict[int, RegisteredSchema]] = {}
-        """Versions by number, soft-deleted ones among them, by qualified subject."""
+        """Versions by number, including soft-deleted ones, by qualified subject."""
         self.configs: dict[str | None, Config] = {}
         self.modes: dict[str | None, Mode] = {}
         self._schemas: dict[tuple[str, int], Schema] = {}
@@ -42,7 +42,7 @@ class RegistryState:
     # -- changing
 
     def apply(self, record: Record) -> None:
-        """Make `record` true."""
+        """Apply one record to the state."""
         match record:
             case SchemaRecord(registered):
                 self._put(registered)
@@ -55,7 +55,7 @@ class RegistryState:
             case ClearSubjectRecord(subject):
                 for number in list(self.subjects.get(subject, {})):
                     self._remove(subject, number)
-            case ConfigRecord(place, config):
+            case SubjectConfigRecord(place, config):
                 _set(self.configs, place, config)
             case ModeRecord(place, mode):
                 _set(self.modes, place, mode)
@@ -93,19 +93,19 @@ class RegistryState:
     # -- reading
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[RegisteredSchema]:
-        """The versions of a subject in order; soft-deleted ones only if asked for."""
+        """The versions of a subject in ascending order; includes soft-deleted ones only with `deleted`."""
         versions = self.subjects.get(subject, {})
         return [versions[number] for number in sorted(versions) if deleted or not versions[number].deleted]
 
     def find(self, subject: str, version: int) -> RegisteredSchema | None:
-        """One version, soft-deleted or not."""
+        """One version of a subject, even if it is soft-deleted."""
         return self.subjects.get(subject, {}).get(version)
 
     def schema(self, context: str, schema_id: int) -> Schema | None:
         return self._schemas.get((context, schema_id))
 
     def id_of(self, context: str, schema: Schema) -> int | None:
-        """The id that the same content has in a context already."""
+        """The id of a schema with the same content in a context; None if there is none."""
         return self._ids.get((context, schema.fingerprint))
 
     def next_id(self, context: str) -> int:
@@ -115,12 +115,12 @@ class RegistryState:
         return self._id_max.get(context, 0)
 
     def users(self, context: str, schema_id: int, *, deleted: bool = False) -> list[Place]:
-        """Where an id is used."""
+        """The subjects and versions that use an id."""
         places = sorted(self._users.get((context, schema_id), ()))
         return [place for place in places if deleted or not self.subjects[place[0]][place[1]].deleted]
 
     def referring(self, subject: str, version: int, *, deleted: bool = False) -> list[RegisteredSchema]:
-        """The versions that refer to this one; soft-deleted ones only if asked for."""
+        """The versions that refer to this one; includes soft-deleted ones only with `deleted`."""
         places = sorted(self._referring.get((subject, version), ()))
         found = [self.subjects[name][number] for name, number in places]
         return [one for one in found if deleted or not one.deleted]
@@ -128,10 +128,10 @@ class RegistryState:
     def contexts(self) -> list[str]:
         return sorted({DEFAULT_CONTEXT, *(context_of(subject) for subject in self.subjects)})
 
-    # -- what applies to a subject
+    # -- settings that apply to a subject
 
     def compatibility(self, subject: str) -> Compatibility:
-        """The level of the subject, else of its context, else of everything, else BACKWARD."""
+        """The compatibility level of the subject, else of its context, else of the whole registry, else BACKWARD."""
         for config in self._configs_for(subject):
             if config.compatibility is not None:
                 return config.compatibility
@@ -144,14 +144,14 @@ class RegistryState:
         return next((c.compatibility_group for c in self._configs_for(subject) if c.compatibility_group), None)
 
     def mode(self, subject: str) -> Mode:
-        """The mode of the subject, else of its context, else of everything, else READWRITE."""
+        """The mode of the subject, else of its context, else of the whole registry, else READWRITE."""
         everywhere = self.modes.get(None, Mode.READWRITE)
         if everywhere is Mode.READONLY_OVERRIDE:
             return everywhere
         return next((self.modes[place] for place in _places(subject) if place in self.modes), Mode.READWRITE)
 
     def alias_of(self, subject: str) -> str:
-        """The subject that this one stands for, itself as a rule."""
+        """The subject for which an alias stands; the subject itself if it is not an alias."""
         config = self.configs.get(subject)
         if config is None or not config.alias:
             return subject
@@ -163,7 +163,7 @@ class RegistryState:
 
 
 def _places(subject: str) -> list[str | None]:
-    """Where to look for a setting of a subject, nearest first."""
+    """The keys under which a setting of a subject is looked up, most specific first."""
     context = context_of(subject)
     return [subject, None] if context == DEFAULT_CONTEXT else [subject, f":{context}:", None]
 

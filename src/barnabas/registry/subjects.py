@@ -1,7 +1,7 @@
-"""Value: subjects and the contexts they live in.
+"""Value: subjects and contexts.
 
-A context is a registry within the registry, with schema ids of its own. The subject `orders-value` of context
-`.staging` is written `:.staging:orders-value`; without such a prefix a subject lives in the default context, `.`.
+A context is a namespace with its own subjects and schema ids. The subject `orders-value` in the context `.staging` is
+written `:.staging:orders-value`; a subject without such a prefix is in the default context, `.`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RESERVED: Final = (GLOBAL_RESOURCE, EMPTY_RESOURCE)
 
 
 class Subject(NamedTuple):
-    """A subject in its context."""
+    """A subject's name and its context."""
 
     context: str
     name: str
@@ -26,7 +26,7 @@ class Subject(NamedTuple):
 
 
 def parse_subject(text: str) -> Subject:
-    """`orders` or `:.ctx:orders`; `:.ctx:` alone names the context (its subject is empty)."""
+    """Parse `orders` or `:.ctx:orders`. `:.ctx:` is the context itself, with an empty subject name."""
     if text.startswith(":."):
         context, colon, name = text[1:].partition(":")
         if colon:
@@ -36,7 +36,7 @@ def parse_subject(text: str) -> Subject:
 
 
 def qualify(text: str, context: str) -> str:
-    """A subject as seen from `context`, in its one canonical writing."""
+    """The canonical form of a subject. `context` applies if the subject has no context prefix."""
     subject = parse_subject(text)
     if subject.context == DEFAULT_CONTEXT and context != DEFAULT_CONTEXT and not text.startswith(":."):
         subject = Subject(context, subject.name)
@@ -48,7 +48,7 @@ def context_of(text: str) -> str:
 
 
 def is_valid(text: str) -> bool:
-    """Whether schemas may be registered under it."""
+    """Whether schemas may be registered under this subject."""
     if text.startswith(":") and not text.startswith(":."):
         return False
     name = parse_subject(text).name

@@ -1,4 +1,4 @@
-"""Value: schemas, references, compatibility levels and modes, as the registry's rooms pass them around."""
+"""Value: schemas, references, compatibility levels and modes, used by all modules of the registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JsonObject = Mapping[str, Any]
 
 
 class SchemaType(StrEnum):
-    """The kinds of schema; AVRO is what a request that names none means."""
+    """The types of schemas. A request without a type means AVRO."""
 
     AVRO = "AVRO"
     JSON = "JSON"
@@ -22,10 +22,10 @@ class SchemaType(StrEnum):
 
 
 class Compatibility(StrEnum):
-    """What a new version must keep of the older ones.
+    """The compatibility that a new version of a subject must have with older versions.
 
-    BACKWARD: readers with the new schema read data of the last version. FORWARD: readers with the last version read
-    data of the new one. FULL: both. TRANSITIVE: not only the last version, but all.
+    BACKWARD: the new schema can read data written with the last version. FORWARD: the last version can read data
+    written with the new schema. FULL: both. TRANSITIVE: with all versions, not only the last one.
     """
 
     NONE = "NONE"
@@ -50,7 +50,9 @@ class Compatibility(StrEnum):
 
 
 class Mode(StrEnum):
-    """What a subject accepts. IMPORT takes schemas with their ids and versions from another registry."""
+    """Which requests a subject accepts. IMPORT accepts schemas together with their ids and versions in another
+    registry.
+    """
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
@@ -60,7 +62,9 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another schema that this one uses: the name it is used by (a type, a $ref, an import), and where it is."""
+    """A reference to another schema: the name by which the text refers to it (a type, a $ref, an import), its subject
+    and version.
+    """
 
     name: str
     subject: str
@@ -72,9 +76,9 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as it is sent: its text, what kind of text it is, and what it refers to.
+    """A schema as it is sent in a request: its text, its type, and its references.
 
-    `metadata` and `rule_set` are the data contract's; the registry keeps them and gives them back.
+    `metadata` and `rule_set` belong to data contracts; the registry stores and returns them.
     """
 
     text: str
@@ -84,7 +88,7 @@ class Schema:
     rule_set: JsonObject | None = field(default=None, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As the REST API writes it: what is at its default is left out."""
+        """The JSON of the REST API. Fields with their default value are left out."""
         document: dict[str, Any] = {}
         if self.type is not SchemaType.AVRO:
             document["schemaType"] = self.type.value
@@ -99,7 +103,7 @@ class Schema:
 
     @property
     def fingerprint(self) -> bytes:
-        """16 bytes that say whether two schemas are the same content, and so share an id."""
+        """16 bytes that are equal for schemas with equal content, which share an id."""
         document = [
             self.text,
             self.type.value,
@@ -112,7 +116,7 @@ class Schema:
 
     @property
     def guid(self) -> str:
-        """A name for the content that is the same in every registry."""
+        """An identifier of the content that is the same in every registry."""
         return str(UUID(bytes=self.fingerprint))
 
 
@@ -127,7 +131,7 @@ class RegisteredSchema:
     deleted: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As the REST API answers."""
+        """The JSON of the REST API."""
         head: dict[str, Any] = {
             "subject": self.subject,
             "version": self.version,
@@ -139,7 +143,7 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """One reason why data written with one schema cannot be read with the other, and where in the schema it lies."""
+    """One reason why data written with one schema cannot be read with the other, and its path in the schema."""
 
     kind: str
     path: str
@@ -150,5 +154,5 @@ class Incompatibility:
 
 
 LATEST: Final = -1
-"""The version number that means the newest one."""
+"""The version number that means the newest version."""
 VERSION_MAX: Final = (1 << 31) - 1

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from barnabas.protocol.transport.http import HttpRequest
 from barnabas.registry.api.app import RegistryApp
 from barnabas.registry.records import Record, decode_record, encode_record
-from barnabas.registry.service import PenLostError, Registry
+from barnabas.registry.service import Registry, WriterFencedError
 
 
 class MemoryTopic:
@@ -46,7 +46,7 @@ class MemoryLog:
             if record is not None:
                 apply(record)
 
-    async def take_pen(self) -> bool:
+    async def become_writer(self) -> bool:
         if self._has_pen:
             return False
         self._topic.pen = self
@@ -56,7 +56,7 @@ class MemoryLog:
     async def append(self, records: Sequence[Record], apply: Callable[[Record], None]) -> None:
         if self._topic.pen is not self:
             self._has_pen = False
-            raise PenLostError
+            raise WriterFencedError
         self._topic.records += [encode_record(record) for record in records]
         await self.catch_up(apply)
 

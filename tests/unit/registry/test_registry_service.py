@@ -10,21 +10,21 @@ import pytest
 from barnabas.client.errors import SerializationError
 from barnabas.core.decision import Decision
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.library import Library
 from barnabas.registry.records import (
     ClearSubjectRecord,
     Config,
-    ConfigRecord,
     DeleteSubjectRecord,
     ModeRecord,
     Record,
     SchemaRecord,
     SchemaRecordError,
     SchemaTombstone,
+    SubjectConfigRecord,
     decode_record,
     encode_record,
 )
-from barnabas.registry.schemas import Registration, decide_register
+from barnabas.registry.schema_cache import SchemaCache
+from barnabas.registry.schemas import SchemaRegistration, decide_register
 from barnabas.registry.serde.wire_format import decode_indexes, encode_indexes, frame, unframe
 from barnabas.registry.service import Registry
 from barnabas.registry.state import RegistryState
@@ -40,9 +40,9 @@ RECORDS: list[Record] = [
     SchemaTombstone("s", 3),
     DeleteSubjectRecord("s", 3),
     ClearSubjectRecord(":.c:s"),
-    ConfigRecord(None, Config(Compatibility.FULL)),
-    ConfigRecord("s", Config(None, "alias", True, "major", {"overrideMetadata": {"x": 1}})),
-    ConfigRecord("s", None),
+    SubjectConfigRecord(None, Config(Compatibility.FULL)),
+    SubjectConfigRecord("s", Config(None, "alias", True, "major", {"overrideMetadata": {"x": 1}})),
+    SubjectConfigRecord("s", None),
     ModeRecord("s", Mode.IMPORT),
     ModeRecord(None, None),
 ]
@@ -102,8 +102,8 @@ def test_subjects_and_contexts() -> None:
     ]  # fmt: skip
 
 
-def register(subject: str, text: str) -> Registration:
-    return Registration(subject, Schema(text))
+def register(subject: str, text: str) -> SchemaRegistration:
+    return SchemaRegistration(subject, Schema(text))
 
 
 def test_registries_that_share_a_log_never_give_an_id_twice() -> None:
@@ -113,7 +113,9 @@ def test_registries_that_share_a_log_never_give_an_id_twice() -> None:
 
         async def one(number: int) -> RegisteredSchema:
             request = register(f"s{number}", f'{{"type":"fixed","name":"F","size":{number}}}')
-            return await registries[number % 3].change(lambda state, library: decide_register(state, library, request))
+            return await registries[number % 3].change(
+                lambda state, schema_cache: decide_register(state, schema_cache, request)
+            )
 
         found = await asyncio.gather(*[one(number) for number in range(30)])
         assert sorted(registered.id for registered in found) == list(range(1, 31))
@@ -131,12 +133,12 @@ def test_a_refusal_is_by_what_the_log_says_now() -> None:
         topic = MemoryTopic()
         one, other = Registry(MemoryLog(topic)), Registry(MemoryLog(topic))
         first, second = register("s", '"int"'), register("s", '"string"')
-        await one.change(lambda state, library: decide_register(state, library, first))
+        await one.change(lambda state, schema_cache: decide_register(state, schema_cache, first))
         with pytest.raises(RegistryError):
-            await one.change(lambda state, library: decide_register(state, library, second))
-        change = ConfigRecord("s", Config(Compatibility.NONE))
-        await other.change(lambda state, library: Decision(None, [change]))
-        assert (await one.change(lambda state, library: decide_register(state, library, second))).version == 2
+            await one.change(lambda state, schema_cache: decide_register(state, schema_cache, second))
+        change = SubjectConfigRecord("s", Config(Compatibility.NONE))
+        await other.change(lambda state, schema_cache: Decision(None, [change]))
+        assert (await one.change(lambda state, schema_cache: decide_register(state, schema_cache, second))).version == 2
 
     asyncio.run(main())
 
@@ -144,7 +146,7 @@ def test_a_refusal_is_by_what_the_log_says_now() -> None:
 def test_what_another_registry_stored_in_its_own_words_is_recognised() -> None:
     state = RegistryState()
     state.apply(SchemaRecord(RegisteredSchema("s", 1, 9, Schema('{ "type" : "int" }'))))
-    decision = decide_register(state, Library(state), register("s", '"int"'))
+    decision = decide_register(state, SchemaCache(state), register("s", '"int"'))
     assert (decision.response.id, decision.records) == (9, ())
 
 

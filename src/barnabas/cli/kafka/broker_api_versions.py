@@ -1,4 +1,4 @@
-"""Shell: `kafka-broker-api-versions`: which APIs each broker serves."""
+"""Shell: `kafka-broker-api-versions`: prints the APIs that each broker serves."""
 
 from __future__ import annotations
 

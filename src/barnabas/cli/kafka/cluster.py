@@ -1,4 +1,4 @@
-"""Shell: `kafka-cluster`: cluster-id and list-endpoints."""
+"""Shell: `kafka-cluster`: the commands cluster-id, list-endpoints and unregister."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 async def unregister(admin: AsyncAdmin, broker_id: int) -> None:
-    """Forgets a broker that will not come back."""
+    """Remove the registration of a broker that will not be started again."""
     from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 
     response = await admin.cluster.send_any(UnregisterBrokerRequest(broker_id=broker_id))

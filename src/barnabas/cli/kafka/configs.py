@@ -1,4 +1,4 @@
-"""Shell: `kafka-configs`: --describe and --alter of topics, brokers, broker defaults and groups."""
+"""Shell: `kafka-configs`: --describe and --alter for topics, brokers, broker defaults and groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build_parser() -> Parser:
     parser.add_argument("--add-config-file", help="a .properties file")
     parser.add_argument("--delete-config", help="k1,k2")
     for flag in ("--user", "--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"):
-        parser.refuse(flag, why="quotas and SCRAM credentials are not kept by this broker yet")
+        parser.refuse(flag, why="quotas and SCRAM credentials are not supported by this broker yet")
     parser.refuse("--client-metrics", why="client metrics subscriptions are not kept by this broker")
     parser.refuse("--broker-logger", why="set levels with `barnabas serve --log-level`")
     parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
@@ -55,16 +55,20 @@ def main() -> None:
 
 
 def _entity(options: argparse.Namespace, parser: Parser) -> tuple[str, str | None]:
-    """What is meant: its kind, and its name; "" is the default of all brokers, None is all of the kind."""
+    """The entity type and name that the options select. The name "" is the default of all brokers, None is every entity
+    of the type.
+    """
     if options.broker_defaults:
         return "broker", ""
     for kind in ("topic", "broker", "group"):
         if getattr(options, kind) is not None:
             return kind, getattr(options, kind)
     if options.entity_type is None:
-        parser.error("name an entity: --topic, --broker, --broker-defaults, --group or --entity-type")
+        parser.error("an entity is required: --topic, --broker, --broker-defaults, --group or --entity-type")
     if options.entity_type not in _TYPES:
-        parser.error(f"--entity-type {options.entity_type} is not kept by this broker; there are {', '.join(_TYPES)}")
+        parser.error(
+            f"--entity-type {options.entity_type} is not supported by this broker; the types are {', '.join(_TYPES)}"
+        )
     name = "" if options.entity_default else options.entity_name
     if options.alter and name is None:
         parser.error("--alter needs --entity-name or --entity-default")

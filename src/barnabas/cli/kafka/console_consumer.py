@@ -1,6 +1,7 @@
-"""Shell: `kafka-console-consumer`: records of a topic as lines on standard output.
+"""Shell: `kafka-console-consumer`: prints the records of a topic as lines on standard output.
 
-Without --group Kafka's tool makes up a group of its own, which is gone when it ends; here no group is needed for that.
+Without --group, Kafka's tool creates a temporary group of its own; this tool assigns the partitions without a group
+instead.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def build_parser() -> Parser:
     parser.add_argument("--from-beginning", action="store_true")
     parser.add_argument("--group")
     parser.add_argument("--max-messages", type=int, default=-1)
-    parser.add_argument("--timeout-ms", type=int, default=-1, help="leave when nothing comes for so long")
+    parser.add_argument("--timeout-ms", type=int, default=-1, help="exit if no record arrives for this long")
     parser.add_argument("--isolation-level", choices=["read_committed", "read_uncommitted"], default="read_uncommitted")
     parser.add_argument("--formatter", default=_FORMATTERS[0], metavar="CLASS")
     parser.add_argument("--formatter-property", "--property", action="append", dest="formatter_property")
@@ -76,7 +77,7 @@ async def _consume(settings: dict[str, object], plan: ConsumePlan, sink: _Printi
 
 
 class _Printing:
-    """Prints records; one that cannot be shown ends the tool, or is skipped."""
+    """A sink that prints records. A record that cannot be formatted ends the tool, or is skipped with `skip_errors`."""
 
     def __init__(self, printer: LinePrinter | None, *, skip_errors: bool) -> None:
         self._printer = printer
@@ -125,8 +126,9 @@ def _check(options: argparse.Namespace, parser: Parser) -> None:
         parser.error(reason.format(options.offset) + " non-negative long.")
     if options.formatter.rpartition(".")[2] not in _FORMATTERS:
         parser.error(
-            f"--formatter {options.formatter}: Java classes cannot be loaded here; there are {', '.join(_FORMATTERS)}. "
-            "For the cluster's own topics see kafka-dump-log with its decoders."
+            f"--formatter {options.formatter}: Java classes cannot be loaded; the formatters "
+            f"are {', '.join(_FORMATTERS)}. "
+            "For internal topics use the decoders of kafka-dump-log."
         )
 
 

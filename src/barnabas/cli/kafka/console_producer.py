@@ -1,4 +1,4 @@
-"""Shell: `kafka-console-producer`: each line of standard input becomes a record."""
+"""Shell: `kafka-console-producer`: writes each line of standard input as a record."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main() -> None:
             parser.add_argument(f"--{flag.replace('_', '-')}")
     options = parser.parse_args()
     if options.line_reader and not options.line_reader.endswith("LineMessageReader"):
-        parser.error(f"--line-reader {options.line_reader}: Java classes cannot be loaded here")
+        parser.error(f"--line-reader {options.line_reader}: Java classes cannot be loaded")
     properties = {name: str(value) for name, value in read_properties(options.reader_config).items()}
     properties.update(split_pairs(options.reader_property, parser, strip=False))
     try:

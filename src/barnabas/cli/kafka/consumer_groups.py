@@ -60,7 +60,7 @@ def main() -> None:
         parser.error("--bootstrap-server is required")
     if not options.list and not options.group and not options.all_groups:
         parser.error("--group or --all-groups is required")
-    # What is wrong in the words of the call is said before the network is tried.
+    # The command line is checked before any request is sent.
     target = _target(options, parser) if options.reset_offsets else None
 
     async def command(admin: AsyncAdmin) -> None:
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def _validate_regex(pattern: str) -> None:
-    """Says whether a subscription's pattern can be read."""
+    """Check that a regular expression can be used for a subscription, and print the result."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -152,7 +152,7 @@ async def _offsets(admin: AsyncAdmin, group: GroupDescription) -> None:
 
 
 def _host(host: str | None) -> str:
-    """Java shows an address with a slash before it, and scripts look for that."""
+    """The host with a slash in front: Java prints addresses so, and scripts expect the slash."""
     return "-" if host is None else host if host.startswith("/") else f"/{host}"
 
 

@@ -1,4 +1,6 @@
-"""Shell: `kafka-consumer-perf-test`: reads as fast as it may, and says how fast that was, in Kafka's CSV columns."""
+"""Shell: `kafka-consumer-perf-test`: reads records as fast as possible and prints the throughput in Kafka's CSV
+columns.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def build_parser() -> Parser:
     parser.add_argument("--socket-buffer-size", type=int, default=2 * _MEBIBYTE)
     parser.add_argument("--from-latest", action="store_true")
     parser.add_argument(
-        "--timeout", type=int, default=10_000, metavar="MS", help="leave when nothing comes for so long"
+        "--timeout", type=int, default=10_000, metavar="MS", help="exit if no record arrives for this long"
     )
     parser.add_argument("--reporting-interval", type=int, default=5_000, metavar="MS")
     parser.add_argument("--show-detailed-stats", action="store_true")
@@ -80,7 +82,7 @@ def main() -> None:
 
 
 class _Rebalances(RebalanceListener):
-    """How long we were without partitions."""
+    """Measures how long the consumer had no partitions because of rebalances."""
 
     def __init__(self) -> None:
         self.total_ms = 0.0
@@ -94,7 +96,7 @@ class _Rebalances(RebalanceListener):
 
 
 class _Stats:
-    """A sink that only counts; with --show-detailed-stats it prints a line each interval."""
+    """A sink that only counts records. With --show-detailed-stats, it prints a line in each reporting interval."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._detailed: bool = options.show_detailed_stats
@@ -102,7 +104,7 @@ class _Stats:
         self._date_format: str = options.date_format
         self._bytes = self._records = 0
         self._reported = (time.time(), 0, 0, 0.0)
-        """When the last line was printed, and bytes, records and rebalance time until then."""
+        """The time of the last printed line, and the bytes, records and rebalance time until then."""
         self._began = time.time()
         self.rebalances = _Rebalances()
 
@@ -156,7 +158,7 @@ _LETTERS = {"yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "hh": 
 
 
 def format_date(moment: datetime, pattern: str) -> str:
-    """The fields of Java's SimpleDateFormat that log files use: yyyy, MM, dd, HH, mm, ss, SSS, a."""
+    """Format a time with the fields of Java's SimpleDateFormat that log files use: yyyy, MM, dd, HH, mm, ss, SSS, a."""
 
     def field(match: re.Match[str]) -> str:
         letters = match[0]

@@ -1,4 +1,4 @@
-"""Shell: `kafka-delete-records`: deletes records below offsets given in a JSON file."""
+"""Shell: `kafka-delete-records`: deletes the records below the offsets that a JSON file lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell: `kafka-dump-log`: reads segment and index files without a broker."""
+"""Shell: `kafka-dump-log`: prints segment and index files without a broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def build_parser() -> Parser:
     parser.add_argument("--deep-iteration", action="store_true", help="every record, not batches alone")
     parser.add_argument("--skip-record-metadata", action="store_true", help="keys and values alone")
     parser.add_argument("--max-bytes", type=int, default=1 << 62)
-    parser.add_argument("--max-message-size", type=int, help="accepted; a batch's own length is checked")
+    parser.add_argument(
+        "--max-message-size", type=int, help=("accepted and ignored; the length in the batch header is checked")
+    )
     parser.add_argument("--verify-index-only", action="store_true", help="nothing of an index but its faults")
     parser.add_argument("--index-sanity-check", action="store_true", help="the same, in one line a file")
     decoders = parser.add_mutually_exclusive_group()

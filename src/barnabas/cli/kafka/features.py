@@ -1,4 +1,4 @@
-"""Shell: `kafka-features`: which features the brokers know, and which level the cluster has settled on."""
+"""Shell: `kafka-features`: shows and changes the feature levels of the brokers and of the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
 
 _CHANGES = {"upgrade": 1, "downgrade": 2}
-"""The type of the update; 3 is an unsafe downgrade."""
+"""The UpgradeType of UpdateFeatures for each command; 3 would be an unsafe downgrade."""
 _OTHERS = ("disable", "version-mapping", "feature-dependencies")
 
 
@@ -33,7 +33,7 @@ def main() -> None:
         change({name: int(level) for name, level in levels.items()}, options)
         return
     if options.command != "describe":
-        parser.error(f"{options.command} is not offered: `describe` shows the levels, `upgrade` changes them")
+        parser.error(f"{options.command} is not supported: `describe` shows the levels, `upgrade` changes them")
 
     async def command(admin: AsyncAdmin) -> None:
         from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def change(levels: dict[str, int], options: argparse.Namespace) -> None:
-    """All of them or none."""
+    """Update all levels in one request; either all of them change or none."""
 
     async def command(admin: AsyncAdmin) -> None:
         from barnabas.core.errors import KafkaError, error_code

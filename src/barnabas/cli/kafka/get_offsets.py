@@ -1,4 +1,6 @@
-"""Shell: `kafka-get-offsets`: topic:partition:offset at a time or a special position."""
+"""Shell: `kafka-get-offsets`: prints topic:partition:offset for a timestamp or for earliest, latest or
+max-timestamp.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def _wanted(topic: str, partition: int, pattern: str | None, numbers: str | None
 
 
 def _matches(rule: str, topic: str, partition: int) -> bool:
-    """One of `topic`, `topic:1`, `topic:1-3`, `topic:-3`, `topic:1-`, `:1`; an upper bound is not included."""
+    """Whether a partition matches one rule: `topic`, `topic:1`, `topic:1-3`, `topic:-3`, `topic:1-`, `:1`. The upper
+    bound of a range is excluded.
+    """
     name, _, numbers = rule.partition(":")
     if name and not re.fullmatch(name, topic):
         return False

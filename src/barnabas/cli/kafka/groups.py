@@ -1,4 +1,4 @@
-"""Shell: `kafka-groups`: groups of all types."""
+"""Shell: `kafka-groups`: lists groups of all types."""
 
 from __future__ import annotations
 

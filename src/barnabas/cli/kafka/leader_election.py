@@ -1,4 +1,4 @@
-"""Shell: `kafka-leader-election`: have preferred replicas lead, or any that is left."""
+"""Shell: `kafka-leader-election`: elects preferred replicas as leaders, or (unclean) any remaining replica."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 async def elect(admin: AsyncAdmin, kind: str, partitions: list[TopicPartition] | None) -> None:
-    """Raises the first error, after everything has been said."""
+    """Run the elections and print all results. Raises the first error afterwards."""
     from barnabas.client.admin.elections import ElectionType
 
     results = await admin.elect_leaders(partitions, ElectionType[kind])

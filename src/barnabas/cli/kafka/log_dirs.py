@@ -1,4 +1,4 @@
-"""Shell: `kafka-log-dirs`: sizes and lags of replicas, as one line of JSON."""
+"""Shell: `kafka-log-dirs`: prints sizes and lags of replicas as one line of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell: `kafka-metadata-quorum`: who votes on the cluster's metadata, who leads, and how far each has come."""
+"""Shell: `kafka-metadata-quorum`: describes the metadata quorum, and adds and removes its controllers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def main() -> None:
 
 
 def add_controller(options: argparse.Namespace) -> None:
-    """The file of `--command-config` is the new controller's own: it says who and where that is."""
+    """Add the controller whose server.properties is the file of `--command-config`; the file gives its id, directory
+    and listeners.
+    """
     from barnabas.server.node.config import build_config, read_properties_file
     from barnabas.server.storage.directory.identity import read_meta_properties
     from barnabas.server.storage.fs import OsFileSystem
@@ -75,9 +77,9 @@ def add_controller(options: argparse.Namespace) -> None:
         home = str(config["metadata.log.dir"] or config.log_dirs[0])
         meta = read_meta_properties(OsFileSystem(), home)
         if meta is None or meta.directory_id is None:
-            raise ValueError(f"{home} has no directory.id yet: start the controller, or format its directory, first.")
+            raise ValueError(f"{home} has no directory.id yet: start the controller or format its directory first.")
         if not config.controller_advertised:
-            raise ValueError(f"{options.command_config} names no listener of a controller.")
+            raise ValueError(f"{options.command_config} contains no controller listener.")
         places = [(e.name, e.host, e.port) for e in config.controller_advertised]
         if not options.dry_run:
             await admin.add_raft_voter(meta.node_id, meta.directory_id, places)
@@ -101,7 +103,7 @@ def remove_controller(options: argparse.Namespace) -> None:
 
 
 def status(quorum: Any, cluster_id: str, nodes: dict[int, Any]) -> str:
-    """The summary; the lag is that of the slowest voter."""
+    """The summary of the quorum. MaxFollowerLag is the lag of the slowest voter."""
     leader = next((r for r in quorum.current_voters if r.replica_id == quorum.leader_id), None)
     lag = lag_ms = 0
     if leader is not None:
@@ -134,7 +136,7 @@ def _replicas(replicas: list[Any], nodes: dict[int, Any]) -> str:
 
 
 def replication(quorum: Any, options: argparse.Namespace) -> list[str]:
-    """A line a replica, the leader first."""
+    """One line for each replica, the leader first."""
     names = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
     end = max((r.log_end_offset for r in quorum.current_voters if r.replica_id == quorum.leader_id), default=0)
     rows = [names]

@@ -1,4 +1,4 @@
-"""Shell: `kafka-producer-perf-test`: writes random records as fast as it may, and says how fast that was."""
+"""Shell: `kafka-producer-perf-test`: writes random records as fast as possible and prints throughput and latency."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _payloads(options: argparse.Namespace) -> list[bytes]:
         separator = unescape(options.payload_delimiter).encode()
         found = [part for part in Path(options.payload_file).read_bytes().split(separator) if part]
         if not found:
-            raise SystemExit(f"{options.payload_file} holds no payload")
+            raise SystemExit(f"{options.payload_file} contains no payload")
         return found
     letters = random.Random(0)
     return [bytes(letters.choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=options.record_size)) for _ in range(100)]
 
 
 class Stats:
-    """Latencies of acknowledged records: of all, and of those since the last line."""
+    """The latencies of acknowledged records: of all records, and of those since the last printed line."""
 
     def __init__(self, interval_ms: int) -> None:
         self.latencies: list[float] = []
@@ -66,7 +66,7 @@ class Stats:
         self.began = time.perf_counter()
         self._interval_s = interval_ms / 1000
         self._window = (0, 0, self.began)
-        """Records, bytes and time at the last line."""
+        """The number of records, the bytes and the time when the last line was printed."""
 
     def add(self, latency_ms: float, size: int) -> None:
         self.latencies.append(latency_ms)

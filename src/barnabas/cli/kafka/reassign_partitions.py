@@ -1,7 +1,7 @@
-"""Shell: `kafka-reassign-partitions`: generate, execute, verify, list and cancel moves of replicas.
+"""Shell: `kafka-reassign-partitions`: generates, executes, verifies, lists and cancels moves of replicas.
 
-In the plan `log_dirs` may name a directory for each replica, or "any": such a replica moves there on its broker, or is
-created there if it is new to it.
+In a plan, `log_dirs` may give a directory for each replica, or "any". A replica that exists on the broker moves to its
+directory; a new replica is created there.
 """
 
 from __future__ import annotations
@@ -40,14 +40,21 @@ def build_parser() -> Parser:
     parser.add_argument("--broker-list", metavar="ID,ID", help="with --generate: the brokers that hold them then")
     parser.add_argument("--disable-rack-aware", action="store_true", help="with --generate: racks do not matter")
     parser.add_argument("--reassignment-json-file", metavar="FILE", help="the plan")
-    parser.add_argument("--throttle", type=int, default=-1, metavar="B/s", help="with --execute: how fast at most")
+    parser.add_argument(
+        "--throttle", type=int, default=-1, metavar="B/s", help=("with --execute: the maximum rate of replication")
+    )
     parser.add_argument("--preserve-throttles", action="store_true", help="with --verify, --cancel: leave throttles")
     parser.add_argument("--additional", action="store_true", help="with --execute: although others are under way")
-    parser.add_argument("--timeout", type=int, default=10_000, help="with --execute: ms for moves of logs to begin")
+    parser.add_argument(
+        "--timeout",
+        type=int,
+        default=10_000,
+        help=("with --execute: the time in ms in which moves of log directories must begin"),
+    )
     parser.add_argument("--disallow-replication-factor-change", action="store_true", help="with --execute")
     parser.add_argument(
         "--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="B/s",
-        help="with --execute: how fast at most replicas move between directories",
+        help="with --execute: the maximum rate of moves between log directories",
     )  # fmt: skip
     parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
     return parser
@@ -105,7 +112,7 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
         changed = [str(tp) for tp, replicas in plan.items() if len(replicas) != len(current[tp])]
         if changed:
             raise ValueError(f"The replication factor of {', '.join(changed)} would change.")
-    before = await _where_they_lie(admin, current, plan) if log_moves else {}
+    before = await _current_log_dirs(admin, current, plan) if log_moves else {}
     emit(f"Current partition replica assignment\n\n{_text({tp: current[tp] for tp in plan}, before)}\n")
     emit("Save this to use as the --reassignment-json-file option during rollback")
     rate = options.throttle if options.throttle >= 0 else None
@@ -114,7 +121,7 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
             "Warning: You must run --verify periodically, until the reassignment completes, "
             "to ensure the throttle is removed."
         )
-    async with throttled(admin, current, plan, rate, remover="--verify, when nothing moves any more,"):
+    async with throttled(admin, current, plan, rate, remover="--verify, when no reassignment is under way,"):
         if rate is not None:
             emit(f"The inter-broker throttle limit was set to {rate} B/s")
         if log_moves:
@@ -128,7 +135,7 @@ async def _execute(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 
 
 async def _begin_log_moves(admin: AsyncAdmin, log_moves: LogMoves, rate: int) -> None:
-    """Those of replicas that are there begin; the others will be created where they are wanted."""
+    """Begin the moves of replicas that exist. A replica that does not exist yet will be created in its directory."""
     if rate >= 0:
         await set_move_rate(admin, {replica.broker_id for replica in log_moves}, rate)
         emit(f"The replica-alter-dir throttle limit was set to {rate} B/s")
@@ -157,7 +164,9 @@ async def _verify(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 
 
 async def _verify_logs(admin: AsyncAdmin, moves: LogMoves) -> bool:
-    """Say of each replica whether it has moved to the directory it was to move to. Whether any still moves."""
+    """Print for each replica whether it has moved to its planned directory. Returns whether any replica is still
+    moving.
+    """
     if not moves:
         return False
     moving = False
@@ -217,7 +226,9 @@ async def _cancel(admin: AsyncAdmin, options: argparse.Namespace) -> None:
 
 
 async def _clear_throttles(admin: AsyncAdmin, plan: Plan, also: Sequence[str]) -> None:
-    """Of the plan's topics, and all rates, also of brokers that are down; but not what other moves under way need."""
+    """Remove the throttles of the plan's topics, and all rates, except those that other reassignments under way
+    need.
+    """
     brokers = {broker for replicas in plan.values() for broker in replicas}
     cleared = await clear_throttle(admin, _topics(plan), brokers, also=also)
     many = "" if len(cleared.brokers) == 1 else "s"
@@ -227,7 +238,7 @@ async def _clear_throttles(admin: AsyncAdmin, plan: Plan, also: Sequence[str]) -
 
 
 def _plan(path: str) -> tuple[Plan, LogMoves]:
-    """Where the replicas go, and where on their brokers some of them go."""
+    """The plan in a file: the replicas of each partition, and the log directories of some of the replicas."""
     from barnabas.client.values import TopicPartitionReplica
 
     plan: Plan = {}
@@ -260,8 +271,8 @@ def _names(replicas: Iterable[TopicPartitionReplica]) -> str:
     return ",".join(map(str, sorted(replicas)))
 
 
-async def _where_they_lie(admin: AsyncAdmin, current: Mapping[TopicPartition, Sequence[int]], plan: Plan) -> LogMoves:
-    """The directories of these partitions' replicas, so that what is printed undoes all of a plan."""
+async def _current_log_dirs(admin: AsyncAdmin, current: Mapping[TopicPartition, Sequence[int]], plan: Plan) -> LogMoves:
+    """The present log directories of the plan's replicas, so that the printed assignment restores them too."""
     from barnabas.client.values import TopicPartitionReplica
 
     replicas = [TopicPartitionReplica(tp.topic, tp.partition, broker) for tp in plan for broker in current[tp]]

@@ -1,4 +1,4 @@
-"""Shell: `kafka-server-start`: `kafka-server-start server.properties [--override name=value ...]` starts our server."""
+"""Shell: `kafka-server-start server.properties [--override name=value ...]`: starts a Barnabas server."""
 
 from __future__ import annotations
 

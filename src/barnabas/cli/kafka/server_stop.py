@@ -1,4 +1,4 @@
-"""Shell: `kafka-server-stop`: a clean shutdown (SIGTERM) of the servers that this user runs on this machine."""
+"""Shell: `kafka-server-stop`: shuts down cleanly (SIGTERM) the servers that this user runs on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def _servers() -> list[int]:
-    """Processes of this user whose command is `barnabas serve` (Linux: /proc)."""
+    """The process ids of this user's processes whose command is `barnabas serve` (Linux: /proc)."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Shell: `kafka-storage`: random-uuid, format and info. Formatting is never needed here; scripts do it all the same."""
+"""Shell: `kafka-storage`: random-uuid, format and info. Barnabas needs no format step; existing scripts call it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ def main() -> None:
         emit(uuid_to_text(random_uuid(system_rng())))
         return
     if options.action in ("version-mapping", "feature-dependencies"):
-        parser.error(f"{options.action} is not offered: a broker of this version runs at the one level it knows")
+        parser.error(f"{options.action} is not supported: a broker of this version supports only one level")
     settings = {name: str(value) for name, value in read_properties(options.config).items()}
-    folders = [Path(d.strip()) for d in settings.get("log.dirs", settings.get("log.dir", "/tmp/kafka-logs")).split(",")]
+    directories = [
+        Path(d.strip()) for d in settings.get("log.dirs", settings.get("log.dir", "/tmp/kafka-logs")).split(",")
+    ]
     if options.action == "info":
-        _info(folders)
+        _info(directories)
     else:
-        _format(folders, settings, options.cluster_id, ignore_formatted=options.ignore_formatted)
+        _format(directories, settings, options.cluster_id, ignore_formatted=options.ignore_formatted)
 
 
 class _SubParser(Parser):
@@ -53,34 +55,34 @@ class _SubParser(Parser):
         super().__init__(str(keywords["prog"]), str(keywords.get("description") or ""), bootstrap=False)
 
 
-def _info(folders: list[Path]) -> None:
-    emit("Found log directories:" if len(folders) > 1 else "Found log directory:")
-    for folder in folders:
-        emit(f"  {folder}")
-    for folder in folders:
-        path = folder / "meta.properties"
+def _info(directories: list[Path]) -> None:
+    emit("Found log directories:" if len(directories) > 1 else "Found log directory:")
+    for directory in directories:
+        emit(f"  {directory}")
+    for directory in directories:
+        path = directory / "meta.properties"
         if path.exists():
             found = sorted(parse_properties(path.read_text(encoding="utf-8")).items())
             emit(f"\nFound metadata: {{{', '.join(f'{name}={value}' for name, value in found)}}}\n")
         else:
-            emit(f"\n{folder} is not formatted yet; `barnabas serve` will do that by itself.")
+            emit(f"\n{directory} is not formatted yet; `barnabas serve` formats it at the first start.")
 
 
-def _format(folders: list[Path], settings: dict[str, str], cluster_id: str, *, ignore_formatted: bool) -> None:
-    """Only meta.properties is needed; the server writes the first metadata records itself when there are none."""
+def _format(directories: list[Path], settings: dict[str, str], cluster_id: str, *, ignore_formatted: bool) -> None:
+    """Write meta.properties. The server writes the first metadata records itself if there are none."""
     node = settings.get("node.id", settings.get("broker.id", "1"))
-    formatted = [folder for folder in folders if (folder / "meta.properties").exists()]
+    formatted = [directory for directory in directories if (directory / "meta.properties").exists()]
     if formatted and not ignore_formatted:
         fail(
             f"Log directory {formatted[0]} is already formatted. "
             "Use --ignore-formatted to ignore this directory and format the others."
         )
-    for folder in folders:
-        if folder in formatted:
+    for directory in directories:
+        if directory in formatted:
             continue
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         directory_id = uuid_to_text(random_uuid(system_rng()))
         identity = {"version": "1", "cluster.id": cluster_id, "node.id": node, "directory.id": directory_id}
-        (folder / "meta.properties").write_text(render_properties(identity), encoding="utf-8")
-        kind = "metadata" if folder is folders[0] else "data"
-        emit(f"Formatting {kind} directory {folder} with metadata.version {_LEVEL}.")
+        (directory / "meta.properties").write_text(render_properties(identity), encoding="utf-8")
+        kind = "metadata" if directory is directories[0] else "data"
+        emit(f"Formatting {kind} directory {directory} with metadata.version {_LEVEL}.")

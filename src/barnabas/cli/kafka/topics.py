@@ -77,7 +77,9 @@ def main() -> None:
 
 
 async def matching(admin: AsyncAdmin, options: argparse.Namespace) -> list[str]:
-    """Names that `--topic` means; with none and no --if-exists it is an error, as in Kafka's tool."""
+    """The names of the topics that match `--topic`. No match is an error unless --if-exists is given, as in Kafka's
+    tool.
+    """
     listings = await admin.list_topics(include_internal=not options.exclude_internal)
     if options.topic_id:
         from barnabas.core.ids import uuid_from_text

@@ -34,7 +34,9 @@ def main() -> None:
 
 
 def _shared_first(arguments: list[str]) -> list[str]:
-    """The options of all commands may stand before the command or behind it."""
+    """Move the options that all commands share to the front, because users may write them before or after the
+    command.
+    """
     shared, others = [], []
     left = iter(arguments)
     for argument in left:
@@ -203,7 +205,7 @@ async def _force_terminate(admin: AsyncAdmin, options: argparse.Namespace) -> No
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell, a tab behind each (`ToolsUtils.prettyPrintTable`)."""
+    """Print columns as wide as their widest cell, with a tab after each cell (`ToolsUtils.prettyPrintTable`)."""
     lines = [heading, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(heading))]
     for line in lines:

@@ -1,1 +1,1 @@
-"""Shell: the REST API: `app.py` takes HTTP requests to the handlers of `table.py`."""
+"""Shell: the REST API. `app.py` routes HTTP requests to the handlers that `table.py` lists."""

@@ -1,7 +1,7 @@
-"""Shell: HTTP requests to handlers and answers back: paths, contexts, content types, error documents.
+"""Shell: routes HTTP requests to handlers and encodes their results: paths, contexts, content types, error documents.
 
-Before an answer is given, the log is read to its end, so that several registries on one log answer as one. Only what
-can never change (what an id stands for) is answered at once when it is known.
+Before a request is handled, the registry reads the `_schemas` topic to its end, so that several registries on one topic
+give the same answers. Only data that never changes (the schema of an id) is returned from memory without reading.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _CONTENT_TYPES: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
 
 
-class _Node:
-    """One segment of the paths that the table knows."""
+class _RouteNode:
+    """One path segment in the tree of routes."""
 
     def __init__(self) -> None:
-        self.named: dict[str, _Node] = {}
-        self.any: tuple[str, _Node] | None = None
+        self.named: dict[str, _RouteNode] = {}
+        self.any: tuple[str, _RouteNode] | None = None
         self.handlers: dict[str, Handler] = {}
 
 
 class RegistryApp:
-    """An `HttpHandler` for one registry."""
+    """The `HttpHandler` of one registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._root = _Node()
+        self._root = _RouteNode()
         for method, path, handler in ROUTES:
             node = self._root
             for segment in filter(None, path.split("/")):
                 if segment.startswith("{"):
-                    node.any = node.any or (segment[1:-1], _Node())
+                    node.any = node.any or (segment[1:-1], _RouteNode())
                     node = node.any[1]
                 else:
-                    node = node.named.setdefault(segment, _Node())
+                    node = node.named.setdefault(segment, _RouteNode())
             node.handlers[method] = handler
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -55,11 +55,11 @@ class RegistryApp:
         except RegistryError as error:
             return _error(error.status, int(error.code), error.message, content_type)
         except TimeoutError:
-            return _error(500, Code.OPERATION_TIMEOUT, "The log of schemas did not answer in time.", content_type)
+            return _error(500, Code.OPERATION_TIMEOUT, "The schemas topic did not answer in time.", content_type)
         except BarnabasError as error:
             timed_out = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
             code = Code.OPERATION_TIMEOUT if timed_out else Code.STORE_ERROR
-            return _error(500, code, f"The log of schemas cannot be used: {error}", content_type)
+            return _error(500, code, f"The schemas topic cannot be used: {error}", content_type)
         if isinstance(answer, Text):
             return HttpResponse(200, answer.text.encode(), content_type)
         return HttpResponse(200, _dump(answer), content_type)
@@ -102,7 +102,7 @@ class RegistryApp:
 
 
 def _choose_content_type(accept: str) -> str:
-    """The first that the client names; ours where it takes anything."""
+    """The first supported content type in the Accept header; the registry's own type if the client accepts any."""
     for part in accept.split(","):
         name = part.partition(";")[0].strip()
         if name in _CONTENT_TYPES:

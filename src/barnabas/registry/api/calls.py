@@ -1,4 +1,4 @@
-"""Value: one call of the API, its arguments typed, and the errors for arguments that are not what they should be."""
+"""Value: one API request with typed arguments. Invalid arguments raise RegistryError."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.registry.errors import Code, RegistryError
-from barnabas.registry.schemas import ID_MAX, Registration
+from barnabas.registry.schemas import ID_MAX, SchemaRegistration
 from barnabas.registry.service import Registry
 from barnabas.registry.state import RegistryState
 from barnabas.registry.subjects import DEFAULT_CONTEXT, qualify
@@ -17,14 +17,14 @@ from barnabas.registry.values import LATEST, VERSION_MAX, Reference, Schema, Sch
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An answer that is a text (a schema) and not made into JSON."""
+    """A response that is plain text (a schema) and is not encoded as JSON."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a handler is given. `context` is that of the path's prefix, `/contexts/.ctx/...`."""
+    """The argument of each handler. `context` comes from the path's prefix, `/contexts/.ctx/...`."""
 
     registry: Registry
     arguments: Mapping[str, str]
@@ -38,16 +38,16 @@ class Call:
 
     @property
     def subject(self) -> str:
-        """The subject of the path, qualified, and followed if it is an alias."""
+        """The qualified subject of the path. If the subject is an alias, the subject that it stands for."""
         return self.state.alias_of(self.own_subject)
 
     @property
     def own_subject(self) -> str:
-        """The subject of the path itself: settings belong to it even where it is an alias."""
+        """The qualified subject of the path, even if it is an alias: configs and modes belong to the alias itself."""
         return qualify(self.arguments["subject"], self.context)
 
     def flag(self, name: str) -> bool:
-        """A query parameter that is true or not; Python's clients write `True`."""
+        """A boolean query parameter. Python clients write `True`, therefore case is ignored."""
         return self.text(name).lower() == "true"
 
     def text(self, name: str, default: str = "") -> str:
@@ -64,7 +64,7 @@ class Call:
             raise RegistryError(Code.NOT_FOUND, f"{name}={text!r} is not a number.") from None
 
     def page(self, items: Sequence[Any]) -> list[Any]:
-        """The part of a list that `offset` and `limit` ask for."""
+        """The part of a list that the query parameters `offset` and `limit` select."""
         offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
         return list(items[offset:] if limit < 0 else items[offset : offset + limit])
 
@@ -76,7 +76,7 @@ class Call:
             raise RegistryError(Code.NOT_FOUND, f"{self.arguments['id']!r} is not the id of a schema.") from None
 
     def version(self) -> int:
-        """The version of the path; LATEST for `latest` and -1."""
+        """The version in the path; LATEST for `latest` and -1."""
         text = self.arguments["version"]
         if text == "latest":
             return LATEST
@@ -93,7 +93,7 @@ class Call:
         return number
 
     def body(self) -> dict[str, Any]:
-        """The body as a JSON object."""
+        """The request body as a JSON object."""
         try:
             document = json.loads(self.raw_body)
         except (ValueError, RecursionError):
@@ -102,17 +102,17 @@ class Call:
             raise RegistryError(Code.UNPROCESSABLE, "The body of the request must be a JSON object.")
         return document
 
-    def registration(self) -> Registration:
-        """The body as a schema to register or to look for."""
+    def registration(self) -> SchemaRegistration:
+        """The request body as a schema to register or to look up."""
         body = self.body()
         if isinstance(body.get("schema"), (dict, list)):
             body["schema"] = json.dumps(body["schema"])
         if not isinstance(body.get("schema", ""), str):
-            raise RegistryError(Code.UNPROCESSABLE, "'schema' must be a text.")
+            raise RegistryError(Code.UNPROCESSABLE, "'schema' must be a string.")
         name = body.get("schemaType") or SchemaType.AVRO.value
         if name not in SchemaType.__members__:
             valid = ", ".join(SchemaType.__members__)
-            raise RegistryError(Code.UNPROCESSABLE, f"Invalid schema type {name}; this registry knows {valid}.")
+            raise RegistryError(Code.UNPROCESSABLE, f"Invalid schema type {name}; this registry supports {valid}.")
         schema = Schema(
             body.get("schema") or "",
             SchemaType(name),
@@ -121,7 +121,7 @@ class Call:
             _object(body, "ruleSet"),
         )
         subject = self.subject if "subject" in self.arguments else f":{self.context}:"
-        return Registration(
+        return SchemaRegistration(
             subject, schema, _number(body, "id", ID_MAX), _number(body, "version", VERSION_MAX), self.flag("normalize")
         )
 

@@ -1,4 +1,4 @@
-"""Shell: /schemas and /contexts: what an id stands for, and where it is used."""
+"""Shell: handlers of /schemas and /contexts: the schema of an id, and the versions that use an id."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def versions_of_id(call: Call) -> Any:
 
 
 async def read_by_guid(call: Call) -> Any:
-    """A schema by its content's name, in whatever context it is."""
+    """A schema by its GUID, which is derived from the content and is the same in every context."""
     for versions in call.state.subjects.values():
         for registered in versions.values():
             if registered.schema.guid == call.arguments["guid"]:
@@ -52,14 +52,14 @@ async def read_by_guid(call: Call) -> Any:
                 document = registered.schema.to_json()
                 document["guid"] = registered.schema.guid
                 if style:
-                    parsed = call.registry.library.parsed(registered.schema, registered.subject)
+                    parsed = call.registry.schema_cache.parsed(registered.schema, registered.subject)
                     document["schema"] = parsed.formatted(style)
                 return document
     raise schema_not_found(call.arguments["guid"])
 
 
 async def ids_of_guid(call: Call) -> Any:
-    """The ids that the content has, by context."""
+    """The ids of the schema with this GUID, by context."""
     found = {
         (context_of(registered.subject), registered.id)
         for versions in call.state.subjects.values()
@@ -72,7 +72,7 @@ async def ids_of_guid(call: Call) -> Any:
 
 
 async def list_schemas(call: Call) -> Any:
-    """All versions of all subjects; `subjectPrefix`, `deleted`, `latestOnly`."""
+    """All versions of all subjects. Query parameters: `subjectPrefix`, `deleted`, `latestOnly`."""
     prefix = call.text("subjectPrefix", ANY_CONTEXT)
     if prefix.startswith(ANY_CONTEXT):
         rest = prefix.removeprefix(ANY_CONTEXT)
@@ -96,7 +96,7 @@ async def list_contexts(call: Call) -> Any:
 
 
 def _context(call: Call) -> str:
-    """Ids belong to a context: that of the subject if one is given, else that of the path."""
+    """The context in which an id is looked up: the context of the `subject` parameter, else that of the path."""
     subject = call.text("subject")
     return context_of(qualify(subject, call.context)) if subject else call.context
 
@@ -104,7 +104,7 @@ def _context(call: Call) -> str:
 def _find(call: Call) -> Schema:
     schema = call.state.schema(_context(call), call.schema_id)
     if schema is None and call.text("subject") and _context(call) == DEFAULT_CONTEXT:
-        # An unqualified subject may be one of another context: the id is looked for where that subject is.
+        # A subject without a context prefix may exist in another context: the id is looked up in that context.
         name = parse_subject(call.text("subject")).name
         for context in call.state.contexts():
             if f":{context}:{name}" in call.state.subjects:
@@ -125,4 +125,4 @@ def _users(call: Call) -> list[tuple[str, int]]:
 
 
 def _formatted(call: Call, schema: Schema, style: str) -> str:
-    return call.registry.library.parsed(schema, f":{_context(call)}:").formatted(style)
+    return call.registry.schema_cache.parsed(schema, f":{_context(call)}:").formatted(style)

@@ -1,4 +1,4 @@
-"""Shell: /config and /mode: of everything, or of the subject (or context) in the path."""
+"""Shell: handlers of /config and /mode, for the whole registry or for the subject (or context) in the path."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def change_mode(call: Call) -> Any:
     place, force = _place(call), call.flag("force")
     name = call.body().get("mode")
     if not isinstance(name, str):
-        raise RegistryError(Code.INVALID_MODE, "The body must name a 'mode'.")
+        raise RegistryError(Code.INVALID_MODE, "The body must contain a 'mode'.")
     mode = await call.registry.change(lambda state, _: settings.decide_mode(state, place, name, force=force))
     return {"mode": mode.value}
 

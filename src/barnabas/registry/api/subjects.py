@@ -1,6 +1,6 @@
-"""Shell: /subjects and /compatibility: registering, looking up, listing, deleting and checking.
+"""Shell: handlers of /subjects and /compatibility: registering, looking up, listing, deleting and checking schemas.
 
-`app.py` has read the log to its end before any of these is called.
+`app.py` has read the `_schemas` topic to its end before a handler is called.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from barnabas.registry.values import LATEST, RegisteredSchema
 
 
 async def list_subjects(call: Call) -> Any:
-    """Subjects by name; `subjectPrefix`, `deleted`, `deletedOnly`. Without a prefix those of every context."""
+    """The subjects, sorted by name. Query parameters: `subjectPrefix`, `deleted`, `deletedOnly`. Without a prefix, the
+    subjects of all contexts.
+    """
     prefix = call.text("subjectPrefix", ANY_CONTEXT)
     if prefix.startswith(ANY_CONTEXT):
         rest = prefix.removeprefix(ANY_CONTEXT)
@@ -35,10 +37,10 @@ async def list_subjects(call: Call) -> Any:
 
 async def register(call: Call) -> Any:
     request = call.registration()
-    registered = await call.registry.change(lambda state, library: decide_register(state, library, request))
+    registered = await call.registry.change(lambda state, schema_cache: decide_register(state, schema_cache, request))
     document = _document(call, registered)
     del document["subject"]
-    if not call.text("format"):  # in the words of the request: clients cache it as what they sent
+    if not call.text("format"):  # the response has the request's own text, because clients cache it under that text
         document["schema"] = request.schema.text
     return document
 
@@ -47,7 +49,7 @@ async def find_schema(call: Call) -> Any:
     request = call.registration()
     found = look_up(
         call.state,
-        call.registry.library,
+        call.registry.schema_cache,
         request.subject,
         request.schema,
         normalize=request.normalize,
@@ -109,19 +111,19 @@ async def delete_version(call: Call) -> Any:
 
 
 async def check_version(call: Call) -> Any:
-    """Whether a schema could follow one version, by the subject's level."""
+    """Whether a schema is compatible with one version, by the subject's compatibility level."""
     return _checked(call, [_find_version(call, deleted=False)])
 
 
 async def check_versions(call: Call) -> Any:
-    """Whether a schema could be registered, by the subject's level."""
+    """Whether a schema could be registered, by the subject's compatibility level."""
     return _checked(call, call.state.versions(call.subject))
 
 
 def _checked(call: Call, against: list[RegisteredSchema]) -> Any:
     request = call.registration()
     problems = check_compatible(
-        call.state, call.registry.library, request.subject, request.schema, against, normalize=request.normalize
+        call.state, call.registry.schema_cache, request.subject, request.schema, against, normalize=request.normalize
     )
     answer: dict[str, Any] = {"is_compatible": not problems}
     if call.flag("verbose"):
@@ -143,11 +145,13 @@ def _find_version(call: Call, *, deleted: bool) -> RegisteredSchema:
 
 
 def _document(call: Call, registered: RegisteredSchema) -> dict[str, Any]:
-    """As the API answers; `format` asks for another writing of the text."""
+    """A version as the API returns it; the query parameter `format` selects another representation of the
+    schema text.
+    """
     document = registered.to_json()
     style = call.text("format")
     if style:
-        document["schema"] = call.registry.library.parsed(registered.schema, registered.subject).formatted(style)
+        document["schema"] = call.registry.schema_cache.parsed(registered.schema, registered.subject).formatted(style)
     if registered.deleted and call.flag("deleted"):
         document["deleted"] = True
     return document

@@ -1,4 +1,4 @@
-"""Table: method and path to handler: all that the API has. `{x}` is one segment of the path, decoded."""
+"""Table: all routes of the API: method and path -> handler. `{x}` matches one path segment, percent-decoded."""
 
 from __future__ import annotations
 
@@ -68,4 +68,4 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 LASTING: Final[frozenset[Handler]] = frozenset(
     {_nothing, _about, _identity, schemas.read_by_id, schemas.read_text_by_id, schemas.read_by_guid, schemas.list_types}
 )
-"""Handlers whose answer, once there is one, stays true."""
+"""Handlers whose successful response never changes."""

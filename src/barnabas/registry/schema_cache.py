@@ -1,4 +1,4 @@
-"""Machine: parsed schemas on demand, kept while they are in use: parsing costs far more than looking up."""
+"""Machine: a cache of parsed schemas. Parsing a schema costs far more than a look-up."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from barnabas.registry.values import LATEST, Reference, Schema
 _KEPT_MAX: Final = 1_000
 
 
-class Library:
-    """Parses schemas whose references are in `state`."""
+class SchemaCache:
+    """Parses schemas, and resolves their references from `state`. Keeps the most recently used parsed schemas."""
 
     def __init__(self, state: RegistryState) -> None:
         self._state = state
         self._parsed: OrderedDict[tuple[str, bytes], Parsed] = OrderedDict()
 
     def parse_new(self, schema: Schema, subject: str) -> Parsed:
-        """Parse what somebody sent, with every check. Raises InvalidSchemaError."""
+        """Parse a schema from a request, with all checks. Raises InvalidSchemaError."""
         if not schema.text.strip():
             raise InvalidSchemaError("Invalid schema: it is empty.")
         try:
@@ -31,7 +31,9 @@ class Library:
             raise InvalidSchemaError(f"Invalid schema of type {schema.type.value}: {error.message}") from error
 
     def parsed(self, schema: Schema, subject: str) -> Parsed:
-        """Parse what is stored. Raises InvalidSchemaError only where another registry stored what we cannot read."""
+        """Parse a stored schema, or return it from the cache. Raises InvalidSchemaError if another registry has stored
+        a schema that this one cannot parse.
+        """
         context = context_of(subject)
         key = (context, schema.fingerprint)
         known = self._parsed.get(key)
