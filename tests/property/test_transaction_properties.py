@@ -174,7 +174,7 @@ class World:
         assert len(self.jobs) == len(decided), "a decision has exactly one job"
         replayed = TransactionShard(0, TransactionConfig(), Timeline(), self, lambda: 2)
         for record in self.log:
-            decoded = replayed.decode(record)
+            decoded = replayed.log_format.decode(record)
             assert decoded is not None
             replayed.apply(decoded, 0, -1)
         assert replayed.transactions.snapshot() == live

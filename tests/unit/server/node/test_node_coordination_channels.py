@@ -158,17 +158,17 @@ def test_questions_to_a_coordinator_gather_while_one_is_under_way() -> None:
 
 
 def test_this_nodes_own_coordinator_is_asked_without_a_message() -> None:
-    async def batched_partitions(
-        asked: AddPartitionsToTxnTransaction, *, version: int, patience_ms: int
+    async def add_or_verify_partitions(
+        asked: AddPartitionsToTxnTransaction, *, version: int, max_wait_ms: int
     ) -> AddPartitionsToTxnResult:
-        return AddPartitionsToTxnResult(transactional_id=f"{asked.transactional_id} v{version} {patience_ms} ms")
+        return AddPartitionsToTxnResult(transactional_id=f"{asked.transactional_id} v{version} {max_wait_ms} ms")
 
     async def scenario(channels: CoordinationChannels) -> None:
         names = ["a", "b", "c", "d"]
         answers = [(await channels.transactions.ask(transaction(name))).transactional_id for name in names]
         assert answers == [f"{name} v2 20 ms" if coordinator_partition(name, 2) == 0 else name for name in names]
 
-    coordinator = SimpleNamespace(batched_partitions=batched_partitions)
+    coordinator = SimpleNamespace(add_or_verify_partitions=add_or_verify_partitions)
     play(Others(confirm), {TRANSACTION_STATE_TOPIC: [HERE, THERE]}, scenario, transactions=coordinator)
 
 

@@ -165,7 +165,7 @@ class TransactionCoordinator:
         """Take partitions into the producer's transaction. `version`: 2 when a write asked, not the producer.
 
         While the markers of the transaction before are under way the answer is CONCURRENT_TRANSACTIONS, and producers
-        come back after 20 ms or more. Markers take less, so for `patience_ms` the question waits here instead.
+        come back after 20 ms or more. Markers take less, so for `max_wait_ms` the question waits here instead.
         """
         wanted = frozenset(partitions)
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
