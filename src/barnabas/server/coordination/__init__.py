@@ -1,1 +1,2 @@
-"""The coordinators: groups, offsets, transactions. State is a replay of a partition's log; see README.md."""
+"""The coordinators: groups, offsets, transactions. The state is the result of replaying a partition's log; see
+README.md."""

@@ -1,9 +1,9 @@
-"""Codec: how coordinators frame their records, whatever the records are.
+"""Codec: the framing of coordinator records, which is the same for all kinds of records.
 
     key     int16 kind    | the key's fields, version 0
-    value   int16 version | the value's fields in that version        (no value: a tombstone)
+    value   int16 version | the value's fields in that version        (a tombstone has no value)
 
-The kind is the "apiKey" of Kafka's coordinator-key schemas (CoordinatorRecordSerde); kinds are numbered per topic.
+The kind is the "apiKey" of Kafka's coordinator-key schemas (CoordinatorRecordSerde). Each topic numbers its own kinds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX: Final = Packer(">h")
 
 
 class RecordKind(Struct, frozen=True):
-    """One line of a topic's table of records: its number, and the schemas of its key and value."""
+    """One kind of record in a topic: its number, the schemas of its key and value, and the version that is written."""
 
     kind: int
     key: type[Message]
@@ -32,7 +32,7 @@ class RecordKind(Struct, frozen=True):
 
 
 class LogFormat:
-    """The records of one coordinator topic."""
+    """Encodes and decodes the records of one coordinator topic."""
 
     def __init__(self, kinds: Sequence[RecordKind]) -> None:
         self._by_number = {kind.kind: kind for kind in kinds}
@@ -49,10 +49,7 @@ class LogFormat:
         return LogRecord(key, _PREFIX.pack(version) + encode(record.value, version))
 
     def decode(self, record: LogRecord) -> CoordinatorRecord | None:
-        """None for a kind this table does not have, or a value of a version newer than this code knows.
-
-        Raises WireError for bytes that are not what they claim to be.
-        """
+        """None if the kind of record or the version of the value is unknown. Raises WireError for malformed bytes."""
         (number,) = _PREFIX.unpack_from(record.key)
         kind = self._by_number.get(number)
         if kind is None:

@@ -1,7 +1,7 @@
-"""Port: what the coordinators need from the node: a partition to write to, and names of topics.
+"""Port: what the coordinators need from the node: partitions to write to, and the catalog of topics.
 
-The runtime owns one *shard* (a machine) per partition of its topic that this node leads. It writes through
-`PartitionWriter`, which the node fills with an adapter over the replicated partitions.
+The runtime has one shard (state machine) for each partition of its topic that this node leads. It writes through a
+`PartitionWriter`, which the node implements with its replicated partitions.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from barnabas.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicId, TopicP
 
 
 class LogRecord(Struct, frozen=True):
-    """One record as it stands in the coordinator's topic; `value` None is a tombstone."""
+    """One encoded record of a coordinator's topic. A `value` of None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class ProducerIdAndEpoch(Struct, frozen=True):
-    """The producer on whose behalf transactional offsets are written."""
+    """A producer id with its epoch (Kafka's ProducerIdAndEpoch)."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
 
 
 class Marker(Struct, frozen=True):
-    """The end of a transaction: a control batch that commits or aborts what the producer wrote."""
+    """A transaction marker: a control batch that commits or aborts the producer's open transaction."""
 
     producer: ProducerIdAndEpoch
     coordinator_epoch: int
@@ -38,41 +38,40 @@ class Marker(Struct, frozen=True):
 
 
 class PartitionWriter(Protocol):
-    """The replicated partition under a coordinator. Everything but the two waiting methods is immediate.
+    """The replicated partitions of a coordinator's topic. Only `wait_committed` and `read_log` may wait.
 
-    A refusal is a `KafkaError` with the code the partition gave (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
-    MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR ...); the runtime translates it for group and transaction clients.
+    The methods raise `KafkaError` with the partition's error code (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+    MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR ...). The runtime translates the code for the coordinator's clients.
     """
 
     def append(
         self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> int:
-        """Append the records as one batch (transactional when `producer` is given). Returns the log end
-        offset after it.
-
-        The batch carries `now_ms` as every record's timestamp; it is an internal write (origin: coordinator).
-        """
+        """Append the records as one batch, a transactional one if `producer` is given. Returns the log end offset after
+        the batch. Each record has the timestamp `now_ms`."""
         ...
 
     def append_marker(self, tp: TopicPartition, marker: Marker, now_ms: int) -> int:
-        """Append an EndTxn control batch. Returns the log end offset after it."""
+        """Append an EndTxn control batch. Returns the log end offset after the batch."""
         ...
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        """Offsets below this are committed. Raises NOT_LEADER_OR_FOLLOWER when the node does not lead it."""
+        """The end of the committed records. Raises NOT_LEADER_OR_FOLLOWER if this node is not the leader."""
         ...
 
     async def wait_committed(self, tp: TopicPartition, offset: int) -> None:
-        """Return when the high watermark is at least `offset`. Raises when the node stops leading the partition."""
+        """Return when the high watermark is at least `offset`. Raises KafkaError if this node
+        loses the leadership."""
         ...
 
     def read_log(self, tp: TopicPartition) -> AsyncIterator[Buffer]:
-        """All batches from the log's start to its end at the time of the call, in chunks of whole batches."""
+        """All batches from the log start offset to the log end offset at the time of the call, in chunks of whole
+        batches."""
         ...
 
 
 class CatalogTopic(Struct, frozen=True):
-    """What a coordinator may know of a topic. `racks[p]` are the racks of the replicas of partition p."""
+    """The metadata of a topic that coordinators use. `racks[p]` are the racks of the replicas of partition p."""
 
     name: str
     topic_id: TopicId
@@ -93,7 +92,8 @@ class TopicCatalog(Protocol):
 
 
 class GroupRequestContext(Protocol):
-    """What a coordinator may know of a request besides its message. The broker's own context satisfies it."""
+    """The facts about a request, besides its message, that the group coordinator uses. The broker's request context
+    implements this protocol."""
 
     @property
     def api_version(self) -> int: ...

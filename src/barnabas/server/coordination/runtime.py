@@ -61,7 +61,7 @@ class RuntimeConfig(Struct, frozen=True):
 
 
 class CoordinatorRuntime(Generic[S]):
-    """All partitions of one coordinator topic on this node."""
+    """The partitions of one coordinator topic that this node leads."""
 
     def __init__(
         self,
@@ -202,8 +202,9 @@ class CoordinatorRuntime(Generic[S]):
     ) -> R:
         """Execute one operation on the partition's shard; returns the response when its records are committed.
 
-        `parks`: the machine may keep the ticket for as long as it likes, and sees to the time-outs itself.
-        Raises KafkaError, translated for the coordinator's clients. A write that times out may still be committed.
+        `may_defer` is for operations that may return DEFERRED. They have no write timeout, because the shard schedules
+        timers of its own for such requests. Raises KafkaError, translated for the coordinator's clients. A write that
+        times out may still be committed.
         """
         try:
             future = self.context(partition).submit(decide)

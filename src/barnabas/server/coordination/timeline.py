@@ -1,8 +1,8 @@
-"""Value: maps that remember what is committed, and can take back what is not.
+"""Value: maps with a newest and a committed view, whose uncommitted changes can be rolled back.
 
-A coordinator applies records as soon as it has decided them, before the log has them. Until they are committed, three
-things must be possible: to decide on the newest state, to read the committed state, and to undo what could not be
-written. A `Timeline` journals every change of the `TimelineMap`s that belong to it:
+A coordinator applies records to its state before the log has committed them. Until then three things must be possible:
+to decide on the newest state, to read the committed state, and to undo changes whose records could not be appended. A
+`Timeline` journals every change of the `TimelineMap`s that belong to it:
 
       first                                       next
         │  change change change change change      │        a change = (map, key, the value before)
@@ -10,8 +10,8 @@ written. A `Timeline` journals every change of the `TimelineMap`s that belong to
               seal: offset 17   seal: offset 19             rollback(mark) undoes from the right,
                                                             commit(17) forgets from the left.
 
-Values must not be changed in place: put a new one. (Kafka's `SnapshotRegistry` keeps whole snapshots; two views
-suffice.)
+Values must not be changed in place; a change stores a new value. (Kafka's SnapshotRegistry keeps a view for each
+snapshot; coordinators need only the two views.)
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Timeline:
 
     def __init__(self) -> None:
         self.recording = True
-        """False while committed records are replayed: nothing needs to be undone then."""
+        """False while committed records are replayed, because those changes are never rolled back."""
         self._journal: deque[tuple[TimelineMap[Any, Any], Any]] = deque()
         self._seals: deque[tuple[int, int]] = deque()
         self._first = 0
         self._next = 0
 
     def mark(self) -> int:
-        """The present, as an argument to `rollback`."""
+        """The current position in the journal, for a later `rollback`."""
         return self._next
 
     def seal(self, offset: int) -> None:
-        """What has changed since the last seal is committed once the log is committed up to `offset`."""
+        """The changes since the last seal become final when the log is committed up to `offset`."""
         if not self._seals or self._seals[-1][1] != self._next:
             self._seals.append((offset, self._next))
 
     def commit(self, offset: int) -> None:
-        """The log is committed up to `offset` (exclusive): changes sealed at or below it are final."""
+        """Make the changes sealed at or below `offset` final: the log is committed up to `offset` (exclusive)."""
         seals = self._seals
         while seals and seals[0][0] <= offset:
             end = seals.popleft()[1]
@@ -60,7 +60,7 @@ class Timeline:
 
     def rollback(self, mark: int) -> None:
         """Undo every change since `mark`."""
-        assert mark >= self._first, "what is committed cannot be undone"
+        assert mark >= self._first, "committed changes cannot be rolled back"
         while self._next > mark:
             changed, key = self._journal.pop()
             changed._undo_newest(key)
@@ -70,13 +70,13 @@ class Timeline:
 
     @property
     def uncommitted(self) -> int:
-        """How many changes are not committed yet."""
+        """The number of uncommitted changes."""
         return self._next - self._first
 
     @property
     def awaits_log(self) -> bool:
-        """Some change becomes final when the log is committed further. What was never in the log, and came after all
-        that is, does not: it becomes final together with the next record."""
+        """Whether some change becomes final when the high watermark advances. False if the only uncommitted changes
+        have no records in the log; those become final together with the next record."""
         return bool(self._seals)
 
     def _record(self, changed: TimelineMap[Any, Any], key: Any) -> None:
@@ -85,14 +85,14 @@ class Timeline:
 
 
 class TimelineMap(Generic[K, V]):
-    """A dict with a committed view. The plain methods see the newest state."""
+    """A dict with a committed view. Methods without `committed` in their name read the newest state."""
 
     __slots__ = ("_earlier", "_now", "_timeline")
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._now: dict[K, V] = {}
-        self._earlier: dict[K, deque[V]] = {}  # oldest first: what the key held before each uncommitted change
+        self._earlier: dict[K, deque[V]] = {}  # the values before each uncommitted change, oldest first
 
     def __getitem__(self, key: K) -> V:
         return self._now[key]
@@ -124,7 +124,7 @@ class TimelineMap(Generic[K, V]):
         self._now[key] = value
 
     def pop(self, key: K) -> V | None:
-        """Remove the key; returns what it held."""
+        """Remove the key. Returns its value, or None if the key is absent."""
         if key not in self._now:
             return None
         self._remember(key)
@@ -158,7 +158,7 @@ class TimelineMap(Generic[K, V]):
 
     @property
     def settled(self) -> bool:
-        """No change of this map is uncommitted."""
+        """Whether this map has no uncommitted change."""
         return not self._earlier
 
     def _remember(self, key: K) -> None:

@@ -1,10 +1,10 @@
 """Shell: named timers on the running loop's clock.
 
-Almost every timer here is a session timer that each heartbeat pushes back. So a later deadline only overwrites a
-number; the loop's handle stays where it is, and when it goes off early it is set again for the rest.
+Most timers are session timers, which each heartbeat postpones. Postponing a timer only changes its deadline; the event
+loop's handle stays. When the handle fires before the deadline, it is rescheduled for the remaining time.
 
-A timer that goes off much too late waits once more, for a moment: if this process stood still, so did all of its
-members' beats, which lie unread.
+A timer that fires much too late is postponed once, for GRACE_S. The process was probably suspended, and the heartbeats
+that the members sent in the meantime are still unread in the sockets' buffers.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from typing import Final
 from barnabas.server.coordination.operation import TimerKey
 
 STALL_S: Final = 1.0
-"""Who is woken so much too late has not run meanwhile: the process was stopped, or the machine slept."""
+"""A timer that fires later than its deadline by this much shows that the process or the machine was suspended."""
 GRACE_S: Final = 2.0
-"""Time, then, to read what has come meanwhile: beats of members who are not to blame, or that another leads by now."""
+"""The time to read requests that arrived while the process was suspended: heartbeats of members, and notifications
+that another node has become the leader."""
 
 
 class _Timer:
-    __slots__ = ("deadline", "excused", "handle", "retry", "wakes_at")
+    __slots__ = ("deadline", "postponed", "handle", "retry", "wakes_at")
 
     def __init__(self, deadline: float, handle: asyncio.TimerHandle, retry: bool) -> None:
         self.deadline = deadline
         self.wakes_at = deadline
-        self.excused = False
+        self.postponed = False
         self.handle = handle
         self.retry = retry
 
 
 class Timers:
-    """The timers of one shard. `fire(key, retry)` is called once per armed timer, in the loop."""
+    """The timers of one shard. `fire(key, retry)` is called once for each scheduled timer, on the event loop."""
 
     def __init__(self, fire: Callable[[TimerKey, bool], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -47,7 +48,7 @@ class Timers:
         return key in self._timers
 
     def schedule(self, key: TimerKey, delay_ms: int, *, retry: bool = False, if_absent: bool = False) -> None:
-        """Fire `delay_ms` from now instead of whenever this key was to fire before."""
+        """Schedule or reschedule the timer to fire after `delay_ms`. `if_absent` leaves an existing timer as it is."""
         timer = self._timers.get(key)
         deadline = self._loop.time() + delay_ms / 1000
         if timer is not None:
@@ -61,7 +62,7 @@ class Timers:
         self._timers[key] = _Timer(deadline, self._loop.call_at(deadline, self._wake, key), retry)
 
     def remaining_ms(self, key: TimerKey) -> int:
-        """How long until it fires; -1 when there is no such timer."""
+        """The milliseconds until the timer fires; -1 if there is no such timer."""
         timer = self._timers.get(key)
         return -1 if timer is None else max(round((timer.deadline - self._loop.time()) * 1000), 0)
 
@@ -78,8 +79,8 @@ class Timers:
     def _wake(self, key: TimerKey) -> None:
         timer = self._timers[key]
         now = self._loop.time()
-        if now - timer.wakes_at > STALL_S and not timer.excused:
-            timer.excused = True
+        if now - timer.wakes_at > STALL_S and not timer.postponed:
+            timer.postponed = True
             timer.deadline = max(timer.deadline, now + GRACE_S)
         if timer.deadline > timer.wakes_at:
             timer.wakes_at = timer.deadline

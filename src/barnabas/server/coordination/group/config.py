@@ -1,4 +1,4 @@
-"""Value: the group coordinator's settings, with Kafka's defaults. Filled from the broker's configuration."""
+"""Value: the group coordinator's configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class MigrationPolicy(Enum):
 
 
 class GroupCoordinatorConfig(Struct, frozen=True):
-    """Each field is the setting of the same name, with `_` for `.`; times in milliseconds, sizes in bytes."""
+    """Each field is the broker config of the same name, with `_` in place of `.`. Times are in milliseconds, sizes in
+    bytes."""
 
     # classic groups
     group_min_session_timeout_ms: int = 6_000
@@ -34,7 +35,8 @@ class GroupCoordinatorConfig(Struct, frozen=True):
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2_147_483_647
     new_member_join_timeout_ms: int = 300_000
-    """How long a member that has just joined may wait for its first rebalance; not a setting in Kafka either."""
+    """How long a new member may wait for its first rebalance to complete (group.classic.new.member.join.timeout.ms, an
+    internal config of Kafka)."""
 
     # consumer groups
     group_consumer_session_timeout_ms: int = 45_000
@@ -47,7 +49,8 @@ class GroupCoordinatorConfig(Struct, frozen=True):
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     group_consumer_assignment_interval_ms: int = 1_000
-    """How long a group's target assignment stands at least, so that many joins cost one computation (KIP-1263)."""
+    """The minimum time between two target assignments of a group, so that many joins cost one computation
+    (KIP-1263)."""
 
     # share groups
     group_share_session_timeout_ms: int = 45_000
@@ -69,7 +72,7 @@ class GroupCoordinatorConfig(Struct, frozen=True):
 
 
 class GroupConfigs(Protocol):
-    """Settings of single groups (`kafka-configs --entity-type groups`); None where the broker's apply."""
+    """Configs of single groups (`kafka-configs --entity-type groups`). None: the broker's config applies."""
 
     def consumer_session_timeout_ms(self, group_id: str) -> int | None: ...
 
@@ -85,7 +88,7 @@ class GroupConfigs(Protocol):
 
 
 class NoGroupConfigs:
-    """No group has settings of its own."""
+    """A `GroupConfigs` in which no group has a config of its own."""
 
     def consumer_session_timeout_ms(self, group_id: str) -> int | None:
         return None

@@ -1,7 +1,8 @@
-"""Machine: the table of groups in one partition, and the rules that hold for groups of any kind.
+"""Machine: the table of groups in one partition, and the rules for groups of any kind.
 
-A group is a tagged union. Each kind has a state of its own, and its own machine, in a folder beside this file
-(`classic`, `consumer`, `share`); what offsets, DescribeGroups, ListGroups and DeleteGroups need of it is asked here.
+`Group` is a tagged union. Each kind of group has its own state and its own state machine in a package beside this file
+(`classic`, `consumer`, `share`). The functions of this module answer what the offset APIs, DescribeGroups, ListGroups
+and DeleteGroups need to know about a group of any kind.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Group = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class GroupType(Enum):
-    """Names as ListGroups gives them."""
+    """The values are the names in ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -34,7 +35,7 @@ def type_of(group: Group) -> GroupType:
 
 
 class GroupTable:
-    """Groups by id. A group may exist for its offsets alone."""
+    """The groups of a partition by id. A group that has only offsets, without members, is a classic group."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -54,7 +55,7 @@ class GroupTable:
         return group
 
     def find_committed(self, group_id: str) -> Group:
-        """As `find`, of what is committed."""
+        """The committed group. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.by_id.committed_get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -81,7 +82,8 @@ class GroupTable:
         return group
 
     def classic_or_new(self, group_id: str) -> ClassicGroup:
-        """The classic group, made if there is no group of that id. Raises GROUP_ID_NOT_FOUND for another kind."""
+        """The classic group, which is created if there is no group with that id. Raises KafkaError GROUP_ID_NOT_FOUND
+        if the group is of another kind."""
         group = self.by_id.get(group_id)
         if group is None:
             group = self.by_id[group_id] = ClassicGroup(group_id)
@@ -94,11 +96,11 @@ class GroupTable:
             yield group
 
 
-# -- what all kinds of groups are asked ------------------------------------------------------------------------------
+# -- rules for groups of any kind ------------------------------------------------------------------------------------
 
 
 def state_name(group: Group) -> str:
-    """The committed state, by the name that people know it by."""
+    """The name of the committed state, as in ListGroups."""
     return group.state.value if isinstance(group, ClassicGroup) else group.committed_state().value
 
 
@@ -117,7 +119,7 @@ def is_subscribed_to(group: Group, topic: str) -> bool:
 
 
 def tombstones(group: Group) -> Iterator[CoordinatorRecord]:
-    """Everything that must be written to make the log forget the group (its offsets apart)."""
+    """The tombstones that delete the group from the log, without those of its offsets."""
     return group.tombstones()
 
 
@@ -130,7 +132,7 @@ def check_offset_commit(
     transactional: bool,
     api_version: int,
 ) -> None:
-    """Whether this member, in this generation or epoch, may commit. Raises KafkaError."""
+    """Check that this member may commit offsets in this generation or member epoch. Raises KafkaError."""
     if isinstance(group, ConsumerGroup):
         group.check_offset_commit(member_id, generation, transactional=transactional, api_version=api_version)
         return
@@ -139,7 +141,7 @@ def check_offset_commit(
     if group.state is DEAD:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if generation < 0 and group.state is EMPTY:
-        return  # somebody who assigns partitions by hand, or an administrator
+        return  # a consumer that assigns partitions manually, or an administrator
     if generation >= 0 or member_id or instance_id is not None:
         group.check_member(member_id, instance_id)
         if generation != group.generation_id:
@@ -147,12 +149,13 @@ def check_offset_commit(
     elif not transactional:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if not transactional and group.state is COMPLETING:
-        # Its partitions may be someone else's by now; until it knows, it must not commit (KAFKA-9752).
+        # The new generation may assign this member's partitions to another member (KAFKA-9752).
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def check_offset_fetch(group: Group, member_id: str | None, member_epoch: int, *, committed: bool) -> None:
-    """Raises KafkaError; GROUP_ID_NOT_FOUND means: there are no offsets."""
+    """Check that this member may fetch offsets. Raises KafkaError; GROUP_ID_NOT_FOUND means that there are no
+    offsets."""
     if isinstance(group, ConsumerGroup):
         group.check_offset_fetch(member_id, member_epoch, committed=committed)
     elif isinstance(group, ShareGroup):
@@ -162,7 +165,8 @@ def check_offset_fetch(group: Group, member_id: str | None, member_epoch: int, *
 
 
 def check_offset_delete(group: Group) -> None:
-    """Raises KafkaError: only consumers say what they subscribe to, so others must be gone first."""
+    """Check that offsets of the group may be deleted. Raises KafkaError NON_EMPTY_GROUP for a classic group with
+    members whose protocol is not "consumer", because their subscriptions are unknown."""
     if isinstance(group, ConsumerGroup):
         return
     if isinstance(group, ShareGroup):
@@ -174,12 +178,15 @@ def check_offset_delete(group: Group) -> None:
 
 
 def _no_offsets(group: ShareGroup) -> KafkaError:
-    """Where a share group stands is the share coordinator's business (AlterShareGroupOffsets ...)."""
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a share group: it commits no offsets.")
+    """The offsets of share groups are kept by the share coordinator (DescribeShareGroupOffsets ...)."""
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a share group, which has no committed offsets."
+    )
 
 
 def check_delete(group: Group) -> None:
-    """Raises KafkaError NON_EMPTY_GROUP."""
+    """Check that the group may be deleted. Raises KafkaError NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a dead
+    group."""
     if isinstance(group, ClassicGroup) and group.state is DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if not group.is_empty:
@@ -187,10 +194,11 @@ def check_delete(group: Group) -> None:
 
 
 def expiry_base_ms(group: Group, commit_timestamp_ms: int) -> int | None:
-    """When an offset's retention begins to run; None: it does not, while the group is like this (KIP-211).
+    """The time at which the retention of an offset begins; None if the offset does not expire in the group's state.
 
-    A group with members keeps its offsets, but stable consumers do not keep those of topics they no longer
-    subscribe to. An empty group's run from the day it became empty; those of mere names, from their commit.
+    The rules are those of KIP-211. Retention begins when an empty group became empty. For a group without a protocol
+    (only offsets) it begins with the commit. A group with members keeps its offsets; but stable consumers do not keep
+    offsets of topics to which they no longer subscribe, whose retention begins with the commit.
     """
     if isinstance(group, ConsumerGroup | ShareGroup):
         return commit_timestamp_ms
@@ -204,7 +212,7 @@ def expiry_base_ms(group: Group, commit_timestamp_ms: int) -> int | None:
 
 
 def is_removable(group: Group) -> bool:
-    """Without offsets, nothing is left of it; but a share group has more than those, and stays until it is deleted."""
+    """Whether the group is deleted when its last offset has expired. A share group is only deleted by DeleteGroups."""
     if isinstance(group, ShareGroup):
         return False
     return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending_join)

@@ -1,8 +1,8 @@
 """Table: the records of `__consumer_offsets`, as Apache Kafka 4.3 reads and writes them.
 
-Numbers and fields are those of group-coordinator/src/main/resources/common/message. A kind of record is named by its
-key; a value of None (a tombstone) takes the keyed thing away. The kinds of streams groups (17 to 23) are not listed:
-they are skipped when read.
+Numbers and fields are those of group-coordinator/src/main/resources/common/message. The class of its key identifies a
+kind of record. A tombstone (a value of None) deletes the entity that the key names. The kinds of streams groups (17 to
+23) are not listed; such records are skipped when the log is loaded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.server.coordination.log_format import RecordKind
 
 
 class OffsetCommitKey(Message, versions="0"):
-    """Kind 1; kind 0 is the same, written by Kafka before 0.8.2.2."""
+    """Kind 1. Kind 0 has the same fields; Kafka wrote it before 0.8.2.2."""
 
     group: str = string()
     topic: str = string()
@@ -73,7 +73,7 @@ class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupPartitionMetadataKey(Message, versions="0"):
-    """Kind 4: written before 4.1 only (KIP-1101); read so that its tombstones are understood."""
+    """Kind 4. Kafka wrote this kind before 4.1 (KIP-1101); it is listed so that such records are recognized."""
 
     group_id: str = string()
 
@@ -174,7 +174,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
 
 
 class ConsumerGroupRegularExpressionKey(Message, versions="0"):
-    """Kind 16: the topics that a subscribed regular expression was last found to match."""
+    """Kind 16: the topics that a subscribed regular expression matched when it was last resolved."""
 
     group_id: str = string()
     regular_expression: str = string()
@@ -198,4 +198,4 @@ GROUP_KINDS = (
     RecordKind(8, ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     RecordKind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 )
-"""Of two kinds with the same key, the first is the one that is written."""
+"""If two kinds have the same key class, the first one is written."""

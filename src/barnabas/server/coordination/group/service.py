@@ -1,11 +1,11 @@
-"""Shell: the group coordinator as the broker sees it: one async method per API, messages in, messages out.
+"""Shell: the group coordinator as the broker calls it (Kafka's GroupCoordinatorService): one async method per API.
 
-Every method takes the request's context and its decoded message, and returns the response message with
-per-group or top-level error codes inside; it raises nothing but bugs. Authorization, quotas and the choice of version
-happen before (broker/dispatch). Methods that touch several groups ask the shard of each.
+Each method takes the request's context and the decoded request, and returns the response with per-group or top-level
+error codes. The methods raise no KafkaError. The broker has checked authorization, quotas and the API version. A method
+for several groups queries the shard of each group.
 
-The machines behind it (`shard` and all that it stands on) are imported when the first partition of `__consumer_offsets`
-is led: a broker without groups starts sooner and stays smaller.
+`group/shard.py` and the modules that it imports are loaded when this node first leads a partition of
+`__consumer_offsets`, so that a broker without groups starts sooner and needs less memory.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ R = TypeVar("R")
 
 
 class GroupCoordinator:
-    """All groups whose partition of `__consumer_offsets` this node leads."""
+    """The groups whose partition of `__consumer_offsets` this node leads."""
 
     def __init__(
         self,
@@ -118,30 +118,32 @@ class GroupCoordinator:
         )
 
     async def run(self) -> None:
-        """Own the coordinator's tasks until cancelled. Start it before the first `on_elected`."""
+        """Run the coordinator's tasks until cancelled. Must be running before the first `on_elected`."""
         await self._runtime.run()
 
     # -- leadership and metadata, called by the node -----------------------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This node now leads `__consumer_offsets-<partition>`: load it (answers are LOAD_IN_PROGRESS meanwhile)."""
+        """Load `__consumer_offsets-<partition>`, which this node leads now. Requests fail with
+        COORDINATOR_LOAD_IN_PROGRESS until the partition is loaded."""
         self._runtime.on_elected(partition, leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """This node no longer leads it (None: the replica was deleted): unload, answer parked requests."""
+        """Unload the partition, which this node no longer leads, and fail its pending requests. A `leader_epoch` of
+        None means that the replica was deleted."""
         self._runtime.on_resigned(partition, leader_epoch)
 
     def on_partition_count(self, partitions: int) -> None:
-        """How many partitions `__consumer_offsets` has; 0 while it does not exist."""
+        """Set the number of partitions of `__consumer_offsets`; 0 while the topic does not exist."""
         self._partitions = partitions
 
     def on_topics_changed(self, topics: TopicCatalog, deleted: frozenset[str] = frozenset()) -> None:
-        """A new metadata image; offsets of deleted topics are dropped from all groups."""
+        """Use a new metadata image, and delete the offsets of deleted topics from all groups."""
         self._topics = topics
         self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted))
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that owns the group; FindCoordinator asks here.
+        """The partition of `__consumer_offsets` that holds the group. Used by FindCoordinator, too.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist.
         """
@@ -172,7 +174,7 @@ class GroupCoordinator:
     async def sync_group(self, ctx: GroupRequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
         try:
             if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # KIP-559 made both mandatory
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)  # both are mandatory since KIP-559
             _check_group_id(request.group_id)
             return await self._write(
                 request.group_id, lambda shard, op: shard.sync_group(op, ctx, request), may_defer=True
@@ -186,7 +188,7 @@ class GroupCoordinator:
             return await self._write(request.group_id, lambda shard, op: shard.heartbeat(op, ctx, request))
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                return HeartbeatResponse()  # the member is not to blame, and its session begins when loading ends
+                return HeartbeatResponse()  # as in Kafka: the member's session timeout starts when loading completes
             return HeartbeatResponse(error_code=error.code)
 
     async def leave_group(self, ctx: GroupRequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
@@ -247,7 +249,7 @@ class GroupCoordinator:
         return DeleteGroupsResponse(results=[results[group_id] for group_id in dict.fromkeys(request.groups_names)])
 
     async def explain_group(self, ctx: GroupRequestContext, request: ExplainGroupRequest) -> ExplainGroupResponse:
-        from barnabas.protocol.wire.messages.explain_group import (  # no start needs it
+        from barnabas.protocol.wire.messages.explain_group import (  # imported here because a broker starts without it
             ExplainedGroup,
             ExplainGroupResponse,
         )
@@ -364,10 +366,9 @@ class GroupCoordinator:
         committed: bool,
         deadline: float | None = None,
     ) -> None:
-        """Write a transaction's marker to `__consumer_offsets-<partition>` and make its offsets count (or drop them).
-
-        WriteTxnMarkers comes here for this topic instead of going to the partition. Raises KafkaError.
-        """
+        """Write a transaction marker to `__consumer_offsets-<partition>`, which commits or drops the transaction's
+        offsets. WriteTxnMarkers calls this method for `__consumer_offsets` instead of appending to the partition.
+        Raises KafkaError."""
         marker = Marker(ProducerIdAndEpoch(producer_id, producer_epoch), coordinator_epoch, committed)
         await self._runtime.end_transaction(partition, marker, deadline)
 
@@ -398,21 +399,21 @@ class GroupCoordinator:
                 )
         return ConsumerGroupDescribeResponse(groups=described)
 
-    # -- for share groups (share/service) ------------------------------------------------------------------------
+    # -- GroupRuntime, for group/share/service---------------------------------------------------------------------
 
     @property
     def topics(self) -> TopicCatalog:
         return self._topics
 
     async def write(self, group_id: str, decide: Callable[[GroupShard, WriteOperation], R | Deferred]) -> R:
-        """One turn of the group's shard. Raises KafkaError."""
+        """Execute one operation on the group's shard. Raises KafkaError."""
         return await self._write(group_id, decide)
 
     def read(self, group_id: str, query: Callable[[GroupShard], R]) -> R:
-        """A look at the group's shard. Raises KafkaError."""
+        """Query the committed state of the group's shard. Raises KafkaError."""
         return self._read(group_id, query)
 
-    # -- the way to the shards ---------------------------------------------------------------------------------------
+    # -- shards -----------------------------------------------------------------------------------------------------
 
     async def _write(
         self, group_id: str, decide: Callable[[GroupShard, WriteOperation], R | Deferred], *, may_defer: bool = False
@@ -447,7 +448,7 @@ def _delete(group_ids: Sequence[str], shard: GroupShard, op: WriteOperation) -> 
 
 
 def _check_group_id(group_id: str) -> None:
-    """Members need a group with a name; only offsets committed by hand may go without."""
+    """Raises KafkaError INVALID_GROUP_ID for an empty group id, which only OffsetCommit and OffsetFetch accept."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
@@ -455,7 +456,8 @@ def _check_group_id(group_id: str) -> None:
 def _single_group_response(
     api_version: int, requested: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
-    """Versions before 8 know one group; before 2 an error can only be told for each partition."""
+    """The response of OffsetFetch before version 8, which serves one group. Before version 2 there is no top-level
+    error code, so each partition has the group's error."""
     if group.error_code and api_version >= 2:
         return OffsetFetchResponse(error_code=group.error_code)
     topics: Sequence[OffsetFetchResponseTopics] = group.topics

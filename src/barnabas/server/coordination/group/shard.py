@@ -1,7 +1,7 @@
-"""Machine: everything one partition of `__consumer_offsets` holds, and the doors to it.
+"""Machine: the state machine of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard).
 
-Fills the runtime's `Shard`. The decisions lie in the modules that this one calls; here they are only found: by the
-kind of group, by the kind of record, by the kind of timer.
+`GroupShard` implements the runtime's `CoordinatorShard`. It selects the module that handles a request, a record or a
+timer, by the kind of group, record or timer. The decisions are made in those modules.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ EXPIRE_TIMER: TimerKey = ("expire",)
 
 
 class GroupShard:
-    """One partition's groups and offsets."""
+    """The groups and offsets of one partition."""
 
     log_format = FORMAT
 
@@ -100,7 +100,7 @@ class GroupShard:
                 return classic_in_consumer.join(self.consumer_groups, op, group, ctx, request)
             self.consumer_groups.apply_and_write(
                 op, *list(group.tombstones())
-            )  # an empty group just changes its protocol
+            )  # an empty group changes its protocol without a migration
             group = None
         if isinstance(group, ShareGroup):
             return classic_join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
@@ -175,9 +175,8 @@ class GroupShard:
         return response
 
     def _fence(self, op: WriteOperation, group: ConsumerGroup, member_id: str, why: str) -> None:
-        """The member is out, because it `why`. If only members of the classic protocol remain, the group is theirs
-        again.
-        """
+        """Remove a member; `why` completes the sentence "member ... `why`". If all remaining members use the classic
+        protocol, the group becomes a classic group."""
         if not migration.may_downgrade(self.consumer_groups, group, member_id, replaced=False):
             self.consumer_groups.remove(op, group, member_id, why)
             return
@@ -185,13 +184,13 @@ class GroupShard:
         reason = f"the last member of the new protocol, {member_id}, {why}"
         classic_rebalance.prepare_rebalance(self.config, op, classic, reason)
 
-    # -- the runtime's doors -------------------------------------------------------------------------------------
+    # -- CoordinatorShard ----------------------------------------------------------------------------------------
 
     def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         key, value = record.key, record.value
         if isinstance(key, rec.OffsetCommitKey):
             if value is not None and self.table.get(key.group) is None:
-                self.table.by_id[key.group] = ClassicGroup(key.group)  # a group may exist for its offsets alone
+                self.table.by_id[key.group] = ClassicGroup(key.group)  # a group that has only offsets
             self.store.apply(key, value, offset, producer_id)
         elif isinstance(key, rec.GroupMetadataKey):
             if value is None:
@@ -214,7 +213,7 @@ class GroupShard:
             group = self.table.consumer(key.group_id)
             if group is None:
                 if value is None:
-                    return  # what is gone already cannot go
+                    return  # a tombstone for a group that is already deleted
                 group = self._consumer_group(key.group_id)
             _apply_to_consumer_group(group, record)
         elif isinstance(key, _SHARE_KEYS):
@@ -228,12 +227,12 @@ class GroupShard:
             return
         if group is None:
             if record.value is None:
-                return  # what is gone already cannot go
+                return  # a tombstone for a group that is already deleted
             group = self.table.by_id[group_id] = ShareGroup(group_id, self.table.timeline)
         group.apply(record)
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup:
-        """The consumer group that records speak of; a mere name of offsets becomes one."""
+        """The consumer group of a record. A classic group that has only offsets is replaced by a consumer group."""
         group = self.table.get(group_id)
         if not isinstance(group, ConsumerGroup):
             group = self.table.by_id[group_id] = ConsumerGroup(group_id, self.table.timeline)
@@ -254,7 +253,7 @@ class GroupShard:
                 self.consumer_groups.on_loaded(op, group)
 
     def _on_classic_loaded(self, op: WriteOperation, group: ClassicGroup) -> None:
-        """The members have a session's time to find the new coordinator."""
+        """Give each member one session timeout to find the new coordinator."""
         for member in group.members.values():
             classic_rebalance.schedule_session_timeout(op, group, member)
         if len(group.members) > self.config.group_max_size:
@@ -308,7 +307,7 @@ class GroupShard:
                 classic_rebalance.complete_sync_future(op, member, SyncGroupResponse(error_code=code))
 
     def on_topics_changed(self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[str]) -> None:
-        """The metadata changed."""
+        """A new metadata image: resolve subscriptions again, and delete the offsets of deleted topics."""
         before, self.topics = self.topics, topics
         self.consumer_groups.catalog = self.share_groups.catalog = self.admin.catalog = topics
         self.consumer_groups.topics_version += 1
