@@ -23,7 +23,7 @@ that another node has become the leader."""
 
 
 class _Timer:
-    __slots__ = ("deadline", "postponed", "handle", "retry", "wakes_at")
+    __slots__ = ("deadline", "handle", "postponed", "retry", "wakes_at")
 
     def __init__(self, deadline: float, handle: asyncio.TimerHandle, retry: bool) -> None:
         self.deadline = deadline

@@ -1,1 +1,1 @@
-"""Groups: the classic and the consumer protocol, and the offsets they commit."""
+"""The group coordinator: classic, consumer and share groups, and their committed offsets."""

@@ -1,10 +1,14 @@
-"""Machine: ExplainGroup: what a group waits for, whom, and how much longer. It sees the newest state, timers included.
+"""Machine: ExplainGroup: which phase a group is in, what each member must do next, and the remaining timeouts.
 
-phase     initial-delay   a classic group's first rebalance waits for more members (KIP-134)
-          join            members must rejoin                  sync    the leader must assign, members must fetch
-          store           the assignment is being written
-          assign          the target assignment is due         reconcile    members are on their way to it
-pending   what a member has still to do: come-back, rejoin, assign, sync, revoke, release, heartbeat, return
+The newest state is read, including the timers.
+
+phase     initial-delay   the first rebalance of a classic group waits for more members (KIP-134)
+          join            members must rejoin
+          sync            the leader must send the assignment, or members must fetch it
+          store           the assignment is being appended to the log
+          assign          the target assignment must be computed
+          reconcile       members are moving to the target assignment
+pending   the next action of a member: come-back, rejoin, assign, sync, revoke, release, heartbeat, return
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ from barnabas.server.coordination.operation import TimerKey
 from barnabas.server.coordination.ports import TopicCatalog
 
 RemainingMs = Callable[[TimerKey], int]
-"""How long until a timer goes off; -1 if it is not set."""
+"""The milliseconds until a timer fires; -1 if there is no such timer."""
 
 _PENDING: Final = {
     ConsumerMemberState.UNREVOKED_PARTITIONS: "revoke",
@@ -131,7 +135,10 @@ def _consumer(
     explained.epoch = group.epoch.value
     explained.assignment_epoch = group.assignment_epoch.value
     explained.reason = change.reason
-    if state in (ConsumerState.ASSIGNING, ConsumerState.RECONCILING):  # else the group does not know since when
+    if state in (
+        ConsumerState.ASSIGNING,
+        ConsumerState.RECONCILING,
+    ):  # a stable or empty group does not store the time of the change
         explained.state_since_ms = change.at_ms
     explained.assignor = group.preferred_assignor("")
     if state is ConsumerState.ASSIGNING:
@@ -173,14 +180,14 @@ def _consumer_pending(group: ConsumerGroup, member: ConsumerGroupMember) -> str:
     if member.member_epoch == STATIC_LEAVING_EPOCH:
         return "return"
     if member.state is ConsumerMemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member):
-        return "heartbeat"  # all is free now, and its next heartbeat will tell it
+        return "heartbeat"  # all partitions are free; the next heartbeat assigns them
     if member.state in _PENDING:
         return _PENDING[member.state]
     return "" if member.is_reconciled_to(group.assignment_epoch.value) else "heartbeat"
 
 
 def _holders(group: ConsumerGroup) -> dict[tuple[TopicId, int], str]:
-    """Who has each partition, or has yet to give it up."""
+    """The member that owns each partition or must still revoke it."""
     return {
         key: member_id
         for member_id in sorted(group.members)
@@ -196,7 +203,7 @@ def _missing(member: ConsumerGroupMember, target: Partitions) -> Iterator[tuple[
 
 
 def _holding(catalog: TopicCatalog, key: tuple[TopicId, int], member_id: str) -> Holding:
-    """A topic that is gone is named by its id."""
+    """The partition with its owner. A deleted topic is shown by its id."""
     view = catalog.by_id(key[0])
     return Holding(topic=str(key[0]) if view is None else view.name, partition=key[1], member_id=member_id)
 

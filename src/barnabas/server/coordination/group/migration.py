@@ -1,8 +1,9 @@
 """Machine: groups that change their protocol while they have members (KIP-848, "online migration").
 
-upgrade    the first consumer-protocol member joins a classic group of consumers: the group becomes a consumer
-           group, and its classic members live on in it, served by `consumer.classic_members`
-downgrade  the last consumer-protocol member leaves: what remains becomes a classic group again
+upgrade    The first member with the consumer protocol joins a classic group of consumers. The group becomes a consumer
+           group. Its classic members stay in the group and are served by `consumer.classic_members`.
+downgrade  The last member with the consumer protocol leaves. The group with the remaining members becomes a classic
+           group.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ def may_upgrade(manager: ConsumerGroupManager, group: ClassicGroup) -> bool:
 
 
 def upgrade(manager: ConsumerGroupManager, op: WriteOperation, classic: ClassicGroup) -> ConsumerGroup:
-    """Everyone keeps what it has; who waits in a rebalance is told to come again. Raises GROUP_ID_NOT_FOUND."""
+    """Convert a classic group to a consumer group. Members keep their partitions; pending JoinGroup and SyncGroup
+    requests fail with REBALANCE_IN_PROGRESS. Raises KafkaError GROUP_ID_NOT_FOUND."""
     group_id = classic.group_id
     try:
         members = [_member_from_classic(manager.catalog, classic, member) for member in classic.members.values()]
     except WireError as error:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Cannot upgrade the classic group {group_id} to consumer group: a member's subscription or assignment "
-            f"cannot be read ({error}).",
+            f"Cannot upgrade the classic group {group_id} to a consumer group: the subscription or assignment of a "
+            f"member cannot be parsed ({error}).",
         ) from error
     again = ErrorCode.REBALANCE_IN_PROGRESS
     for waiting in classic.members.values():
@@ -87,7 +89,7 @@ def _member_from_classic(catalog: TopicCatalog, group: ClassicGroup, member: Cla
 
 
 def by_id(catalog: TopicCatalog, partitions: dict[str, list[int]]) -> Partitions:
-    """Topics that do not exist any more are left out."""
+    """The partitions by topic id instead of topic name, without deleted topics."""
     found: dict[TopicId, frozenset[int]] = {}
     for topic, numbers in partitions.items():
         view = catalog.by_name(topic)
@@ -97,6 +99,7 @@ def by_id(catalog: TopicCatalog, partitions: dict[str, list[int]]) -> Partitions
 
 
 def by_name(catalog: TopicCatalog, partitions: Partitions) -> dict[str, list[int]]:
+    """The partitions by topic name instead of topic id, without deleted topics."""
     found: dict[str, list[int]] = {}
     for topic_id, numbers in partitions.items():
         view = catalog.by_id(topic_id)
@@ -106,7 +109,8 @@ def by_name(catalog: TopicCatalog, partitions: Partitions) -> dict[str, list[int
 
 
 def may_downgrade(manager: ConsumerGroupManager, group: ConsumerGroup, without: str, *, replaced: bool) -> bool:
-    """Whether the group is classic once member `without` is gone (or has been `replaced` by a classic one)."""
+    """Whether the group is to become a classic group when member `without` is removed, or `replaced` by a classic
+    member."""
     remaining = len(group.members) - (not replaced)
     config = manager.config
     return (
@@ -120,7 +124,8 @@ def may_downgrade(manager: ConsumerGroupManager, group: ConsumerGroup, without: 
 def downgrade(
     manager: ConsumerGroupManager, op: WriteOperation, group: ConsumerGroup, without: str | None
 ) -> ClassicGroup:
-    """The group as a classic one, stable in the assignment it was to have; `without` a member that leaves."""
+    """Convert a consumer group to a stable classic group, whose assignment is the target assignment. Member `without`
+    is leaving and is left out."""
     group_id = group.group_id
     classic = ClassicGroup(group_id, STABLE, state_timestamp_ms=op.now_ms, generation_id=group.epoch.value)
     for member in group.members.values():

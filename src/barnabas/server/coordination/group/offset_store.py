@@ -1,10 +1,11 @@
-"""Machine: the committed offsets of one partition's groups, and those that wait for their transaction's end.
+"""Machine: the committed offsets of one partition's groups, and the pending offsets of open transactions.
 
-    committed:  group ─► (topic, partition) ─► offset          what OffsetFetch answers
-    pending:    producer ─► (group, topic, partition) ─► offset     written inside a transaction that is still open
+    committed:  group ─► (topic, partition) ─► offset               returned by OffsetFetch
+    pending:    producer ─► (group, topic, partition) ─► offset     written in a transaction that is still open
 
-A commit marker moves a producer's pending offsets over, an abort marker drops them. The order of the log decides: an
-offset committed outside after the transactional record was written stays (OffsetMetadataManager).
+A commit marker makes a producer's pending offsets committed; an abort marker drops them. The record with the higher
+offset in the log wins: an offset that was committed without a transaction after the pending offset was written is kept
+(Kafka's OffsetMetadataManager).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NO_OFFSET = -1
 
 
 class CommittedOffset(Struct, frozen=True):
-    """An offset with all that was said about it."""
+    """An offset with the metadata of its commit."""
 
     offset: int
     leader_epoch: int
@@ -31,11 +32,11 @@ class CommittedOffset(Struct, frozen=True):
     expire_timestamp_ms: int = -1
     topic_id: TopicId = NO_TOPIC_ID
     log_offset: int = -1
-    """Where in `__consumer_offsets` it stands."""
+    """The offset of the record in `__consumer_offsets`."""
 
 
 class OffsetStore:
-    """Changed by `apply` and `apply_marker` only."""
+    """The offsets. Only `apply` and `apply_marker` change them."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -43,14 +44,14 @@ class OffsetStore:
         self._pending: dict[int, TimelineMap[tuple[str, str, int], CommittedOffset]] = {}
         self._open: TimelineMap[str, frozenset[int]] = TimelineMap(timeline)  # producers with pending offsets, by group
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         offsets = self._committed.get(group_id)
         return None if offsets is None else offsets.get((topic, partition))
 
     def view(self, group_id: str, *, committed: bool) -> dict[tuple[str, int], CommittedOffset]:
-        """All offsets of a group: of the committed log, or the newest."""
+        """All offsets of a group, in the committed or in the newest state."""
         offsets = self._committed.get(group_id)
         if offsets is None:
             return {}
@@ -64,7 +65,8 @@ class OffsetStore:
         return offsets.committed_get(key) if committed else offsets.get(key)
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """An open transaction has written this offset (KIP-447: wait for its end before starting from it)."""
+        """Whether an open transaction has written this offset. A consumer must wait for the end of the transaction
+        (KIP-447)."""
         key = (group_id, topic, partition)
         return any(key in self._pending[producer_id] for producer_id in self._open.get(group_id) or ())
 
@@ -72,14 +74,14 @@ class OffsetStore:
         return group_id in self._open
 
     def known_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Every partition with a committed or a pending offset, in order."""
+        """The partitions with a committed or a pending offset, sorted."""
         keys = set(self._committed.get(group_id) or ())
         for producer_id in self._open.get(group_id) or ():
             keys.update((topic, p) for g, topic, p in self._pending[producer_id] if g == group_id)
         yield from sorted(keys)
 
     def groups(self) -> list[str]:
-        """Ids of the groups with offsets, in order."""
+        """The ids of the groups with offsets, sorted."""
         names = {group_id for group_id, offsets in self._committed.items() if len(offsets)}
         names.update(self._open)
         return sorted(names)
@@ -137,7 +139,7 @@ class OffsetStore:
         pending.clear()
 
     def compact(self) -> None:
-        """Drop maps that hold nothing any more, not even history."""
+        """Remove empty maps that have no uncommitted changes."""
         for group_id in [g for g, offsets in self._committed.items() if not len(offsets) and offsets.settled]:
             del self._committed[group_id]
         in_use = {producer_id for producers in self._open.values() for producer_id in producers}
@@ -153,7 +155,7 @@ class OffsetStore:
 
 
 def commit_record(group_id: str, topic: str, partition: int, offset: CommittedOffset) -> CoordinatorRecord:
-    """The record of a commit. Only version 1 has a place for an expiry of its own (OffsetCommit before v5)."""
+    """The record of a commit. Only version 1 of the value has an expiry timestamp (for OffsetCommit before v5)."""
     value = OffsetCommitValue(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,

@@ -1,7 +1,8 @@
 """Machine: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete, and the expiry of offsets.
 
-OffsetCommit  v2-4 carry a retention of their own; v9 serves consumer groups; v10 names topics by id.
-OffsetFetch   v0-7 one group; v8 many; v9 checks the member's epoch; v10 names topics by id. `topics` None: all.
+OffsetCommit  v2-4 have a retention time in the request; v9 serves consumer groups; v10 identifies topics by id.
+OffsetFetch   v0-7 one group; v8 several groups; v9 checks the member epoch; v10 identifies topics by id. A null list of
+              topics requests all offsets of the group.
 """
 
 from __future__ import annotations
@@ -57,26 +58,27 @@ MEMBER_EPOCHS_FROM: Final = 9
 
 
 class OffsetsSummary(Struct, frozen=True):
-    """A group's offsets: how many are committed, wait for a transaction's end, are kept in any case; and when the first
-    of the others will be forgotten (-1: none will).
-    """
+    """The counts of a group's offsets, and their expiry."""
 
     committed: int
     pending: int
+    """Offsets of open transactions."""
     kept: int
+    """Committed offsets that do not expire in the group's current state."""
     retention_ms: int
     first_expiry_ms: int
+    """The time at which the next offset expires; -1 if none expires."""
 
 
 def resolve(topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int) -> CatalogTopic | ErrorCode:
-    """The topic a request means, by name before version 10 and by id from then on."""
+    """The topic of a request: identified by name before version 10, and by id since then."""
     if api_version >= TOPIC_IDS_FROM:
         return topics.by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
     return topics.by_name(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Offsets:
-    """The offset APIs of one shard."""
+    """The offset APIs for the groups of one shard."""
 
     def __init__(self, config: GroupCoordinatorConfig, table: GroupTable, store: OffsetStore) -> None:
         self._config = config
@@ -88,7 +90,7 @@ class Offsets:
     def commit(
         self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: OffsetCommitRequest
     ) -> OffsetCommitResponse:
-        """Raises KafkaError when the member may not commit at all."""
+        """Raises KafkaError if the member may not commit offsets of the group."""
         group = self._table.get(request.group_id)
         if group is None:
             if request.generation_id_or_member_epoch >= 0:
@@ -135,7 +137,7 @@ class Offsets:
     def commit_transactional(
         self, op: WriteOperation, ctx: GroupRequestContext, topics: TopicCatalog, request: TxnOffsetCommitRequest
     ) -> TxnOffsetCommitResponse:
-        """As `commit`, but the offsets count once the producer's transaction commits. Raises KafkaError."""
+        """Write offsets that take effect when the producer's transaction commits. Raises KafkaError."""
         group = self._table.get(request.group_id)
         if group is None:
             if request.generation_id >= 0:
@@ -151,7 +153,7 @@ class Offsets:
                 api_version=ctx.api_version,
             )
         except KafkaError as error:
-            if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # not a code that this API knows
+            if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # TxnOffsetCommit does not define this code
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from error
             raise
         op.producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -192,8 +194,11 @@ class Offsets:
     def fetch(
         self, topics: TopicCatalog, request: OffsetFetchRequestGroup, api_version: int, *, stable: bool
     ) -> OffsetFetchResponseGroup:
-        """The offsets of one group. `stable` sees the newest state (the caller waits until it is committed) and
-        refuses offsets of open transactions; otherwise what is committed is answered. Raises KafkaError."""
+        """The offsets of one group. Raises KafkaError.
+
+        With `stable` (`require_stable`, KIP-447) the newest state is read, and the caller waits until that state is
+        committed; an offset with an open transaction gets UNSTABLE_OFFSET_COMMIT. Without, the committed state is read.
+        """
         group_id = request.group_id
         exists = True
         try:
@@ -219,7 +224,7 @@ class Offsets:
                 name, topic_id = topic
                 found = self._store.one(group_id, name, p, committed=not stable) if exists else None
                 if found is not None and NO_TOPIC_ID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
-                    found = None  # of an earlier topic of the same name
+                    found = None  # the offset belongs to a deleted topic with the same name
                 unstable = stable and exists and self._store.is_unstable(group_id, name, p)
                 answer.partitions.append(_partition_response(p, found, unstable=unstable))
         return response
@@ -227,7 +232,8 @@ class Offsets:
     def _topic_of_fetch(
         self, topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int
     ) -> tuple[str, TopicId] | None:
-        """Name and id; None for an id nobody has. A name nobody has may still have offsets."""
+        """The topic's name and id; None if the id is unknown. A deleted topic that is requested by name may have
+        offsets."""
         if api_version >= TOPIC_IDS_FROM:
             by_id = topics.by_id(topic_id)
             return None if by_id is None else (by_id.name, topic_id)
@@ -243,7 +249,7 @@ class Offsets:
             if answer is None:
                 view = topics.by_name(topic)
                 if view is None and api_version >= TOPIC_IDS_FROM:
-                    continue  # it has no id any more
+                    continue  # a deleted topic has no id
                 topic_id = NO_TOPIC_ID if view is None else view.topic_id
                 answer = answers[topic] = OffsetFetchResponseTopics(name=topic, topic_id=topic_id)
             unstable = stable and self._store.is_unstable(group_id, topic, partition)
@@ -253,7 +259,7 @@ class Offsets:
     # -- delete and expire ---------------------------------------------------------------------------------------
 
     def delete(self, op: WriteOperation, topics: TopicCatalog, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        """Raises KafkaError when the group does not exist, or does not allow it."""
+        """Raises KafkaError if the group does not exist or if its offsets may not be deleted."""
         group = self._table.find(request.group_id)
         groups.check_offset_delete(group)
         response = OffsetDeleteResponse()
@@ -281,12 +287,12 @@ class Offsets:
         return store.get(group_id, topic, partition) is not None or store.is_unstable(group_id, topic, partition)
 
     def delete_all(self, op: WriteOperation, group_id: str) -> None:
-        """Tombstones for everything the group has committed or is about to."""
+        """Write tombstones for all committed and pending offsets of the group."""
         for topic, partition in self._store.known_partitions(group_id):
             op.write(commit_tombstone(group_id, topic, partition))
 
     def expire(self, op: WriteOperation) -> None:
-        """Drop the offsets whose retention is over, and the groups of which nothing is left."""
+        """Delete the offsets whose retention has passed, and empty groups without offsets."""
         op.atomic = False
         for group_id in sorted(self._table.by_id):
             group = self._table.by_id[group_id]
@@ -295,7 +301,7 @@ class Offsets:
         self._store.compact()
 
     def _expire_group(self, op: WriteOperation, group_id: str, group: groups.Group) -> bool:
-        """True: no offset remains."""
+        """Delete the group's expired offsets. Returns whether the group has no offsets left."""
         remains = False
         for (topic, partition), stored in sorted(self._store.view(group_id, committed=False).items()):
             expires_ms = self.expires_ms(group, topic, partition, stored)
@@ -306,7 +312,7 @@ class Offsets:
         return not remains and not self._store.has_open_transactions(group_id)
 
     def expires_ms(self, group: groups.Group, topic: str, partition: int, stored: CommittedOffset) -> int | None:
-        """When the offset may be forgotten; None: not while the group and its subscriptions are as they are."""
+        """The time at which the offset expires; None if it does not expire in the group's current state."""
         base = groups.expiry_base_ms(group, stored.commit_timestamp_ms)
         if base is None or groups.is_subscribed_to(group, topic):
             return None
@@ -317,7 +323,7 @@ class Offsets:
         return base + self._config.offsets_retention_ms
 
     def summary(self, group: groups.Group) -> OffsetsSummary:
-        """What the group has committed, and what will become of it."""
+        """The counts of the group's offsets, for ExplainGroup."""
         view = self._store.view(group.group_id, committed=False)
         times = [self.expires_ms(group, topic, partition, stored) for (topic, partition), stored in view.items()]
         due = [time for time in times if time is not None]
@@ -331,7 +337,7 @@ class Offsets:
         )
 
     def on_topics_deleted(self, op: WriteOperation, deleted: Sequence[str]) -> None:
-        """Topics were deleted: so are all offsets in them."""
+        """Delete all offsets of deleted topics."""
         gone = set(deleted)
         op.atomic = False
         for group_id in self._store.groups():

@@ -1,1 +1,1 @@
-"""The classic group protocol."""
+"""Groups with the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""

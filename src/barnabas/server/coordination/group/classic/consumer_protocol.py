@@ -1,10 +1,10 @@
-"""Codec: what consumers put into the opaque bytes of JoinGroup and SyncGroup ("consumer" protocol type).
+"""Codec: the metadata in JoinGroup and the assignment in SyncGroup for the protocol type "consumer".
 
     subscription = int16 version | ConsumerProtocolSubscription
     assignment   = int16 version | ConsumerProtocolAssignment
 
-The coordinator looks inside for two reasons: to know which topics a group subscribes to (offset expiry, OffsetDelete),
-and to let members of the classic protocol live in a consumer group (KIP-848 migration).
+The classic protocol treats these bytes as opaque. The coordinator parses them to find the topics to which a group
+subscribes (offset expiry, OffsetDelete), and to serve classic members in a consumer group (KIP-848 migration).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _VERSION: Final = Packer(">h")
 
 
 def version_of(data: Buffer) -> int:
-    """The version in front; versions newer than ours are read as the newest we know. Raises WireError."""
+    """The version of the bytes, at most the newest known version. Raises WireError."""
     if len(data) < _VERSION.size:
-        raise WireError("a consumer subscription or assignment needs at least the two bytes of its version")
+        raise WireError("a consumer subscription or assignment must begin with a version of two bytes")
     version: int = _VERSION.unpack_from(data)[0]
     if version < 0:
         raise WireError(f"version {version} of a consumer subscription or assignment does not exist")
@@ -38,17 +38,17 @@ def version_of(data: Buffer) -> int:
 
 
 def parse_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Raises WireError. Bytes behind the known fields are a newer version's, and are left alone."""
+    """Raises WireError. Bytes after the known fields belong to a newer version and are ignored."""
     return decode_prefix(ConsumerProtocolSubscription, version_of(data), data, _VERSION.size)[0]
 
 
 def subscribed_topics(subscriptions: Sequence[Buffer]) -> frozenset[str] | None:
-    """All topics that these members subscribe to; None when one of them cannot be read."""
+    """All topics to which these members subscribe; None if a subscription cannot be parsed."""
     topics: set[str] = set()
     try:
         for data in subscriptions:
             version_of(data)
-            # Version 0 is a prefix of all others, and all that is needed here.
+            # Version 0 is a prefix of all later versions, and contains the topics.
             topics.update(decode_prefix(ConsumerProtocolSubscription, 0, data, _VERSION.size)[0].topics)
     except WireError:
         return None
@@ -60,7 +60,7 @@ def build_subscription(subscription: ConsumerProtocolSubscription, version: int 
 
 
 def build_assignment(partitions: Mapping[str, Sequence[int]], version: int, user_data: bytes | None = None) -> bytes:
-    """An assignment as the consumer's own assignor would have written it, topics in order."""
+    """The bytes of an assignment, with the topics sorted, as a consumer's assignor would write them."""
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolTopicPartition(topic=topic, partitions=list(partitions[topic]))

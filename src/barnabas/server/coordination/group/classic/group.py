@@ -1,15 +1,15 @@
-"""Machine: the state of one classic group: members, generation, and the questions asked of them.
+"""Machine: the state of one classic group: its members, its generation, and queries about them (Kafka's ClassicGroup).
 
-         first join            all joined / time-out             leader's sync, stored
+         first join            all joined / timeout              leader's assignment stored
   Empty ───────────► Preparing ─────────────────────► Completing ─────────────────────► Stable
     ▲                Rebalance ◄───────────────────── Rebalance                           │
     │                  │   ▲     join, leave, expiry                                      │
     └──────────────────┘   └──────────────────────────────────────────────────────────────┘
-       nobody rejoined                      join, leave, expiry
+     no member rejoined                     join, leave, expiry
 
-What is in the log (generation, members and assignment of the last stable generation) is only a part of this: who has
-joined the rebalance under way is volatile, exactly as in Kafka (ClassicGroup). So this object is changed in place; a
-restart finds the last stable generation and goes on from there.
+The log contains the generation, the members and the assignment of the last stable generation. The members that have
+joined the current rebalance are volatile, exactly as in Kafka. So the object is changed in place, and a new coordinator
+continues from the last stable generation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.server.coordination.operation import CoordinatorRecord, ResponseFu
 
 
 class ClassicState(Enum):
-    """Names as DescribeGroups and ListGroups give them."""
+    """The values are the names in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -53,7 +53,7 @@ _FROM: Final = {
 
 
 class ClassicGroupMember(Struct):
-    """One consumer (or Connect worker, or whatever else uses the protocol)."""
+    """A member of a classic group: a consumer, a Connect worker, or another client of the protocol."""
 
     member_id: str
     instance_id: str | None
@@ -63,12 +63,12 @@ class ClassicGroupMember(Struct):
     session_timeout_ms: int
     protocol_type: str
     protocols: list[tuple[str, bytes]]
-    """Name and metadata of each assignor it supports, most wanted first."""
+    """The name and metadata of each assignor that the member supports, in order of preference."""
     assignment: bytes = b""
     awaiting_join: ResponseFuture | None = None
     awaiting_sync: ResponseFuture | None = None
     is_new: bool = False
-    """It has joined, and its first rebalance is not complete."""
+    """Whether the member has joined and its first rebalance is not complete."""
 
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:
@@ -84,12 +84,13 @@ class ClassicGroupMember(Struct):
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Waiting for the others is no failure to heartbeat, unless the member has never been part of the group."""
+        """A member whose JoinGroup or SyncGroup request is pending sends no heartbeats. Its session does not expire,
+        unless its first rebalance is not complete."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
 class ClassicGroup(Struct):
-    """One group. Methods change members and generation; when to do what is decided in `rebalance`."""
+    """A classic group. The methods change members and generation; `rebalance` decides when."""
 
     group_id: str
     state: ClassicState = EMPTY
@@ -103,22 +104,23 @@ class ClassicGroup(Struct):
     static_members: dict[str, str] = field(default_factory=dict)
     """group.instance.id -> member id."""
     pending_join: dict[str, None] = field(default_factory=dict)
-    """Member ids that were given out (KIP-394) and have not come back yet, in order."""
+    """The member ids returned with MEMBER_ID_REQUIRED (KIP-394) that have not joined yet, in order. A dict serves as an
+    ordered set."""
     pending_sync: dict[str, None] = field(default_factory=dict)
-    """Members that have not asked for their assignment of this generation yet, in order."""
+    """The members that have not sent SyncGroup for this generation yet, in order."""
     subscribed: frozenset[str] | None = None
-    """Topics the consumers subscribe to; None when unknown or not consumers."""
+    """The topics to which the consumers subscribe; None if unknown, or if the protocol is not "consumer"."""
     new_member_added: bool = False
     initial_remaining_ms: int | None = None
-    """How much longer an initial rebalance may be put off; None: the join timer ends an ordinary one."""
+    """How much longer the initial rebalance may be delayed; None if the rebalance is not the initial one."""
     initial_delay_ms: int = 0
     reason: str = ""
-    """Why it last began to rebalance; for people."""
+    """The reason of the last rebalance, for ExplainGroup."""
     awaiting_join_count: int = 0
     supported: dict[str, int] = field(default_factory=dict)
-    """By how many members each protocol is supported."""
+    """The number of members that support each protocol."""
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -126,7 +128,7 @@ class ClassicGroup(Struct):
 
     @property
     def is_simple(self) -> bool:
-        """Only a name for offsets that somebody commits by hand."""
+        """Whether the group has only offsets, committed by a consumer that assigns partitions manually."""
         return self.protocol_type is None and self.is_empty and not self.pending_join
 
     @property
@@ -149,30 +151,32 @@ class ClassicGroup(Struct):
         return self.leader_id == member_id
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """When the subscriptions cannot be read, assume that consumers do."""
+        """Whether a member subscribes to the topic. True for a group of consumers whose subscriptions cannot be
+        parsed."""
         return self.is_consumer_protocol if self.subscribed is None else topic in self.subscribed
 
     def supports(self, protocol_type: str, protocols: Sequence[str]) -> bool:
-        """Whether a member with these could join: everyone present must support one of them."""
+        """Whether a member with these protocols may join: all members must support one of the protocols."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(name in protocols for name in self._candidates())
 
     def select_protocol(self) -> str:
-        """The one with most votes; each member votes for the first of its own that everyone supports."""
+        """The protocol with the most votes. Each member votes for the first of its protocols that all members
+        support."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = member.vote(candidates)
             votes[vote] = votes.get(vote, 0) + 1
-        return max(votes, key=lambda name: votes[name])  # on a tie, the one the older member voted for
+        return max(votes, key=lambda name: votes[name])  # in a tie, the protocol with the earliest vote
 
     def _candidates(self) -> list[str]:
         everyone = len(self.members)
         return [name for name, count in self.supported.items() if count == everyone]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
-        """Raises KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another took over the instance id."""
+        """Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
             if owner is None:
@@ -187,7 +191,7 @@ class ClassicGroup(Struct):
     # -- changes -------------------------------------------------------------------------------------------------
 
     def transition(self, state: ClassicState, now_ms: int) -> None:
-        assert self.state in _FROM[state], f"group {self.group_id} cannot go from {self.state} to {state}"
+        assert self.state in _FROM[state], f"group {self.group_id} cannot change from {self.state} to {state}"
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
@@ -214,7 +218,7 @@ class ClassicGroup(Struct):
         self._count(protocols, 1)
 
     def set_join_future(self, member: ClassicGroupMember, future: ResponseFuture | None) -> ResponseFuture | None:
-        """Keep the ticket of a joining member (None: no longer). Returns the one it had."""
+        """Set the pending JoinGroup response of a member, or clear it (None). Returns the previous one."""
         before = member.awaiting_join
         member.awaiting_join = future
         self.awaiting_join_count += (future is not None) - (before is not None)
@@ -243,7 +247,8 @@ class ClassicGroup(Struct):
     def replace_static_member(
         self, instance_id: str, old_id: str, new_id: str
     ) -> tuple[ClassicGroupMember, ClassicGroupMember]:
-        """Give an instance id's place to a new member id (KIP-345). Returns (old, new); the old one is fenced."""
+        """Replace the member of an instance id by one with a new member id (KIP-345). Returns the old member, which is
+        fenced, and the new one."""
         old = self.members[old_id]
         new = ClassicGroupMember(
             new_id,
@@ -256,7 +261,7 @@ class ClassicGroup(Struct):
             old.protocols,
             old.assignment,
         )
-        # It keeps its place in the order, so that protocol votes and assignments stay as they were.
+        # The new member has the old one's position, so that protocol votes and assignments do not change.
         self.members = {new_id if key == old_id else key: m for key, m in self.members.items()}
         self.members[new_id] = new
         if old_id in self.pending_sync:
@@ -267,7 +272,8 @@ class ClassicGroup(Struct):
         return old, new
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has rejoined, else take the first member that has. False: nobody has."""
+        """Keep the leader if it has rejoined; otherwise elect the first member that has. False if no member has
+        rejoined."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
         if leader is None:
             return False
@@ -298,7 +304,7 @@ class ClassicGroup(Struct):
     # -- the log -------------------------------------------------------------------------------------------------
 
     def record(self, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
-        """The group as it is written, with the assignments the leader sent (or those in force)."""
+        """The group's record, with the given assignments of the leader or else the current ones."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
@@ -322,7 +328,8 @@ class ClassicGroup(Struct):
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
 
     def empty_record(self) -> CoordinatorRecord:
-        """What a new group writes before it has a member, so that it exists once it was promised a place in."""
+        """The record of a new group without members, written before the first JoinGroup response, so that a group for
+        which a member id was issued exists."""
         timestamp = -1 if self.state_timestamp_ms is None else self.state_timestamp_ms
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=timestamp)
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
@@ -332,7 +339,7 @@ class ClassicGroup(Struct):
 
 
 def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a record describes: stable if it has members, else empty."""
+    """The group of a record: stable if it has members, otherwise empty."""
     group = ClassicGroup(
         group_id,
         STABLE if value.members else EMPTY,

@@ -1,8 +1,9 @@
 """Machine: JoinGroup for classic groups.
 
-A dynamic member of version 4 and later joins twice: first it is given a member id (MEMBER_ID_REQUIRED, KIP-394), so
-that one that dies while it waits leaves nothing behind. A static member (group.instance.id, KIP-345) that comes back
-takes its old place; if the group is stable and the choice of assignor stays the same, without a rebalance.
+Since version 4 a dynamic member sends JoinGroup twice. The first response has a member id (MEMBER_ID_REQUIRED,
+KIP-394), so that a client that fails while its join is pending leaves no unknown member behind. A static member
+(group.instance.id, KIP-345) that restarts replaces its previous incarnation, without a rebalance if the group is stable
+and the selected assignor does not change.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def join(
     ctx: GroupRequestContext,
     request: JoinGroupRequest,
 ) -> Answer:
-    """A member asks to be in the group's next generation."""
+    """Handle JoinGroup: the member joins the next generation of the group."""
     member_id = request.member_id
     if not _accepts_joining_member(config, group, member_id):
         group.remove(member_id)
@@ -61,11 +62,12 @@ def join(
 
 
 def _accepts_joining_member(config: GroupCoordinatorConfig, group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size admits one more. Pending ids do not count; those who rejoin have their place."""
+    """Whether `group.max.size` permits the member to join (Kafka's acceptJoiningMember). Member ids that have not
+    joined do not count, and members that rejoin are always accepted."""
     if group.state in (EMPTY, DEAD):
         return True
     member = group.members.get(member_id)
-    if group.state is PREPARING:  # only who has rejoined counts: the others may be gone
+    if group.state is PREPARING:  # only rejoined members count, because the others may have failed
         waits = member is not None and member.awaiting_join is not None
         return waits or group.awaiting_join_count < config.group_max_size
     return member is not None or len(group.members) < config.group_max_size
@@ -112,7 +114,7 @@ def _add(
         is_new=True,
     )
     if group.state is PREPARING and group.previous_state is EMPTY:
-        group.new_member_added = True  # puts the end of the initial delay off
+        group.new_member_added = True  # extends the initial rebalance delay
     group.add(member)
     rebalance.schedule_session_timeout(op, group, member, config.new_member_join_timeout_ms)
     rebalance.rebalance_or_complete(config, op, group, f"member {member_id} joined{_because(request)}")
@@ -122,7 +124,7 @@ def _add(
 def _rejoin(
     config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, request: JoinGroupRequest
 ) -> Answer:
-    """A member that the group knows: it heeds a rebalance, has changed, or did not get our last answer."""
+    """A known member sends JoinGroup: for a rebalance, with changed metadata, or because the last response was lost."""
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
     except KafkaError as error:
@@ -135,7 +137,7 @@ def _rejoin(
         member.member_id
     )):  # fmt: skip
         return rebalance.joined_response(group, member.member_id)
-    # In a stable group the leader may ask for a rebalance by rejoining: it has seen a change of topics.
+    # In a stable group the leader starts a rebalance by rejoining, when its topic metadata has changed.
     what = "changed its protocols" if changed else "rejoined"
     _update(op, group, member, request, protocols if changed else None)
     rebalance.rebalance_or_complete(config, op, group, f"member {member.member_id} {what}{_because(request)}")
@@ -149,13 +151,13 @@ def _update(
     request: JoinGroupRequest,
     protocols: list[tuple[str, bytes]] | None,
 ) -> None:
-    """`protocols`: None where they are as before."""
+    """Store the timeouts and the new protocols (None if unchanged) of a member that rejoins."""
     if protocols is not None:
         group.update(member, protocols)
     member.rebalance_timeout_ms = rebalance_timeout_of(request)
     member.session_timeout_ms = request.session_timeout_ms
     stale = group.set_join_future(member, op.response_future)
-    if stale is not None:  # the client gave that request up, or it would not have sent this one
+    if stale is not None:  # the client has abandoned the earlier request
         op.complete(stale, refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
 
@@ -168,7 +170,7 @@ def _replace_static_member(
     old_id: str,
     new_id: str,
 ) -> Answer:
-    """A static member has restarted: give it its place under a new id, and fence the old one."""
+    """A static member has restarted: replace its previous incarnation by the new member id, and fence the old id."""
     instance_id = request.group_instance_id
     assert instance_id is not None
     leader_before = group.leader_id
@@ -185,7 +187,7 @@ def _replace_static_member(
     if group.state is PREPARING:
         rebalance.maybe_complete_join(op, group)
     elif group.state is COMPLETING or group.protocol_name != group.select_protocol():
-        reason = f"static member {instance_id} came back as {new_id}{_because(request)}"
+        reason = f"static member {instance_id} restarted as {new_id}{_because(request)}"
         rebalance.rebalance_or_complete(config, op, group, reason)
     else:
         _persist_static_replacement(op, group, ctx, member, old_id, protocols, timeouts, leader_before)
@@ -202,14 +204,14 @@ def _persist_static_replacement(
     timeouts: tuple[int, int],
     leader_before: str | None,
 ) -> None:
-    """No rebalance is needed, but the log must know the new id before the member does."""
+    """Write the new member id before responding. No rebalance is needed."""
     instance_id = member.instance_id
     assert instance_id is not None
     new_id = member.member_id
 
     def stored(op: WriteOperation, code: ErrorCode) -> None:
         if group.members.get(new_id) is not member:
-            return  # already replaced in its turn
+            return  # this incarnation has been replaced, too
         if code is not ErrorCode.NONE:
             refusal = refused(error_for_client(code))
             refusal.generation_id = group.generation_id
@@ -223,11 +225,11 @@ def _persist_static_replacement(
             return
         response = rebalance.joined_response(group, new_id)
         if ctx.api_version >= SKIP_ASSIGNMENT_FROM:
-            # KIP-814: the leader sees the members, and must not compute an assignment: the present one stands.
+            # KIP-814: the leader gets the list of members, but must not compute an assignment.
             response.skip_assignment = group.is_leader(new_id)
         else:
-            # An older client that finds itself the leader would assign, and no one would ask for the result.
-            # Naming the id it had before makes it a follower in its own eyes.
+            # A client before KIP-814 would compute an assignment if the response named the client as the leader.
+            # With the previous member id as the leader, the client acts as a follower.
             response.leader = leader_before or ""
             response.members = []
         rebalance.complete_join_future(op, group, member, response)
@@ -242,7 +244,7 @@ def protocols_of(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
 
 
 def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """Version 0 has none: the session time-out serves for both."""
+    """The rebalance timeout of the request. Version 0 has none; the session timeout is used instead."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 

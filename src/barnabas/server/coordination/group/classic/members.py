@@ -29,7 +29,7 @@ from barnabas.server.coordination.operation import DEFERRED, Deferred, WriteOper
 def sync(
     config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, request: SyncGroupRequest
 ) -> SyncGroupResponse | Deferred:
-    """A member asks for its assignment; the leader brings everyone's."""
+    """Handle SyncGroup: a member fetches its assignment; the leader sends the assignments of all members."""
     if group.state is DEAD:
         return SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     try:
@@ -63,12 +63,12 @@ def sync(
 def _store_assignment(
     config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, assignments: dict[str, bytes]
 ) -> None:
-    """The group is stable once the log has the assignment; until then everyone waits."""
+    """Append the assignment. The group becomes stable, and the members get their assignments, when it is committed."""
     generation_id = group.generation_id
 
     def stored(op: WriteOperation, code: ErrorCode) -> None:
         if group.state is not COMPLETING or group.generation_id != generation_id:
-            return  # another rebalance has begun meanwhile, and everyone was told
+            return  # the next rebalance has started, and the pending requests have been answered
         if code is ErrorCode.NONE:
             for member in group.members.values():
                 member.assignment = assignments.get(member.member_id, b"")
@@ -90,7 +90,7 @@ def _differs(requested: str | None, present: str | None) -> bool:
 
 
 def heartbeat(op: WriteOperation, group: ClassicGroup, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Raises KafkaError for a member that does not belong to this generation."""
+    """Handle Heartbeat. Raises KafkaError if the member does not belong to the current generation."""
     if group.state is DEAD:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     member = group.check_member(request.member_id, request.group_instance_id)
@@ -107,7 +107,8 @@ def heartbeat(op: WriteOperation, group: ClassicGroup, request: HeartbeatRequest
 def leave(
     config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
-    """Members leave, by their own wish or an administrator's; a static one may be named by its instance id alone."""
+    """Handle LeaveGroup, from the members or from an administrator. A static member may be identified by its instance
+    id without a member id."""
     if group.state is DEAD:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     results: list[MemberResponse] = []

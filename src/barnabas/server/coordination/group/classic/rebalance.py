@@ -1,13 +1,13 @@
 """Machine: when a classic group rebalances, and how a rebalance ends.
 
-Everything that changes the membership (joining, leaving, silence, a changed assignor) ends in `rebalance_or_complete`.
-The functions change the group in place, and put answers, timers and records on the turn.
+Every change of the membership (a join, a leave, an expired session, a changed assignor) calls `rebalance_or_complete`.
+The functions change the group in place, and add responses, timers and records to the operation.
 
-Timers of a group:  ("heartbeat", group, member)  the member's session, or its place while it waits to rejoin
-                    ("join", group)               everyone has had time to join
-                    ("sync", group)               everyone has had time to fetch the assignment
+Timers of a group:  ("heartbeat", group, member)  the session of a member, or of a member id that has not joined yet
+                    ("join", group)               the end of the join phase
+                    ("sync", group)               the time by which all members must have sent SyncGroup
 
-The rules are Kafka's GroupMetadataManager's (classic part).
+The rules are those of the classic part of Kafka's GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from barnabas.server.coordination.operation import ResponseFuture, WriteOperatio
 def schedule_session_timeout(
     op: WriteOperation, group: ClassicGroup, member: ClassicGroupMember, timeout_ms: int | None = None
 ) -> None:
-    """The member has been heard: it has its session time-out again."""
+    """Restart the session timeout of a member that has sent a request."""
     op.schedule(
         ("heartbeat", group.group_id, member.member_id), member.session_timeout_ms if timeout_ms is None else timeout_ms
     )
@@ -40,7 +40,7 @@ def schedule_session_timeout(
 def complete_join_future(
     op: WriteOperation, group: ClassicGroup, member: ClassicGroupMember, response: JoinGroupResponse
 ) -> bool:
-    """Answer a member that waits for the end of the join phase. False: it does not wait."""
+    """Complete the pending JoinGroup request of a member. Returns whether there was one."""
     future = group.set_join_future(member, None)
     if future is None:
         return False
@@ -49,7 +49,7 @@ def complete_join_future(
 
 
 def complete_sync_future(op: WriteOperation, member: ClassicGroupMember, response: SyncGroupResponse) -> bool:
-    """Answer a member that waits for the leader's assignment. False: it does not wait."""
+    """Complete the pending SyncGroup request of a member. Returns whether there was one."""
     future: ResponseFuture | None = member.awaiting_sync
     if future is None:
         return False
@@ -59,7 +59,7 @@ def complete_sync_future(op: WriteOperation, member: ClassicGroupMember, respons
 
 
 def joined_response(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-    """Welcome to the generation; the leader is also told who else is in it."""
+    """The JoinGroup response for the new generation. The leader also gets the list of members."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -80,7 +80,7 @@ def member_list(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 
 def rebalance_or_complete(config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, reason: str) -> None:
-    """Begin a rebalance, or end the join phase of the one under way if that was all it waited for."""
+    """Start a rebalance, or complete the join phase of the current rebalance if all members have joined."""
     if group.can_rebalance:
         prepare_rebalance(config, op, group, reason)
     else:
@@ -88,7 +88,7 @@ def rebalance_or_complete(config: GroupCoordinatorConfig, op: WriteOperation, gr
 
 
 def prepare_rebalance(config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, reason: str) -> None:
-    """Ask all members to rejoin (their heartbeats will tell them)."""
+    """Start a rebalance. Members learn from their next heartbeat that they must rejoin."""
     if group.state is COMPLETING:
         for member in group.members.values():
             member.assignment = b""
@@ -98,7 +98,7 @@ def prepare_rebalance(config: GroupCoordinatorConfig, op: WriteOperation, group:
     group.reason = reason
     initial = group.state is EMPTY
     group.transition(PREPARING, op.now_ms)
-    if initial:  # give a starting application time to bring all of its members (KIP-134)
+    if initial:  # wait for the other members of an application that is starting (KIP-134)
         delay = config.group_initial_rebalance_delay_ms
         group.initial_delay_ms = delay
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay, 0)
@@ -112,13 +112,14 @@ def prepare_rebalance(config: GroupCoordinatorConfig, op: WriteOperation, group:
 
 
 def maybe_complete_join(op: WriteOperation, group: ClassicGroup) -> None:
-    """End the join phase when all have joined; the first rebalance of a group waits for its delay in any case."""
+    """Complete the join phase if all members have joined. The initial rebalance of a group always waits for its
+    delay."""
     if group.state is PREPARING and group.previous_state is not EMPTY and group.all_joined:
         complete_join(op, group)
 
 
 def on_join_timer(config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup) -> None:
-    """Time to end the join phase, unless this is the first one and members are still arriving."""
+    """Complete the join phase. The initial rebalance is extended if members have joined since the last delay."""
     if group.state is not PREPARING:
         return
     remaining = group.initial_remaining_ms
@@ -133,7 +134,8 @@ def on_join_timer(config: GroupCoordinatorConfig, op: WriteOperation, group: Cla
 
 
 def complete_join(op: WriteOperation, group: ClassicGroup) -> None:
-    """The join phase is over: drop who did not come, begin the next generation, answer who did."""
+    """Complete the join phase: remove the dynamic members that have not rejoined, start the next generation, and
+    complete the pending JoinGroup requests."""
     op.cancel(("join", group.group_id))
     group.initial_remaining_ms = None
     for member in [m for m in group.members.values() if m.awaiting_join is None and m.instance_id is None]:
@@ -142,7 +144,7 @@ def complete_join(op: WriteOperation, group: ClassicGroup) -> None:
     if group.state is DEAD:
         return
     if not group.elect_joined_leader() and group.members:
-        # Only static members are left, and none of them has come: they may be restarting, so wait once more.
+        # Only static members are left and none has rejoined. They may be restarting, so wait once more.
         op.schedule(("join", group.group_id), group.rebalance_timeout_ms)
         return
     group.next_generation(op.now_ms)
@@ -159,7 +161,7 @@ def complete_join(op: WriteOperation, group: ClassicGroup) -> None:
 
 
 def propagate_assignment(op: WriteOperation, group: ClassicGroup, error: ErrorCode) -> None:
-    """Answer everyone who waits in SyncGroup, with the assignment or with the error."""
+    """Complete all pending SyncGroup requests, with the assignment or with the error."""
     ok = error is ErrorCode.NONE
     for member in group.members.values():
         response = SyncGroupResponse(
@@ -173,7 +175,7 @@ def propagate_assignment(op: WriteOperation, group: ClassicGroup, error: ErrorCo
 
 
 def on_heartbeat_timer(config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, member_id: str) -> None:
-    """A member has been silent for its session time-out, or has not come back with the id it was given."""
+    """A session has expired: of a member without heartbeats, or of a member id that has not joined."""
     if member_id in group.pending_join:
         group.remove(member_id)
         if group.state is PREPARING and group.all_joined:
@@ -188,7 +190,7 @@ def on_heartbeat_timer(config: GroupCoordinatorConfig, op: WriteOperation, group
 def remove_member(
     config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup, member: ClassicGroupMember, reason: str
 ) -> None:
-    """The member is gone; the others share its partitions."""
+    """Remove the member and rebalance the group."""
     drop_member(op, group, member)
     if group.state in (STABLE, COMPLETING):
         rebalance_or_complete(config, op, group, reason)
@@ -197,7 +199,7 @@ def remove_member(
 
 
 def drop_member(op: WriteOperation, group: ClassicGroup, member: ClassicGroupMember) -> None:
-    """Take the member out, and tell it so if it waits."""
+    """Remove the member, and fail its pending requests with UNKNOWN_MEMBER_ID."""
     gone = ErrorCode.UNKNOWN_MEMBER_ID
     complete_join_future(op, group, member, JoinGroupResponse(error_code=gone))
     complete_sync_future(op, member, SyncGroupResponse(error_code=gone))
@@ -205,7 +207,7 @@ def drop_member(op: WriteOperation, group: ClassicGroup, member: ClassicGroupMem
 
 
 def on_sync_timer(config: GroupCoordinatorConfig, op: WriteOperation, group: ClassicGroup) -> None:
-    """Members that joined the generation and never fetched their assignment are taken for dead."""
+    """Remove the members that joined the generation but have not sent SyncGroup in time."""
     if group.state not in (COMPLETING, STABLE) or not group.pending_sync:
         return
     missing = list(group.pending_sync)
