@@ -20,11 +20,11 @@ from uuid import UUID
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import Codec
+from barnabas.server.node.typed_configs import LOG
 from barnabas.server.storage.cleaner.candidate import assess
 from barnabas.server.storage.cleaner.cleaning import EngineFactory
 from barnabas.server.storage.cleaner.inline import clean
 from barnabas.server.storage.cleaner.keys import PlainKeys
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import OsFileSystem
 
@@ -36,7 +36,7 @@ def bench(
 ) -> dict[str, float]:
     """Fill a log with random updates of `keys` keys, clean it once."""
     directory = LogDir.open(OsFileSystem(), path, cluster_id="bench", node_id=1, new_directory_id=UUID(int=1 << 100))
-    config = LogConfig(cleanup_policy=("compact",), segment_bytes=64 << 20)
+    config = LOG.from_defaults(cleanup_policy=("compact",), segment_bytes=64 << 20)
     log = directory.create_log(TopicPartition("bench", 0), None, config, now_ms=NOW_MS)
     rng = random.Random(1)
     total = 0

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from barnabas.server.metadata.controller.brokers import decide_fence_broker
 from barnabas.server.metadata.controller.partitions import decide_balance_leaders, decide_unclean_elections
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta, replayed
@@ -32,6 +32,7 @@ from barnabas.server.metadata.records.codec import decode_record, encode_record
 from barnabas.server.metadata.records.nodes import RegisterBrokerRecord
 from barnabas.server.metadata.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
 from barnabas.server.metadata.snapshot import image_records
+from barnabas.server.node.typed_configs import CONTROLLER
 
 BROKERS = 30
 REPLICAS = 3
@@ -110,7 +111,7 @@ class Decoded:
 
 
 def decisions(image: ClusterImage) -> None:
-    settings = ControllerSettings(node_id=1)
+    settings = CONTROLLER.from_defaults(node_id=1, static_config={})
     ctx = DecideContext(now_ms=0, rng=random.Random(1), settings=settings)
     with timed("fencing one of the brokers: decided"):
         fenced = decide_fence_broker(image, 7, ctx)

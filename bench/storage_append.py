@@ -18,7 +18,7 @@ from uuid import UUID
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.server.storage.config import LogConfig
+from barnabas.server.node.typed_configs import LOG
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import OsFileSystem
 
@@ -31,7 +31,7 @@ def open_dir(path: str) -> LogDir:
 
 def bench_log(path: str, total_mb: int, batch_bytes: int) -> dict[str, float]:
     directory = open_dir(path)
-    log = directory.create_log(TopicPartition("bench", 0), None, LogConfig(), now_ms=NOW_MS)
+    log = directory.create_log(TopicPartition("bench", 0), None, LOG.from_defaults(), now_ms=NOW_MS)
     value = b"x" * 100
     batch = build_batch([SimpleRecord(None, value, NOW_MS)] * max(batch_bytes // 108, 1))
     count = max(total_mb * (1 << 20) // len(batch), 1)
@@ -57,7 +57,7 @@ def bench_log(path: str, total_mb: int, batch_bytes: int) -> dict[str, float]:
     directory.close(clean=False)
     start = time.perf_counter()
     directory = open_dir(path)
-    directory.open_log(directory.scan()[0], LogConfig(), now_ms=NOW_MS)
+    directory.open_log(directory.scan()[0], LOG.from_defaults(), now_ms=NOW_MS)
     recover_s = time.perf_counter() - start
     directory.close(clean=False)
     return {
@@ -76,7 +76,7 @@ def bench_open(path: str, partitions: int) -> dict[str, float]:
     batch = build_batch([SimpleRecord(b"k", b"v" * 50, NOW_MS)] * 10)
     start = time.perf_counter()
     for i in range(partitions):
-        log = directory.create_log(TopicPartition("many", i), UUID(int=1), LogConfig(), now_ms=NOW_MS)
+        log = directory.create_log(TopicPartition("many", i), UUID(int=1), LOG.from_defaults(), now_ms=NOW_MS)
         for _ in range(10):
             log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     create_s = time.perf_counter() - start
@@ -87,7 +87,7 @@ def bench_open(path: str, partitions: int) -> dict[str, float]:
     directory = open_dir(path)
     found = directory.scan()
     for entry in found:
-        assert directory.open_log(entry, LogConfig(), now_ms=NOW_MS).log_end_offset == 100
+        assert directory.open_log(entry, LOG.from_defaults(), now_ms=NOW_MS).log_end_offset == 100
     open_s = time.perf_counter() - start
     assert directory.clean_shutdown
     directory.close()

@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from barnabas.core import ids
 from barnabas.protocol.records.batch import Record, check_crc, iter_batches, iter_records
 from barnabas.protocol.records.compression import Codec
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import OsFileSystem
 from barnabas.server.storage.log import Log
+from tests.configs import log_config
 from tests.interop.apache_kafka import CLUSTER_ID, ApacheKafka
 from tests.interop.jars import kafka_classpath
 from tests.unit.server.storage.logs import LogHarness, batch
@@ -34,7 +34,7 @@ VALUE = b"some text that compresses, some that does not: "
 
 def write_ours(directory: Path) -> None:
     """Every codec, several segments, idempotent and transactional producers, commits, aborts, an open transaction."""
-    config = LogConfig(internal_segment_bytes=60_000, index_interval_bytes=2048)
+    config = log_config(internal_segment_bytes=60_000, index_interval_bytes=2048)
     logs = LogHarness(disk=OsFileSystem(), path=str(directory), config=config, now_ms=NOW_MS)
     for i in range(300):
         codec = list(Codec)[i % 5]
@@ -103,7 +103,7 @@ def test_kafka_reads_what_we_recovered(tmp_path: Path) -> None:
         file.truncate(logs[-1].stat().st_size - 10)
     for path in directory.glob("*index"):
         path.write_bytes(b"\x55" * 100)
-    config = LogConfig(internal_segment_bytes=60_000, index_interval_bytes=2048)
+    config = log_config(internal_segment_bytes=60_000, index_interval_bytes=2048)
     log = Log.open(
         OsFileSystem(), str(directory), config, topic_partition=ids.TopicPartition("topic", 0), now_ms=NOW_MS
     )
@@ -196,7 +196,7 @@ def open_directory(path: Path) -> tuple[LogDir, dict[str, Log]]:
     )
     found = directory.scan()
     assert all(f.topic_id is not None for f in found)
-    config = LogConfig(internal_segment_bytes=1 << 20)
+    config = log_config(internal_segment_bytes=1 << 20)
     return directory, {str(f.topic_partition): directory.open_log(f, config, now_ms=NOW_MS) for f in found}
 
 

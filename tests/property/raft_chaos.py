@@ -11,7 +11,7 @@ from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.errors import NotRaftLeaderError
 from barnabas.server.raft.machine.events import Resign, UpgradeKRaftVersion
 from barnabas.server.raft.machine.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
-from barnabas.server.raft.machine.values import RaftConfig
+from tests.configs import raft_config
 from tests.property.raft_invariants import all_invariants
 from tests.property.raft_world import Faults, LivenessFailure, Node, World, voter_of
 
@@ -47,10 +47,10 @@ class Plan:
 def run_chaos(seed: int, plan: Plan) -> World:
     """Raises InvariantViolation or LivenessFailure; returns the world that survived."""
     faults = Faults(loss=plan.loss, crash_in_step=plan.crash_in_step, sync=(0, plan.sync_ms), store=(0, plan.store_ms))
-    config = RaftConfig(
-        snapshot_chunk_bytes=100,
-        fetch_timeout_ms=plan.fetch_timeout_ms,
-        election_timeout_ms=plan.election_timeout_ms,
+    config = raft_config(
+        controller_quorum_fetch_snapshot_max_bytes=100,
+        controller_quorum_fetch_timeout_ms=plan.fetch_timeout_ms,
+        controller_quorum_election_timeout_ms=plan.election_timeout_ms,
     )
     world = World(
         seed,

@@ -54,6 +54,7 @@ from barnabas.server.raft.machine.values import (
     Voter,
     Voters,
 )
+from tests.configs import raft_config
 
 
 class InvariantViolation(AssertionError):  # noqa: N818  what it is called in every simulation of this kind
@@ -259,7 +260,7 @@ class World:
         self._tokens: dict[int, tuple[int, int, int]] = {}
         self._next_token = 0
         self._next_value = 0
-        base = config or RaftConfig(snapshot_chunk_bytes=100)
+        base = config or raft_config(controller_quorum_fetch_snapshot_max_bytes=100)
         keys = [key_of(i) for i in range(1, voters + 1)]
         members = tuple(voter_of(k if kraft_version else ReplicaKey(k.id)) for k in keys)
         bootstrap = tuple((voter.key.id, voter.endpoints) for voter in members)

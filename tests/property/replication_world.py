@@ -37,11 +37,12 @@ from barnabas.server.metadata.controller import brokers as broker_decisions
 from barnabas.server.metadata.controller import partitions as partition_decisions
 from barnabas.server.metadata.controller.controller import Controller
 from barnabas.server.metadata.controller.sessions import BrokerSessions
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.controller.update_features import UpgradeType
 from barnabas.server.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage
 from barnabas.server.replication.rules import follower, isr, leader, watermark
+from tests.configs import controller_config
 from tests.property.replication_invariants import INVARIANTS, Oracle, Violation
 from tests.property.replication_model import ModelBroker, Record
 
@@ -77,7 +78,7 @@ class World:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._values = 0
-        self.settings = ControllerSettings(session_timeout_ms=SESSION_TIMEOUT_MS)
+        self.settings = controller_config(broker_session_timeout_ms=SESSION_TIMEOUT_MS)
         self.controller = Controller(self.settings, ClusterImage(cluster_id="c"))
         self.sessions = BrokerSessions(self.controller.image, 0, SESSION_TIMEOUT_MS)
         self._found()

@@ -28,10 +28,10 @@ from barnabas.protocol.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.server.coordination.group.config import GroupCoordinatorConfig
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.group.shard import GroupShard
+from tests.configs import group_coordinator_config
 from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual
 
@@ -89,7 +89,7 @@ class World:
         self.leader_epoch = 0
 
     async def __aenter__(self) -> World:
-        config = GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0)
+        config = group_coordinator_config(group_initial_rebalance_delay_ms=0)
         self.coordinator = GroupCoordinator(config, self.writer, self.catalog, LoopClock(), self.rng)
         self.coordinator.on_partition_count(1)
         self.owner = asyncio.get_running_loop().create_task(self.coordinator.run())

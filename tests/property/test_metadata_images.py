@@ -21,7 +21,7 @@ from barnabas.protocol.wire.messages.incremental_alter_configs import (
 )
 from barnabas.server.metadata.controller.brokers import decide_fence_broker
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage, Provenance
 from barnabas.server.metadata.image.delta import ClusterDelta
@@ -37,6 +37,7 @@ from barnabas.server.metadata.records.codec import (
     encode_record,
 )
 from barnabas.server.metadata.snapshot import image_records
+from tests.configs import controller_config
 
 BROKERS = (1, 2, 3)
 NAMES = ("a", "b", "c.d", "c_d")
@@ -78,7 +79,7 @@ steps = st.one_of(
 
 
 def start() -> Controller:
-    controller = Controller(ControllerSettings(node_id=1), ClusterImage(cluster_id="c"))
+    controller = Controller(controller_config(node_id=1), ClusterImage(cluster_id="c"))
     brokers = [RegisterBrokerRecord(broker_id=number, broker_epoch=number, fenced=False) for number in BROKERS]
     controller.apply(controller.image, [*bootstrap_records(), *brokers])
     return controller

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.server.raft.machine.messages import AddVoterRequest, RemoveVoterRequest
-from barnabas.server.raft.machine.values import RaftConfig, ReplicaKey
+from barnabas.server.raft.machine.values import ReplicaKey
+from tests.configs import raft_config
 from tests.property.raft_chaos import change_voters, settle
 from tests.property.raft_invariants import MajorityReachedHighWatermark, MonotonicEpoch, all_invariants
 from tests.property.raft_world import Node, World, voter_of
@@ -132,7 +133,11 @@ def test_can_replace_a_voter_that_lost_its_disk(seed: int) -> None:
 
 @each_seed
 def test_can_grow_from_one_voter_to_three_by_auto_join(seed: int) -> None:
-    config = RaftConfig(auto_join=True, fetch_timeout_ms=1000, election_timeout_ms=500)
+    config = raft_config(
+        controller_quorum_auto_join_enable=True,
+        controller_quorum_fetch_timeout_ms=1000,
+        controller_quorum_election_timeout_ms=500,
+    )
     world = World(seed, voters=1, observers=2, config=config, invariants=all_invariants())
 
     def all_in() -> bool:

@@ -23,13 +23,15 @@ from barnabas.server.replication.rules.share_values import (
     AckType,
     LogRange,
     RecordState,
-    ShareLimits,
     StateBatch,
     Wish,
 )
+from tests.configs import share_partition_config
 
 MEMBERS = ("a", "b", "c")
-LIMITS = ShareLimits(delivery_count_limit=3, partition_max_record_locks=12, record_lock_duration_ms=100)
+LIMITS = share_partition_config(
+    share_delivery_count_limit=3, share_partition_max_record_locks=12, share_record_lock_duration_ms=100
+)
 
 
 class ShareMachine(RuleBasedStateMachine):

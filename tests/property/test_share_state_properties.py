@@ -23,6 +23,7 @@ from barnabas.server.coordination.share.state import (
     newer_parts,
 )
 from barnabas.server.coordination.timeline import Timeline
+from tests.configs import share_coordinator_config
 from tests.unit.server.coordination.kit import Catalog, seeded
 
 ACKNOWLEDGED = 2
@@ -101,7 +102,12 @@ class Log:
 @settings(deadline=None)
 @given(st.lists(steps, max_size=40), st.integers(0, 4))
 def test_a_replay_says_the_same(history: list[tuple[Any, ...]], updates: int) -> None:
-    log = Log(ShareCoordinatorConfig(updates, cold_partition_snapshot_interval_ms=300))
+    log = Log(
+        share_coordinator_config(
+            share_coordinator_snapshot_update_records_per_snapshot=updates,
+            share_coordinator_cold_partition_snapshot_interval_ms=300,
+        )
+    )
     for step in history:
         log.take(step)
         assert all(state.updates <= updates for state in log.shard.states.values())
@@ -142,7 +148,7 @@ def test_what_comes_late_changes_nothing(
 
 def test_a_release_that_comes_late_does_not_bring_back_what_is_done_with() -> None:
     """A leader was asked again, in the same epoch, while what it had sent before was still on its way."""
-    log = Log(ShareCoordinatorConfig(10))
+    log = Log(share_coordinator_config(share_coordinator_snapshot_update_records_per_snapshot=10))
     key = KEYS[0]
     log.take(("initialize", key, 1, 0))
     log.take(("write", key, 1, 5, 0, (PersisterStateBatch(0, 9, ACKNOWLEDGED, 1),)))

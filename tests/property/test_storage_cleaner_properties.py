@@ -23,15 +23,14 @@ from barnabas.server.storage.cleaner.cleaning import EngineFactory
 from barnabas.server.storage.cleaner.columns import ColumnarKeys
 from barnabas.server.storage.cleaner.inline import clean
 from barnabas.server.storage.cleaner.keys import PlainKeys
-from barnabas.server.storage.cleaner.task import CleanerLimits
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.errors import DiskIoError
 from barnabas.server.storage.fs import Access, File
+from tests.configs import cleaner_config, log_config
 from tests.unit.server.storage.logs import PATH, LogHarness
 from tests.unit.server.storage.memory_disk import Inode, MemoryDisk, MemoryFile
 
 RETENTION_MS = 100
-CONFIG = LogConfig(
+CONFIG = log_config(
     cleanup_policy=("compact",),
     internal_segment_bytes=600,
     index_interval_bytes=100,
@@ -220,13 +219,13 @@ class World:
             log.flush()
             self.disk.sync_dir("/")
         self.disk.changes_left, self.disk.fail = step.crash, step.fail
-        limits = CleanerLimits(dedupe_buffer_bytes=step.slots * 24, load_factor=0.9)
+        config = cleaner_config(log_cleaner_dedupe_buffer_size=step.slots * 24)
         # from here on the pass may have given tombstones their horizon
         for r in self.records:
             if r.value is None and r.offset < found.upper_offset:
                 self.buried_since.setdefault(r.offset, self.logs.now_ms)
         try:
-            done = clean(log, found, now_ms=self.logs.now_ms, secret=(self.count, 7), limits=limits, engine=self.engine)
+            done = clean(log, found, now_ms=self.logs.now_ms, secret=(self.count, 7), config=config, engine=self.engine)
             self.disk.changes_left = None
             self.cleaned = done.end_offset
             assert done.end_offset > found.first_dirty_offset or not found.cleanable_bytes

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.records.batch import BatchHeader, iter_batches
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.errors import DiskFullError
 from barnabas.server.storage.segments.indexes import OffsetIndex, TimeIndex
+from tests.configs import log_config
 from tests.unit.server.storage.logs import PATH, LogHarness, batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
 LIMITS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-CONFIG = LogConfig(internal_segment_bytes=1500, index_interval_bytes=150, file_delete_delay_ms=0, retention_ms=-1)
+CONFIG = log_config(internal_segment_bytes=1500, index_interval_bytes=150, file_delete_delay_ms=0, retention_ms=-1)
 
 
 def build(sizes: list[int]) -> LogHarness:

@@ -18,11 +18,11 @@ from barnabas.core.ids import TopicPartition
 from barnabas.server.coordination.operation import WriteOperation
 from barnabas.server.coordination.ports import LogRecord, ProducerIdAndEpoch
 from barnabas.server.coordination.timeline import Timeline
-from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.ports import MarkerJob
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, from_record
 from barnabas.server.coordination.transaction.transitions import Initialize, ProducerIdNeededError
+from tests.configs import transaction_config
 from tests.unit.server.coordination.kit import seeded
 
 NAME = "id"
@@ -60,7 +60,7 @@ class World:
 
     def load(self) -> None:
         self.jobs.clear()
-        self.shard = TransactionShard(0, TransactionConfig(), Timeline(), self, lambda: 2)
+        self.shard = TransactionShard(0, transaction_config(), Timeline(), self, lambda: 2)
         for record in self.log:
             decoded = self.shard.log_format.decode(record)
             assert decoded is not None
@@ -172,7 +172,7 @@ class World:
         live = self.shard.transactions.snapshot()
         decided = [txn for txn in live.values() if txn.state.name.startswith("PREPARE")]
         assert len(self.jobs) == len(decided), "a decision has exactly one job"
-        replayed = TransactionShard(0, TransactionConfig(), Timeline(), self, lambda: 2)
+        replayed = TransactionShard(0, transaction_config(), Timeline(), self, lambda: 2)
         for record in self.log:
             decoded = replayed.log_format.decode(record)
             assert decoded is not None

@@ -74,8 +74,8 @@ def compact(
         _no_settings(settings)
         compact_running(topic, bootstrap_server, command_config, roll=roll, force=force, dry_run=dry_run, json=json)
         return
-    with _logs(data_dir, topic, settings) as (opened, limits):
-        rows = [_compact(entry, limits, roll=roll, force=force, dry_run=dry_run) for entry in opened]
+    with _logs(data_dir, topic, settings) as (opened, config):
+        rows = [_compact(entry, config, roll=roll, force=force, dry_run=dry_run) for entry in opened]
     if json:
         print_json(rows)
     else:
@@ -98,7 +98,7 @@ def compact(
         raise SystemExit(EXIT_FAILED)
 
 
-def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: bool) -> dict[str, Any]:
+def _compact(entry: OpenLog, config: Any, *, roll: bool, force: bool, dry_run: bool) -> dict[str, Any]:
     """Compact one log. An error becomes a row of the report, so that the other logs are still compacted."""
     from barnabas.core.clock import SystemClock
     from barnabas.core.errors import KafkaError
@@ -118,7 +118,7 @@ def _compact(entry: OpenLog, limits: Any, *, roll: bool, force: bool, dry_run: b
         if found.verdict.possible and (found.verdict.due or force) and not dry_run:
             rng = system_rng()
             secret = (rng.getrandbits(64), rng.getrandbits(64))
-            done = clean(target, found, now_ms=now_ms, secret=secret, limits=limits, engine=choose_engine())
+            done = clean(target, found, now_ms=now_ms, secret=secret, config=config, engine=choose_engine())
             stats = done.stats
             row |= {"outcome": "compacted", "records_removed": stats.records_read - stats.records_kept}
     except KafkaError as error:
@@ -207,9 +207,9 @@ def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -
     from barnabas.core.config import ConfigError
     from barnabas.core.errors import KafkaError
     from barnabas.core.rng import random_uuid, system_rng
+    from barnabas.server.metadata.configs.tables import TOPIC_CONFIGS
     from barnabas.server.node.config import parse_assignments
-    from barnabas.server.node.settings import cleaner_settings
-    from barnabas.server.storage.config import LogConfig
+    from barnabas.server.node.typed_configs import LOG, build_cleaner_config
     from barnabas.server.storage.directory.identity import read_meta_properties
     from barnabas.server.storage.directory.log_dir import LogDir
     from barnabas.server.storage.fs import OsFileSystem
@@ -218,7 +218,8 @@ def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -
     if not Path(path, "meta.properties").exists():
         fail(f"{data_dir} is not a broker's data directory: it has no meta.properties")
     try:
-        overrides = parse_assignments(settings or [])
+        given = parse_assignments(settings or [])
+        overrides = {name: TOPIC_CONFIGS.parse(name, text) for name, text in given.items() if name in TOPIC_CONFIGS}
         meta = read_meta_properties(fs, path)
         assert meta is not None, "checked above"
         new_id = random_uuid(system_rng())
@@ -233,10 +234,10 @@ def _logs(data_dir: str, topics: list[str] | None, settings: list[str] | None) -
             name = found.topic_partition
             if found.future or (topics and name.topic not in topics):
                 continue
-            config = LogConfig.from_config({**view.topic(name.topic), **overrides})
+            config = LOG.build({**view.topic(name.topic), **overrides}.__getitem__)
             target = directory.open_log(found, config, now_ms=now_ms)
             opened.append(OpenLog(target, directory.high_watermarks.get(name, 0)))
-        yield opened, cleaner_settings(view).limits
+        yield opened, build_cleaner_config(view)
         directory.checkpoint_cleaned(durable=True)
         directory.checkpoint_log_starts(durable=True)
     except KafkaError as error:

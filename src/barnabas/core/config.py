@@ -272,6 +272,11 @@ class ConfigDef(Struct, frozen=True):
         return values
 
 
+def default_of(key: ConfigKey) -> ConfigValue:
+    """The default in the table; None for a config that has none and must be set."""
+    return None if key.default is REQUIRED else key.default
+
+
 _INT_BOUNDS: Final = {
     ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
     ConfigType.INT: (-(1 << 31), (1 << 31) - 1),

@@ -9,9 +9,9 @@ from typing import Any
 
 from barnabas.core.errors import KafkaError
 from barnabas.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
-from barnabas.server.coordination.group.config import GroupCoordinatorConfig
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.group.shard import FORMAT
+from tests.configs import group_coordinator_config
 from tests.golden.coordination.show import show_record
 from tests.unit.server.coordination.kit import Catalog, LoopClock, MemoryWriter, seeded
 
@@ -50,7 +50,7 @@ class Stage:
 
     async def start(self) -> GroupCoordinator:
         if self.coordinator is None:
-            config = GroupCoordinatorConfig(**self.settings)
+            config = group_coordinator_config(**self.settings)
             self.coordinator = GroupCoordinator(config, self.writer, self.catalog, LoopClock(), self.rng)
             self.coordinator.on_partition_count(1)
             self.owner = asyncio.get_running_loop().create_task(self.coordinator.run())

@@ -34,13 +34,14 @@ from barnabas.protocol.wire.schema import Message, Struct, schema_of
 from barnabas.server.metadata.config_source import ConfigSource
 from barnabas.server.metadata.controller.brokers import decide_fence_broker
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import DEFAULT_LEVELS, ELR_VERSION, SUPPORTED_FEATURES, bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage, Provenance
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import decode_record, encode_record
 from barnabas.server.metadata.snapshot import image_records
+from tests.configs import controller_config
 
 _DIRECTORIES = 1_000_000
 """Ids from here on are those of log directories; below are processes, far above are topics."""
@@ -48,7 +49,7 @@ _DIRECTORIES = 1_000_000
 
 class Conversation:
     def __init__(self) -> None:
-        self.settings = ControllerSettings(node_id=1, num_partitions=1, default_replication_factor=1)
+        self.settings = controller_config(node_id=1, num_partitions=1, default_replication_factor=1)
         self.controller = Controller(self.settings, ClusterImage(cluster_id="c"))
         self.rng = random.Random(0)
         self.names: dict[UUID, str] = {}

@@ -23,7 +23,7 @@ from barnabas.protocol.wire.messages.broker_registration import (
 )
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.describe_configs import DescribeOptions, describe_broker, describe_topic
 from barnabas.server.metadata.features import SUPPORTED_FEATURES
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -31,6 +31,7 @@ from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.ports import CommittedBatch
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.records.codec import decode_record
+from tests.configs import controller_config
 
 HERE = Path(__file__).parent
 STATIC = {
@@ -81,7 +82,7 @@ def test_the_log_gives_the_cluster_kafka_had() -> None:
 
 @pytest.mark.parametrize(("previous_epoch", "recovery_state"), [(14, 0), (-1, 1)], ids=["in order", "after a crash"])
 def test_a_node_that_takes_the_cluster_over_leads_its_partitions(previous_epoch: int, recovery_state: int) -> None:
-    controller = Controller(ControllerSettings(node_id=1), load())
+    controller = Controller(controller_config(node_id=1), load())
     ctx = DecideContext(now_ms=0, rng=random.Random(0), settings=controller.settings, version=4)
     kafkas = controller.image.brokers.get(1)
     assert kafkas is not None

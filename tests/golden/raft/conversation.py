@@ -50,6 +50,7 @@ from barnabas.server.raft.machine.messages import (
 )
 from barnabas.server.raft.machine.raft import RaftMachine
 from barnabas.server.raft.machine.values import Batch, RaftConfig, ReplicaKey, Voter, Voters
+from tests.configs import raft_config
 from tests.property.raft_world import SimDisk, Snapshot, decode_snapshot, encode_snapshot, key_of, voter_of
 
 
@@ -109,12 +110,12 @@ class Stage:
         members = Voters(tuple(voter_of(key) for key in keys))
         bootstrap = tuple((voter.key.id, voter.endpoints) for voter in members.members)
         for i in range(1, int(voters) + observers + 1):
-            config = RaftConfig(
+            config = raft_config(
                 voters=members,
                 kraft_version=kraft,
                 endpoints=voter_of(key_of(i)).endpoints,
                 bootstrap=bootstrap,
-                snapshot_chunk_bytes=24,
+                controller_quorum_fetch_snapshot_max_bytes=24,
             )
             self.nodes[i] = Stand(i, config)
             self.do_restart(str(i))

@@ -22,14 +22,13 @@ from barnabas.protocol.wire.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.protocol.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.protocol.wire.schema import Request
-from barnabas.server.coordination.group.config import GroupCoordinatorConfig
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.group.shard import FORMAT as GROUP_FORMAT
 from barnabas.server.coordination.group.share.service import ShareGroupService
-from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.share.persister import Persister
 from barnabas.server.coordination.share.records import FORMAT as SHARE_FORMAT
 from barnabas.server.coordination.share.service import ShareCoordinator
+from tests.configs import group_coordinator_config, share_coordinator_config
 from tests.golden.coordination.show import show_record
 from tests.golden.coordination.stage import settle
 from tests.unit.server.coordination.kit import Catalog, Context, LoopClock, MemoryWriter, run_virtual, seeded
@@ -73,10 +72,10 @@ class Stage:
         self.catalog = Catalog(t=2, u=1)
         self.writer = MemoryWriter()
         clock, rng = LoopClock(), seeded()
-        config = GroupCoordinatorConfig(group_share_assignment_interval_ms=0)
+        config = group_coordinator_config(group_share_assignment_interval_ms=0)
         self.groups = GroupCoordinator(config, self.writer, self.catalog, clock, rng)
         self.states = ShareCoordinator(
-            ShareCoordinatorConfig(snapshot_update_records_per_snapshot=2),
+            share_coordinator_config(share_coordinator_snapshot_update_records_per_snapshot=2),
             self.writer,
             self,
             self.catalog,

@@ -41,10 +41,10 @@ from barnabas.protocol.wire.messages.write_txn_markers import (
 )
 from barnabas.server.coordination.operation import CoordinatorRecord
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
-from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction, from_record, to_record
+from tests.configs import transaction_config
 from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, run_virtual, seeded
 
 TP = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
@@ -150,7 +150,7 @@ class Stage:
     async def start(self) -> TransactionCoordinator:
         if self.coordinator is None:
             self.coordinator = TransactionCoordinator(
-                TransactionConfig(**self.settings),
+                transaction_config(**self.settings),
                 self.writer,
                 self.leaders,
                 self.producer_id,

@@ -12,11 +12,11 @@ from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.server.coordination.ports import LogRecord
 from barnabas.server.coordination.timeline import Timeline
 from barnabas.server.coordination.transaction import transitions
-from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.ports import MarkerJob
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, TxnState, from_record
+from tests.configs import transaction_config
 
 LOG = (Path(__file__).parent / "kafka_4_3_1_transaction_state.log").read_bytes()
 RECORDS = [
@@ -65,7 +65,7 @@ def _aborted(txn: Transaction, now_ms: int) -> Transaction:
 
 
 def test_a_coordinator_goes_on_from_it() -> None:
-    shard = TransactionShard(0, TransactionConfig(), Timeline(), NoMarkers(), lambda: 2)
+    shard = TransactionShard(0, transaction_config(), Timeline(), NoMarkers(), lambda: 2)
     for offset, record in enumerate(RECORDS):
         decoded = shard.log_format.decode(record)
         assert decoded is not None

@@ -24,7 +24,6 @@ from barnabas.protocol.wire.messages.allocate_producer_ids import AllocateProduc
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.server.metadata import features
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import ControllerSettings
 from barnabas.server.metadata.controller_service import ControllerService
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.loader import Loader
@@ -32,8 +31,9 @@ from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.records.other import ProducerIdsRecord
 from barnabas.server.metadata.snapshot import image_records
+from barnabas.server.node.zookeeper.config import ZooKeeperConfig
 from barnabas.server.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
-from barnabas.server.node.zookeeper.settings import ZooKeeperSettings
+from tests.configs import controller_config
 
 
 class Member:
@@ -42,10 +42,10 @@ class Member:
     def __init__(self, connect: str, node_id: int, session_ms: int) -> None:
         clock, rng = SystemClock(), system_rng()
         me = NodeInfo(node_id, [Endpoint("PLAINTEXT", "localhost", 9000 + node_id)], ("localhost", 9100 + node_id))
-        self.log = ZooKeeperMetadataLog(ZooKeeperSettings(connect, session_ms, 30_000), me, clock)
+        self.log = ZooKeeperMetadataLog(ZooKeeperConfig(connect, session_ms, 30_000), me, clock)
         self.publisher = Publisher(ClusterImage())
         self.blocks: list[int] = []
-        settings = ControllerSettings(node_id=node_id, session_timeout_ms=600_000)
+        settings = controller_config(node_id=node_id, broker_session_timeout_ms=600_000)
         self.service = ControllerService(
             Controller(settings), self.log, lambda: self.publisher.image, node_id=node_id, clock=clock, rng=rng,
             settings=settings, bootstrap=features.bootstrap_records,

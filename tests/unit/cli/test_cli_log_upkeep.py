@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from barnabas.cli.logs import app
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import OsFileSystem
+from tests.configs import log_config
 
 COMPACT = ("-c", "cleanup.policy=compact")
 
@@ -30,7 +30,7 @@ def data_dir(tmp_path: Path) -> Path:
     directory = open_dir(tmp_path)
     for topic in ("prices", "clicks"):
         name = TopicPartition(topic, 0)
-        log = directory.create_log(name, None, LogConfig(), now_ms=1000)
+        log = directory.create_log(name, None, log_config(), now_ms=1000)
         for i in range(100):
             log.append_as_leader(build_batch([SimpleRecord(b"k%d" % (i % 4), b"v", 1000)]), leader_epoch=0, now_ms=1000)
         directory.checkpoint_high_watermarks({name: 100}, durable=True)

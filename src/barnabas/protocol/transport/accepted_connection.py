@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from barnabas.core.buffers import Buffer
 from barnabas.core.telemetry import Counter, get_logger
 from barnabas.protocol.transport.eager import Finished, start
-from barnabas.protocol.transport.limits import NetLimits, RequestBudget
+from barnabas.protocol.transport.limits import RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestHandler, RequestScheduling
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.server_conn import Request, ServerConnection
@@ -36,7 +36,7 @@ class ConnectionOwner(Protocol):
     """What a connection needs from its listener."""
 
     handler: RequestHandler
-    limits: NetLimits
+    limits: TransportConfig
     budget: RequestBudget
     received_bytes: Counter
     sent_bytes: Counter
@@ -57,7 +57,7 @@ class AcceptedConnection(asyncio.Protocol):
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
-        self._wire = ServerConnection(owner.limits.request_bytes_max)
+        self._wire = ServerConnection(owner.limits.socket_request_max_bytes)
         self._waiting: deque[Request] = deque()
         self._in_flight = 0
         self._blocked = False  # a request is parked that must be answered before the next one starts

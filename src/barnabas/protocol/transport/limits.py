@@ -5,36 +5,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 
-class NetLimits(Struct, frozen=True):
-    """The bounds of one node's network side; names and defaults are Kafka's where Kafka has them."""
+class TransportConfig(Struct, frozen=True):
+    """The configs of one node's listeners, and two limits that are not configs."""
 
-    request_bytes_max: int = 104_857_600
-    """socket.request.max.bytes: a larger frame closes its connection before any of it is kept."""
-    queued_requests_max: int = 500
-    """queued.max.requests: complete requests waiting for their turn, over all connections."""
-    queued_bytes_max: int = -1
-    """queued.max.request.bytes: their bytes; -1 means no limit of its own."""
+    socket_request_max_bytes: int
+    """A connection that announces a larger request is closed before any byte of the request is stored."""
+    queued_max_requests: int
+    """The limit for complete requests, over all connections, that wait to be handled."""
+    queued_max_request_bytes: int
+    """The limit for the bytes of those requests; -1 means unlimited."""
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
+    """Limits that replace `max_connections_per_ip`, by host name or address."""
     pipelined_requests_max: int = 64
-    """Complete requests of one connection waiting for their turn or for their answer."""
-    idle_ms_max: int = 600_000
-    """connections.max.idle.ms"""
-    connections_max: int = 2_147_483_647
-    """max.connections"""
-    connections_per_ip_max: int = 2_147_483_647
-    """max.connections.per.ip"""
-    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    """max.connections.per.ip.overrides"""
+    """The limit for complete requests of one connection that wait to be handled or answered. Not a config."""
     write_buffer_bytes: int = 1_048_576
-    """Unsent answer bytes above which a connection's next request is not started."""
+    """While a connection has more unsent response bytes than this, its next request does not start. Not a config."""
 
 
 class ConnectionQuota:
     """Counts open connections, in total and by address."""
 
-    def __init__(self, limits: NetLimits) -> None:
+    def __init__(self, limits: TransportConfig) -> None:
         self._limits = limits
         self._by_host: Counter[str] = Counter()
         self.open = 0
@@ -42,9 +39,9 @@ class ConnectionQuota:
     def try_admit(self, host: str) -> str | None:
         """Count the connection in, or say in a sentence which limit refuses it."""
         limits = self._limits
-        if self.open >= limits.connections_max:
-            return f"max.connections={limits.connections_max} reached"
-        allowed = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
+        if self.open >= limits.max_connections:
+            return f"max.connections={limits.max_connections} reached"
+        allowed = limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._by_host[host] >= allowed:
             return f"max.connections.per.ip={allowed} reached for {host}"
         self.open += 1
@@ -62,9 +59,9 @@ class ConnectionQuota:
 class RequestBudget:
     """Requests received but not yet started, over all connections. When it is spent, sockets are not read."""
 
-    def __init__(self, limits: NetLimits) -> None:
-        self._requests_max = limits.queued_requests_max
-        self._bytes_max = limits.queued_bytes_max
+    def __init__(self, limits: TransportConfig) -> None:
+        self._requests_max = limits.queued_max_requests
+        self._bytes_max = limits.queued_max_request_bytes
         self.requests = 0
         self.bytes = 0
         self.unsent = 0

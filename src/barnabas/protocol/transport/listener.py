@@ -15,7 +15,7 @@ from typing import Any, Final
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.protocol.transport.accepted_connection import AcceptedConnection
 from barnabas.protocol.transport.endpoint import Endpoint
-from barnabas.protocol.transport.limits import ConnectionQuota, NetLimits, RequestBudget
+from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
 
 log = get_logger("barnabas.protocol.transport")
@@ -31,7 +31,7 @@ class Listener:
         self,
         endpoint: Endpoint,
         handler: RequestHandler,
-        limits: NetLimits,
+        limits: TransportConfig,
         metrics: Metrics,
         *,
         quota: ConnectionQuota | None = None,
@@ -142,7 +142,7 @@ class Listener:
 
     async def _sweep_idle(self) -> None:
         """connections.max.idle.ms: a look at all connections now and then costs less than a timer for each."""
-        idle_s = self.limits.idle_ms_max / 1000
+        idle_s = self.limits.connections_max_idle_ms / 1000
         if idle_s <= 0:
             return
         while True:

@@ -43,7 +43,7 @@ async def create_missing(services: Services, ctx: RequestContext | None, names: 
 
 
 def _blueprint(services: Services, name: str) -> CreatableTopic:
-    settings = services.settings
+    settings = services.config
     if name == CONSUMER_OFFSETS_TOPIC:
         configs = {
             "cleanup.policy": "compact",
@@ -76,14 +76,14 @@ def _blueprint(services: Services, name: str) -> CreatableTopic:
         configs = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
-            "min.insync.replicas": str(settings.share_state_topic_min_isr),
+            "min.insync.replicas": str(settings.share_coordinator_state_topic_min_isr),
             "retention.ms": "-1",
-            "segment.bytes": str(settings.share_state_topic_segment_bytes),
+            "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
         }
         return CreatableTopic(
             name=name,
-            num_partitions=settings.share_state_topic_num_partitions,
-            replication_factor=settings.share_state_topic_replication_factor,
+            num_partitions=settings.share_coordinator_state_topic_num_partitions,
+            replication_factor=settings.share_coordinator_state_topic_replication_factor,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
     return CreatableTopic(name=name, num_partitions=_BY_CONTROLLER, replication_factor=_BY_CONTROLLER)

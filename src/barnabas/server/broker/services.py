@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from barnabas.server.coordination.transaction.service import TransactionCoordinator
 
 
-class BrokerSettings(Struct, frozen=True):
-    """The broker configs that handlers obey, typed; names are Kafka's."""
+class BrokerConfig(Struct, frozen=True):
+    """The broker configs that the request handlers use."""
 
-    auto_create_topics_enable: bool = True
-    num_partitions: int = 1
-    default_replication_factor: int = 1
-    fetch_max_bytes: int = 57_671_680
-    max_request_partition_size_limit: int = 2_000
-    offsets_topic_num_partitions: int = 50
-    offsets_topic_replication_factor: int = 1
-    offsets_topic_segment_bytes: int = 104_857_600
-    transaction_state_log_num_partitions: int = 50
-    transaction_state_log_replication_factor: int = 1
-    transaction_state_log_segment_bytes: int = 104_857_600
-    transaction_state_log_min_isr: int = 1
-    share_state_topic_num_partitions: int = 50
-    share_state_topic_replication_factor: int = 1
-    share_state_topic_segment_bytes: int = 104_857_600
-    share_state_topic_min_isr: int = 1
-    transaction_partition_verification_enable: bool = True
-    add_partitions_to_txn_retry_backoff_ms: int = 20
-    add_partitions_to_txn_retry_backoff_max_ms: int = 100
-    request_timeout_ms: int = 30_000
-    replica_selector_class: str | None = None
+    auto_create_topics_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    fetch_max_bytes: int
+    max_request_partition_size_limit: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    transaction_state_log_min_isr: int
+    share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_replication_factor: int
+    share_coordinator_state_topic_segment_bytes: int
+    share_coordinator_state_topic_min_isr: int
+    transaction_partition_verification_enable: bool
+    add_partitions_to_txn_retry_backoff_ms: int
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    request_timeout_ms: int
+    replica_selector_class: str | None
 
 
 class Services(Struct):
@@ -76,7 +76,7 @@ class Services(Struct):
     """Where reads go that would wait for the device."""
     static_config: Mapping[str, str]
     """What the user set in server.properties or on the command line, as text."""
-    settings: BrokerSettings = field(default_factory=BrokerSettings)
+    config: BrokerConfig
     unsent_bytes: Callable[[], int] = int
     """How much of earlier answers waits in memory for clients who are slow to take it."""
     apis: ApiTable = BROKER_APIS

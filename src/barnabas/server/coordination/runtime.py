@@ -57,7 +57,7 @@ class RuntimeConfig(Struct, frozen=True):
     """The runtime's topic, and how long a write may wait to be committed."""
 
     topic: str
-    write_timeout_ms: int = 5_000
+    write_timeout_ms: int
 
 
 class CoordinatorRuntime(Generic[S]):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue
+from barnabas.core.config import REQUIRED, ConfigDef, ConfigKey, ConfigValue, default_of
 from barnabas.server.metadata.config_source import TO_TOPIC_UNIT, ConfigSource, broker_synonyms
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import ConfigResourceKey, ConfigsImage, ResourceType
@@ -124,11 +124,6 @@ class ConfigView:
                     convert = TO_TOPIC_UNIT.get(synonym)
                     return Effective(key.parse(convert(text) if convert else text), layer_source)
         return Effective(default_of(key), ConfigSource.DEFAULT_CONFIG)
-
-
-def default_of(key: ConfigKey) -> ConfigValue:
-    """The table's default; None for a config that must be given."""
-    return None if key.default is REQUIRED else key.default
 
 
 class Synonym(Struct, frozen=True):

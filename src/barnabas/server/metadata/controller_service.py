@@ -41,7 +41,7 @@ from barnabas.server.metadata.controller.partitions import (
     decide_unclean_elections,
 )
 from barnabas.server.metadata.controller.sessions import BrokerSessions
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import ControllerConfig, DecideContext
 from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
@@ -77,7 +77,7 @@ class ControllerService:
         node_id: int,
         clock: Clock,
         rng: Rng,
-        settings: ControllerSettings,
+        settings: ControllerConfig,
         bootstrap: Callable[[], Sequence[MetadataRecord]],
         quorum: KRaftVersionUpdater | None = None,
     ) -> None:
@@ -270,7 +270,9 @@ class ControllerService:
         if epoch != self._epoch:
             return
         now = asyncio.get_running_loop().time()
-        self._sessions = BrokerSessions(self._image(), _now_ms(), self._settings.session_timeout_ms, self._node_id)
+        self._sessions = BrokerSessions(
+            self._image(), _now_ms(), self._settings.broker_session_timeout_ms, self._node_id
+        )
         self._balance_at = now + self._settings.leader_imbalance_check_interval_seconds
         self._unclean_at = now + self._settings.unclean_leader_election_interval_ms / 1000
         self._leaderless = True
@@ -300,7 +302,7 @@ class ControllerService:
         if sessions is not self._sessions:
             return None
         # A session that begins later also ends later than this.
-        times = [self._unclean_at, loop.time() + self._settings.session_timeout_ms / 1000]
+        times = [self._unclean_at, loop.time() + self._settings.broker_session_timeout_ms / 1000]
         if self._settings.auto_leader_rebalance_enable:
             times.append(self._balance_at)
         deadline_ms = sessions.next_deadline_ms()
@@ -329,7 +331,7 @@ class ControllerService:
                 log.warning(
                     "fencing a broker whose session has ended",
                     broker=broker_id,
-                    timeout_ms=self._settings.session_timeout_ms,
+                    timeout_ms=self._settings.broker_session_timeout_ms,
                 )
             await self._driver.submit(fence)
 

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from barnabas.core.config import ConfigDef, ConfigKey, value_to_text
+from barnabas.core.config import ConfigDef, ConfigKey, default_of, value_to_text
 from barnabas.protocol.wire.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 from barnabas.server.metadata.config_source import ConfigSource
-from barnabas.server.metadata.config_view import ConfigView, Synonym, broker_synonym_values, default_of
+from barnabas.server.metadata.config_view import ConfigView, Synonym, broker_synonym_values
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.image.small import (
     ConfigResourceKey,

@@ -40,27 +40,27 @@ from barnabas.server.node.channels.replication import ReplicationChannel
 from barnabas.server.node.lifecycle import BrokerLifecycle
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.running import running, unless
-from barnabas.server.node.settings import (
-    broker_settings,
-    cleaner_settings,
-    group_config,
-    lifecycle_settings,
-    net_limits,
-    replication_settings,
-    transaction_config,
-    upkeep_intervals,
-)
 from barnabas.server.node.setup.ports_taken import TakenPort
-from barnabas.server.node.shares import GroupShareSettings, ShareFeed, build_shares
+from barnabas.server.node.shares import ShareFeed, ShareGroupConfigs, build_shares
+from barnabas.server.node.typed_configs import (
+    GROUP_COORDINATOR,
+    LIFECYCLE,
+    TRANSACTION,
+    UPKEEP,
+    build_broker_config,
+    build_cleaner_config,
+    build_replication_config,
+    build_transport_config,
+)
 from barnabas.server.replication.cleaning.compaction import Compactor
 from barnabas.server.replication.cleaning.engine import InlineEngine, ProcessEngine
+from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.directories.keeper import DirKeeper
 from barnabas.server.replication.directories.mover import DirMover
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.on_request import OnRequest
 from barnabas.server.replication.partitions import Partitions
 from barnabas.server.replication.replication import Replication
-from barnabas.server.replication.settings import ReplicationSettings
 from barnabas.server.replication.upkeep import Upkeep
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
@@ -83,22 +83,24 @@ class BrokerRole:
         peers = Peers(parts.outgoing, lambda: parts.image, config.inter_broker_listener)
         self._channels = CoordinationChannels(peers)
         channel = ReplicationChannel(parts.node_id, peers, controller, lambda: self.broker_epoch)
-        self._replication = Replication(parts.node_id, channel, self._flusher, self._copying, parts.clock, parts.rng)
+        self._replication = Replication(
+            parts.node_id, channel, self._flusher, self._replication_config, parts.clock, parts.rng
+        )
         self.partitions = Partitions(
             self._replication.context,
             self._replication,
             parts.dirs,
-            parts.topic_config,
+            parts.log_config,
             parts.clock,
             parts.rng,
             parts.missing_dirs,
         )
-        self._upkeep = Upkeep(self.partitions, self._flusher, parts.disk, parts.clock, upkeep_intervals(config))
+        self._upkeep = Upkeep(self.partitions, self._flusher, parts.disk, parts.clock, UPKEEP.build(config.__getitem__))
         self._compactor = self._build_compactor()
         self._dir_keeper = DirKeeper(self.partitions, channel, parts.rng)
         self._mover = DirMover(
             self.partitions, self._dir_keeper, self._flusher, parts.disk,
-            self._copying, parts.clock, parts.rng, parts.metrics,
+            self._replication_config, parts.clock, parts.rng, parts.metrics,
         )  # fmt: skip
         self._services = self._build_services(controller)
         self._channels.connect(self._services)
@@ -110,12 +112,12 @@ class BrokerRole:
             parts.dirs,
             lambda: parts.image.offset,
             parts.rng,
-            lifecycle_settings(config),
+            LIFECYCLE.build(config.__getitem__),
             on_epoch=self._on_epoch,
         )
 
-    def _copying(self) -> ReplicationSettings:
-        return replication_settings(self._parts.config_view(self._parts.image))
+    def _replication_config(self) -> ReplicationConfig:
+        return build_replication_config(self._parts.config_view(self._parts.image))
 
     @property
     def broker_epoch(self) -> int:
@@ -136,14 +138,14 @@ class BrokerRole:
             feeds = (GroupFeed(groups), TransactionFeed(transactions), ShareFeed(shares))
             for feed in feeds:
                 self.partitions.add_listener(feed)
-            settings_feed = _SettingsFeed(parts, services)
+            config_updater = _BrokerConfigUpdater(parts, services)
             # Roles are taken from an image that knows this registration. An older one still has those of the process
             # before, which may have had more in its logs (Kafka's initialCatchUpFuture).
             await unless(parts.stopping, self._lifecycle.register())
             await unless(parts.stopping, _caught_up(parts.publisher, self.broker_epoch))
             for subscriber in (
                 self.partitions, self._dir_keeper, self._replication, self._mover, *feeds,
-                services.metadata, settings_feed, self._lifecycle,
+                services.metadata, config_updater, self._lifecycle,
             ):  # fmt: skip
                 parts.publisher.subscribe(subscriber)
             async with running(self._lifecycle.run):
@@ -204,7 +206,7 @@ class BrokerRole:
         parts, config, channels = self._parts, self._parts.config, self._channels
         writer = ReplicatedWriter(self.partitions, parts.disk)
         groups = GroupCoordinator(
-            group_config(config),
+            GROUP_COORDINATOR.build(config.__getitem__),
             writer,
             ImageCatalog(parts.image),
             parts.clock,
@@ -212,7 +214,7 @@ class BrokerRole:
             ImageGroupConfigs(lambda: parts.image, parts.config_view),
         )
         producer_ids = ProducerIds(controller, parts.node_id)
-        share_settings = GroupShareSettings(lambda: parts.image, parts.config_view)
+        share_group_configs = ShareGroupConfigs(lambda: parts.image, parts.config_view)
         return Services(
             node_id=parts.node_id,
             clock=parts.clock,
@@ -225,18 +227,19 @@ class BrokerRole:
             fetch_sessions=FetchSessionCache(config["max.incremental.fetch.session.cache.slots"], parts.rng),
             groups=groups,
             transactions=TransactionCoordinator(
-                transaction_config(config), writer, channels.markers, producer_ids.next, parts.clock, parts.rng
+                TRANSACTION.build(config.__getitem__),
+                writer, channels.markers, producer_ids.next, parts.clock, parts.rng
             ),
             gate=TransactionGate(channels.transactions),
             shares=build_shares(
-                config, channels, groups, writer, share_settings, parts.image, parts.clock, parts.rng
+                config, channels, groups, writer, share_group_configs, parts.image, parts.clock, parts.rng
             ),
             flusher=self._flusher,
             mover=self._mover,
             on_request=OnRequest(self.partitions, self._upkeep, self._compactor, parts.clock),
             disk=parts.disk,
             static_config=config.given,
-            settings=broker_settings(parts.config_view(parts.image)),
+            config=build_broker_config(parts.config_view(parts.image)),
         )  # fmt: skip
 
     def _build_compactor(self) -> Compactor:
@@ -245,7 +248,7 @@ class BrokerRole:
         real = isinstance(parts.fs, OsFileSystem)
         return Compactor(
             self.partitions,
-            lambda: cleaner_settings(parts.config_view(parts.image)),
+            lambda: build_cleaner_config(parts.config_view(parts.image)),
             ProcessEngine if real else lambda: InlineEngine(parts.fs),
             parts.cleaners,
             parts.clock,
@@ -257,7 +260,7 @@ class BrokerRole:
         parts, services = self._parts, self._services
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
         dispatcher.warm_up(*_HOT)
-        limits = net_limits(parts.config)
+        limits = build_transport_config(parts.config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
         services.unsent_bytes = lambda: budget.unsent
         return [
@@ -289,7 +292,7 @@ class _Waiting:
             self.reached.set()
 
 
-class _SettingsFeed:
+class _BrokerConfigUpdater:
     """Keeps the handlers' settings in step with dynamic broker configs."""
 
     def __init__(self, parts: Parts, services: Services) -> None:
@@ -298,4 +301,4 @@ class _SettingsFeed:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if delta.configs:
-            self._services.settings = broker_settings(self._parts.config_view(image))
+            self._services.config = build_broker_config(self._parts.config_view(image))

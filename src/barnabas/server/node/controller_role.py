@@ -24,8 +24,8 @@ from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.quorum.raft_log import METADATA_PARTITION
 from barnabas.server.node.quorum.snapshot_files import bootstrap_records
-from barnabas.server.node.settings import controller_settings, net_limits
 from barnabas.server.node.setup.ports_taken import TakenPort
+from barnabas.server.node.typed_configs import build_controller_config, build_transport_config
 
 
 class ControllerRole:
@@ -68,7 +68,7 @@ class ControllerDoor:
             return
         from barnabas.server.node.setup.cluster_id import NewcomerHandler  # not for a node that is a cluster by itself
 
-        limits = net_limits(config)
+        limits = build_transport_config(config)
         quota, budget = ConnectionQuota(limits), RequestBudget(limits)
         self._listeners = [
             Listener(port.endpoint, NewcomerHandler(), limits, metrics, quota=quota, budget=budget, sock=port.sock)
@@ -95,15 +95,15 @@ def _build_service(parts: Parts, log_dir: str) -> ControllerService:
         prepared = bootstrap_records(parts.fs, log_dir, f"{log_dir}/{METADATA_PARTITION}")
         return list(prepared) or list(features.bootstrap_records())
 
-    settings = controller_settings(parts.config, parts.node_id)
+    config = build_controller_config(parts.config, parts.node_id)
     return ControllerService(
-        Controller(settings),
+        Controller(config),
         parts.metadata,
         lambda: parts.image,
         node_id=parts.node_id,
         clock=parts.clock,
         rng=parts.rng,
-        settings=settings,
+        settings=config,
         bootstrap=first_records,
         quorum=parts.metadata if isinstance(parts.metadata, RaftMetadataLog) else None,
     )

@@ -70,15 +70,15 @@ class Directory(Protocol):
     def previous_broker_epoch(self) -> int: ...
 
 
-class LifecycleSettings(Struct, frozen=True):
-    """Names are Kafka's."""
+class LifecycleConfig(Struct, frozen=True):
+    """The configs of registration, heartbeats and controlled shutdown."""
 
-    heartbeat_interval_ms: int = 2_000
-    session_timeout_ms: int = 9_000
-    initial_registration_timeout_ms: int = 60_000
-    controlled_shutdown_enable: bool = True
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    controlled_shutdown_enable: bool
     controlled_shutdown_timeout_ms: int = 30_000
-    """How long an orderly end may take (not a config; Kafka waits five minutes)."""
+    """The longest a controlled shutdown may take. Not a config; Kafka waits for five minutes."""
 
 
 class RegistrationError(BarnabasError):
@@ -98,7 +98,7 @@ class BrokerLifecycle:
         dirs: Sequence[Directory],
         metadata_offset: Callable[[], int],
         rng: Rng,
-        settings: LifecycleSettings | None = None,
+        config: LifecycleConfig,
         *,
         on_epoch: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -111,7 +111,7 @@ class BrokerLifecycle:
         self._dirs = dirs
         self._metadata_offset = metadata_offset
         self._rng = rng
-        self._settings = settings or LifecycleSettings()
+        self._config = config
         self._on_epoch = on_epoch
         self._incarnation_id = random_uuid(rng)
         self.state = State.NOT_RUNNING
@@ -128,7 +128,7 @@ class BrokerLifecycle:
         """Become a registered, fenced broker; gives the broker epoch. Asks until the controller agrees, for
         `initial.broker.registration.timeout.ms` at most. Raises RegistrationError."""
         self.state = State.STARTING
-        timeout_ms = self._settings.initial_registration_timeout_ms
+        timeout_ms = self._config.initial_broker_registration_timeout_ms
         reason = "no controller answered"
         pause = 0.1
         try:
@@ -236,11 +236,11 @@ class BrokerLifecycle:
     async def shut_down(self, timeout_ms: int | None = None) -> bool:
         """Have the controller give this broker's leaderships to others, and wait until everyone knows. `run` must go on
         meanwhile. False when time ran out: then leaderships move when the session ends."""
-        if self.state not in (State.RECOVERY, State.RUNNING) or not self._settings.controlled_shutdown_enable:
+        if self.state not in (State.RECOVERY, State.RUNNING) or not self._config.controlled_shutdown_enable:
             return False
         self.state = State.PENDING_CONTROLLED_SHUTDOWN
         self._wake.set()
-        limit_ms = self._settings.controlled_shutdown_timeout_ms if timeout_ms is None else timeout_ms
+        limit_ms = self._config.controlled_shutdown_timeout_ms if timeout_ms is None else timeout_ms
         log.info("leaving: leaderships go to other brokers", timeout_ms=limit_ms)
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -259,7 +259,7 @@ class BrokerLifecycle:
         """Beat until cancelled, or told to stop: another beat would ask to be unfenced, and so to lead again."""
         loop = asyncio.get_running_loop()
         pause = _SOON_S
-        interval = self._settings.heartbeat_interval_ms / 1000
+        interval = self._config.broker_heartbeat_interval_ms / 1000
         while self.state is not State.SHUTTING_DOWN:
             self._wake.clear()
             began = loop.time()
@@ -285,7 +285,7 @@ class BrokerLifecycle:
             offline_log_dirs=sorted(home.directory_id for home in self._dirs if home.failure is not None),
         )
         try:
-            async with asyncio.timeout(self._settings.session_timeout_ms / 2000):
+            async with asyncio.timeout(self._config.broker_session_timeout_ms / 2000):
                 response = await self._channel.call(request, HEARTBEAT_VERSION)
         except (KafkaError, TimeoutError) as error:
             log.warning("no heartbeat came through", reason=str(error) or "the controller did not answer in time")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -19,6 +18,7 @@ from barnabas.server.metadata.publish import Publisher
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.setup.identity import Identity
+from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.fs import FileSystem
 
@@ -60,6 +60,8 @@ class Parts(Struct):
         """Every config as this node has to take it."""
         return ConfigView(image.configs, node_id=self.node_id, static=self.config.given)
 
-    def topic_config(self, image: ClusterImage, topic: str) -> Mapping[str, Any]:
-        """What `replication` configures logs with."""
-        return self.config_view(image).topic(topic)
+    def log_config(self, image: ClusterImage, topic: str) -> LogConfig:
+        """The config of each log of `topic`, according to `image`."""
+        from barnabas.server.node.typed_configs import build_log_config
+
+        return build_log_config(self.config_view(image), topic)

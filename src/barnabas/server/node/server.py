@@ -33,11 +33,11 @@ from barnabas.server.node.controller_role import ControllerDoor, ControllerRole
 from barnabas.server.node.parts import Parts
 from barnabas.server.node.quorum.metadata_log import RaftMetadataLog
 from barnabas.server.node.running import StoppedError, running, unless
-from barnabas.server.node.settings import quorum_options
 from barnabas.server.node.setup.identity import find_identity, new_cluster_id
 from barnabas.server.node.setup.log_dirs import close_log_dirs, metadata_dir, open_log_dirs
 from barnabas.server.node.setup.ports_taken import TakenPort, release_ports, take_ports
 from barnabas.server.node.setup.topology import Address
+from barnabas.server.node.typed_configs import build_quorum_config
 from barnabas.server.raft.machine.values import ReplicaKey
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
@@ -238,7 +238,7 @@ class Node:
             self._fs,
             home.path,
             ReplicaKey(self.identity.node_id, home.directory_id),
-            quorum_options(self.config, self.identity, [port.advertised for port in controllers]),
+            build_quorum_config(self.config, self.identity, [port.advertised for port in controllers]),
             clock=self._clock,
             rng=self._rng,
             executor=self._disk,

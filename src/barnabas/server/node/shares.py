@@ -11,51 +11,56 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.core.clock import Clock
+from barnabas.core.config_builder import ConfigBuilder
 from barnabas.core.ids import SHARE_STATE_TOPIC, TopicPartition
 from barnabas.core.rng import Rng
 from barnabas.server.broker.share_sessions import ShareSessions
 from barnabas.server.broker.shares import Shares
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.group.share.service import ShareGroupService
-from barnabas.server.coordination.share.config import ShareCoordinatorConfig
 from barnabas.server.coordination.share.persister import Persister
 from barnabas.server.coordination.share.service import ShareCoordinator
 from barnabas.server.metadata.config_view import ConfigView
+from barnabas.server.metadata.configs.tables import GROUP_CONFIGS
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.node.adapters import ImageCatalog, ReplicatedWriter
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.node.config import NodeConfig
+from barnabas.server.node.typed_configs import SHARE_COORDINATOR
 from barnabas.server.replication.partition import Isolation, SpecialTimestamp
-from barnabas.server.replication.rules.share_values import ShareLimits
+from barnabas.server.replication.rules.share_values import SharePartitionConfig
 from barnabas.server.replication.shares.partitions import SharePartitions
-from barnabas.server.replication.shares.ports import ShareSettings
+from barnabas.server.replication.shares.ports import ShareGroupConfig
 
 _DURATION: Final = re.compile(r"-?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _PART_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
-class GroupShareSettings:
-    """replication.SettingsOf: `share.*` of single groups, computed once for each image."""
+SHARE_PARTITION: Final = ConfigBuilder(SharePartitionConfig, GROUP_CONFIGS)
+
+
+class ShareGroupConfigs:
+    """replication.ShareGroupConfigOf: `share.*` of single groups, computed once for each image."""
 
     def __init__(self, image: Callable[[], ClusterImage], view: Callable[[ClusterImage], ConfigView]) -> None:
         self._image = image
         self._view = view
         self._of: ClusterImage | None = None
-        self._known: dict[str, ShareSettings] = {}
+        self._known: dict[str, ShareGroupConfig] = {}
 
-    def __call__(self, group_id: str) -> ShareSettings:
+    def __call__(self, group_id: str) -> ShareGroupConfig:
         image = self._image()
         if image is not self._of:
             self._of = image
             self._known.clear()
         found = self._known.get(group_id)
         if found is None:
-            found = self._known[group_id] = share_settings(self._view(image), group_id)
+            found = self._known[group_id] = build_share_group_config(self._view(image), group_id)
         return found
 
 
-def share_settings(view: ConfigView, group_id: str) -> ShareSettings:
+def build_share_group_config(view: ConfigView, group_id: str) -> ShareGroupConfig:
     value: dict[str, Any] = dict(view.group(group_id))
     reset, lookback_ms = SpecialTimestamp.LATEST, None
     text = str(value["share.auto.offset.reset"]).lower()
@@ -64,13 +69,8 @@ def share_settings(view: ConfigView, group_id: str) -> ShareSettings:
     elif text.startswith("by_duration:"):
         lookback_ms = duration_ms(text.removeprefix("by_duration:"))
     committed = value["share.isolation.level"] == "read_committed"
-    return ShareSettings(
-        ShareLimits(
-            value["share.delivery.count.limit"],
-            value["share.partition.max.record.locks"],
-            value["share.record.lock.duration.ms"],
-            value["share.renew.acknowledge.enable"],
-        ),
+    return ShareGroupConfig(
+        SHARE_PARTITION.build(value.__getitem__),
         Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED,
         reset,
         lookback_ms,
@@ -85,21 +85,12 @@ def duration_ms(text: str) -> int:
     return round(sum(float(number) * unit for number, unit in parts if number is not None))
 
 
-def share_coordinator_config(config: NodeConfig) -> ShareCoordinatorConfig:
-    return ShareCoordinatorConfig(
-        snapshot_update_records_per_snapshot=config["share.coordinator.snapshot.update.records.per.snapshot"],
-        cold_partition_snapshot_interval_ms=config["share.coordinator.cold.partition.snapshot.interval.ms"],
-        prune_interval_ms=config["share.coordinator.state.topic.prune.interval.ms"],
-        write_timeout_ms=config["share.coordinator.write.timeout.ms"],
-    )
-
-
 def build_shares(
     config: NodeConfig,
     channels: CoordinationChannels,
     groups: GroupCoordinator,
     writer: ReplicatedWriter,
-    settings: GroupShareSettings,
+    configs: ShareGroupConfigs,
     image: ClusterImage,
     clock: Clock,
     rng: Rng,
@@ -108,9 +99,9 @@ def build_shares(
     return Shares(
         groups=ShareGroupService(groups, persister, channels.log_ends),
         coordinator=ShareCoordinator(
-            share_coordinator_config(config), writer, channels.log_ends, ImageCatalog(image), clock, rng
+            SHARE_COORDINATOR.build(config.__getitem__), writer, channels.log_ends, ImageCatalog(image), clock, rng
         ),
-        partitions=SharePartitions(persister, settings, clock),
+        partitions=SharePartitions(persister, configs, clock),
         sessions=ShareSessions(config["group.share.max.share.sessions"]),
     )
 

@@ -304,7 +304,7 @@ class RaftDriver:
     async def _send(self, send: Send) -> None:
         event: Event
         try:
-            async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+            async with asyncio.timeout(self._config.controller_quorum_request_timeout_ms / 1000):
                 response = await self._ports.network.send(send.destination, send.endpoints, send.request)
             event = Answered(send.destination, send.correlation_id, response)
         except (OSError, TimeoutError, KafkaError) as error:

@@ -18,12 +18,12 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.rng import Rng
 from barnabas.core.telemetry import get_logger
+from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.ports import FetchCall, Fetched, FetchReply, PartitionKey, PeerChannel
 from barnabas.server.replication.rules.fetch_session import FetchSessionHandler
 from barnabas.server.replication.rules.follower import AskBounds, FetchAnswer, FetchFrom
-from barnabas.server.replication.settings import ReplicationSettings
 
 log = get_logger("barnabas.server.replication")
 
@@ -43,7 +43,7 @@ class ReplicaFetcher:
         fetcher_id: int,
         channel: PeerChannel,
         context: ReplicationContext,
-        settings: Callable[[], ReplicationSettings],
+        settings: Callable[[], ReplicationConfig],
         clock: Clock,
         rng: Rng,
     ) -> None:
@@ -164,7 +164,7 @@ class ReplicaFetcher:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     async def _fetch(self, call: FetchCall) -> None:
-        limits = self._settings().fetch
+        limits = self._settings()
         try:
             reply = await self._channel.fetch(self.leader_id, self.fetcher_id, call, limits)
         except KafkaError as error:
@@ -234,7 +234,7 @@ class ReplicaFetcher:
         backoff_ms = self._backoff_ms()
         wanted = [(partition.name, asked.leader_epoch) for partition, asked in some]
         try:
-            found = await self._channel.list_bounds(self.leader_id, wanted, self._settings().fetch)
+            found = await self._channel.list_bounds(self.leader_id, wanted, self._settings())
         except KafkaError:
             now_ms = self._context.now_ms()
             for partition, asked in some:
@@ -250,7 +250,7 @@ class ReplicaFetcher:
             self._changed[partition.topic_id, partition.name.partition] = None
 
     def _backoff_ms(self) -> int:
-        return int(self._settings().fetch.backoff_ms * (1.0 - _JITTER + 2 * _JITTER * self._rng.random()))
+        return int(self._settings().replica_fetch_backoff_ms * (1.0 - _JITTER + 2 * _JITTER * self._rng.random()))
 
 
 _SESSION_LOST: Final = frozenset(

@@ -80,7 +80,7 @@ class OnRequest:
             partition.leader_epoch,
             explain_log(log, partition.high_watermark, self._clock.now_ms()),
             self._compactor.facts(name),
-            self._upkeep.intervals.retention_ms,
+            self._upkeep.config.log_retention_check_interval_ms,
         )
 
     async def began_ms(self, name: TopicPartition, offset: int, disk: Executor) -> int:

@@ -6,8 +6,8 @@ disk at start waits, unopened roles and all, until the first image tells whose i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from msgspec import Struct
@@ -99,7 +99,7 @@ class DirectoryView(Struct, frozen=True):
     """By partition."""
 
 
-TopicConfig = Callable[[ClusterImage, str], Mapping[str, Any]]
+LogConfigOf = Callable[[ClusterImage, str], LogConfig]
 """A topic's effective settings, typed, by Kafka's names: what `metadata.config_view` computes."""
 
 
@@ -111,7 +111,7 @@ class Partitions:
         context: ReplicationContext,
         listener: PartitionListener,
         log_dirs: Sequence[LogDir],
-        topic_config: TopicConfig,
+        log_config: LogConfigOf,
         clock: Clock,
         rng: Rng,
         missing_dirs: Sequence[str],
@@ -123,7 +123,7 @@ class Partitions:
         self._listener = listener
         self.homes = Homes(log_dirs, missing_dirs, clock, rng)
         self._dirs = self.homes.directories
-        self._topic_config = topic_config
+        self._log_config = log_config
         self._clock = clock
         self._rng = rng
         self._by_name: dict[tuple[str, int], Partition] = {}
@@ -239,7 +239,7 @@ class Partitions:
                 self._drop(key)  # deleted and created again between two images
                 partition = None
             if partition is None:
-                config = config or LogConfig.from_config(self._topic_config(image, topic.name))
+                config = config or self._log_config(image, topic.name)
                 name = TopicPartition(topic.name, index)
                 is_new = known or state.partition_epoch == 0
                 partition = self._host(name, topic.topic_id, config, state.directory_of(self._node_id), is_new=is_new)
@@ -282,7 +282,7 @@ class Partitions:
         for index in range(len(image_topic.partitions)):
             partition = self._by_name.get((topic, index))
             if partition is not None and partition.log is not None:
-                config = config or LogConfig.from_config(self._topic_config(image, topic))
+                config = config or self._log_config(image, topic)
                 if partition.log.config != config:
                     partition.log.update_config(config)
                     partition.on_config()

@@ -11,6 +11,7 @@ from msgspec import Struct
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicId, TopicPartition
+from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.rules.follower import FetchFrom
 from barnabas.server.replication.rules.isr import CommittedIsr
 from barnabas.server.replication.rules.leader import IsrProposal
@@ -47,19 +48,6 @@ class FetchReply(Struct, frozen=True):
     partitions: Sequence[Fetched]
 
 
-class FetchLimits(Struct, frozen=True):
-    """`replica.fetch.*` as they are now."""
-
-    min_bytes: int = 1
-    max_bytes: int = 1_048_576
-    """Of one partition."""
-    response_max_bytes: int = 10_485_760
-    wait_max_ms: int = 500
-    backoff_ms: int = 1_000
-    timeout_ms: int = 30_000
-    """replica.socket.timeout.ms"""
-
-
 class LogBounds(NamedTuple):
     """Where the leader's log begins and ends, or why it does not say."""
 
@@ -78,12 +66,12 @@ class IsrAnswer(Struct, frozen=True):
 class PeerChannel(Protocol):
     """The other brokers, and the controller. Each raises KafkaError when it got no answer: it may have arrived."""
 
-    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, limits: FetchLimits) -> FetchReply:
+    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, limits: ReplicationConfig) -> FetchReply:
         """The fetches of one fetcher are sent and answered in order."""
         ...
 
     async def list_bounds(
-        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], limits: FetchLimits
+        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], limits: ReplicationConfig
     ) -> Sequence[LogBounds]:
         """For each (partition, leader epoch), as a replica."""
         ...

@@ -15,6 +15,7 @@ from barnabas.core.ids import NO_LEADER
 from barnabas.core.rng import Rng
 from barnabas.server.metadata.image.cluster import ClusterImage, ResourceType
 from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.fetcher import ReplicaFetcher
 from barnabas.server.replication.flushing import Flusher
@@ -23,7 +24,6 @@ from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.ports import PeerChannel
 from barnabas.server.replication.rules.leader import IsrProposal
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
-from barnabas.server.replication.settings import ReplicationSettings
 
 _LEADER_REPLICAS = "leader.replication.throttled.replicas"
 _FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
@@ -37,7 +37,7 @@ class Replication:
         node_id: int,
         channel: PeerChannel,
         flusher: Flusher,
-        settings: Callable[[], ReplicationSettings],
+        settings: Callable[[], ReplicationConfig],
         clock: Clock,
         rng: Rng,
     ) -> None:
@@ -52,8 +52,8 @@ class Replication:
             now_ms=lambda: int(clock.monotonic() * 1000),
             flush=flusher.request_all,
             replica_lag_time_max_ms=self._settings.replica_lag_time_max_ms,
-            leader_throttle=ReplicaThrottle(self._settings.leader_rate),
-            follower_throttle=ReplicaThrottle(self._settings.follower_rate),
+            leader_throttle=ReplicaThrottle(self._settings.leader_replication_throttled_rate),
+            follower_throttle=ReplicaThrottle(self._settings.follower_replication_throttled_rate),
             active_brokers={},
         )
         self._isr_keeper = IsrKeeper(channel, self.context, rng)
@@ -107,7 +107,7 @@ class Replication:
     def _lane(self, partition: Partition) -> int:
         """Which of the leader's fetchers copies it (`AbstractFetcherManager.getFetcherId`)."""
         topic, index = partition.name.topic, partition.name.partition
-        return abs(31 * java_string_hash(topic) + index) % max(self._settings.fetchers, 1)
+        return abs(31 * java_string_hash(topic) + index) % max(self._settings.num_replica_fetchers, 1)
 
     def _fetcher(self, leader_id: int, fetcher_id: int) -> ReplicaFetcher:
         place = leader_id, fetcher_id
@@ -154,7 +154,7 @@ class Replication:
     def _obey(self) -> None:
         context, settings = self.context, self._settings
         context.replica_lag_time_max_ms = settings.replica_lag_time_max_ms
-        context.leader_throttle.set_rate(settings.leader_rate)
-        context.follower_throttle.set_rate(settings.follower_rate)
+        context.leader_throttle.set_rate(settings.leader_replication_throttled_rate)
+        context.follower_throttle.set_rate(settings.follower_replication_throttled_rate)
         for partition in list(self._fetcher_of):
             self._assign_fetcher(partition)  # num.replica.fetchers may have changed

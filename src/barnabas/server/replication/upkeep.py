@@ -25,47 +25,49 @@ _YIELD_EVERY = 64
 """Partitions looked at before other work gets a turn on the loop."""
 
 
-class UpkeepIntervals(Struct, frozen=True):
-    """In milliseconds; the comments are the settings."""
+class UpkeepConfig(Struct, frozen=True):
+    """The intervals of the periodic tasks."""
 
-    initial_delay_ms: int = 30_000  # log.initial.task.delay.ms
-    retention_ms: int = 300_000  # log.retention.check.interval.ms
-    watermark_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
-    recovery_point_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
-    log_start_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
-    producer_expiry_ms: int = 600_000  # producer.id.expiration.check.interval.ms
-    flush_check_ms: int = 1_000  # how often flush.ms is looked at
-    deletion_ms: int = 10_000  # how often file.delete.delay.ms is looked at
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    producer_id_expiration_check_interval_ms: int
+    flush_check_interval_ms: int = 1_000
+    """How often logs are checked for data older than `flush.ms`. Not a config."""
+    deletion_check_interval_ms: int = 10_000
+    """How often logs are checked for files older than `file.delete.delay.ms`. Not a config."""
 
 
 class Upkeep:
     """The chores of one node. `run` until cancelled."""
 
     def __init__(
-        self, partitions: Partitions, flusher: Flusher, disk: Executor, clock: Clock, intervals: UpkeepIntervals
+        self, partitions: Partitions, flusher: Flusher, disk: Executor, clock: Clock, config: UpkeepConfig
     ) -> None:
         self._partitions = partitions
         self._flusher = flusher
         self._disk = disk
         self._clock = clock
-        self._intervals = intervals
+        self._config = config
 
     async def run(self) -> None:
-        every = self._intervals
+        config = self._config
         async with asyncio.TaskGroup() as chores:
             for interval_ms, chore in (
-                (every.retention_ms, self.retain),
-                (every.watermark_ms, self.checkpoint_watermarks),
-                (every.recovery_point_ms, self.checkpoint_recovery_points),
-                (every.log_start_ms, self.checkpoint_log_starts),
-                (every.producer_expiry_ms, self.expire_producers),
-                (every.flush_check_ms, self.flush_what_is_due),
-                (every.deletion_ms, self.delete_files),
+                (config.log_retention_check_interval_ms, self.retain),
+                (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_watermarks),
+                (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+                (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
+                (config.producer_id_expiration_check_interval_ms, self.expire_producers),
+                (config.flush_check_interval_ms, self.flush_what_is_due),
+                (config.deletion_check_interval_ms, self.delete_files),
             ):
                 chores.create_task(self._repeat(interval_ms, chore))
 
     async def _repeat(self, interval_ms: int, chore: Callable[[], object]) -> None:
-        await asyncio.sleep(min(interval_ms, self._intervals.initial_delay_ms) / 1000)
+        await asyncio.sleep(min(interval_ms, self._config.log_initial_task_delay_ms) / 1000)
         while True:
             try:
                 outcome = chore()
@@ -76,8 +78,8 @@ class Upkeep:
             await asyncio.sleep(interval_ms / 1000)
 
     @property
-    def intervals(self) -> UpkeepIntervals:
-        return self._intervals
+    def config(self) -> UpkeepConfig:
+        return self._config
 
     async def retain(self) -> None:
         """Delete segments beyond retention.ms, retention.bytes or the log start offset."""

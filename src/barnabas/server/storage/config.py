@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
-from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import TimestampType
 from barnabas.protocol.records.compression import Codec, topic_codec
 from barnabas.protocol.records.validate import Origin, ValidationRules
@@ -22,56 +20,34 @@ class LogConfig(Struct, frozen=True):
     The name of each field is Kafka's name with underscores instead of dots.
     """
 
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_type: str = "producer"
-    compression_zstd_level: int = 3
-    delete_retention_ms: int = 86_400_000
-    file_delete_delay_ms: int = 60_000
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
-    index_interval_bytes: int = 4096
-    internal_segment_bytes: int | None = None
+    cleanup_policy: tuple[str, ...]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    index_interval_bytes: int
+    internal_segment_bytes: int | None
     """Overrides segment.bytes, below its minimum of 1 MiB. For tests (KIP-1030)."""
-    max_compaction_lag_ms: int = LONG_MAX
-    max_message_bytes: int = 1_048_588
-    message_timestamp_after_max_ms: int = 3_600_000
-    message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_type: str = "CreateTime"
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    min_insync_replicas: int = 1
-    preallocate: bool = False
-    retention_bytes: int = -1
-    retention_ms: int = 604_800_000
-    segment_bytes: int = 1_073_741_824
-    segment_index_bytes: int = 10_485_760
-    segment_jitter_ms: int = 0
-    segment_ms: int = 604_800_000
-    unclean_leader_election_enable: bool = False
-
-    @classmethod
-    def from_config(cls, values: Mapping[str, Any]) -> LogConfig:
-        """Build a config from Kafka's names (`segment.bytes`) and values, typed or as text. Other names are ignored.
-
-        Raises KafkaError(INVALID_CONFIG) for text that is not of the type, and for an unknown compression.type.
-        """
-        chosen: dict[str, Any] = {}
-        for name in _PARSERS.keys() & values.keys():
-            value = values[name]
-            if value is None:
-                continue
-            try:
-                chosen[name.replace(".", "_")] = _PARSERS[name](value)
-            except (TypeError, ValueError) as e:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={value!r} is not a valid value: {e}") from None
-        config = cls(**chosen)
-        try:
-            topic_codec(config.compression_type)
-        except ValueError as e:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"compression.type: {e}") from None
-        return config
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
 
     @property
     def compact(self) -> bool:
@@ -106,28 +82,3 @@ class LogConfig(Struct, frozen=True):
             timestamp_after_max_ms=self.message_timestamp_after_max_ms,
             origin=origin,
         )
-
-
-def _bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    text = str(value).strip().lower()
-    if text not in ("true", "false"):
-        raise ValueError("expected true or false")
-    return text == "true"
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    words = value.split(",") if isinstance(value, str) else list(value)
-    return tuple(word.strip() for word in words if word.strip())
-
-
-def _parser(annotation: str) -> Any:
-    if annotation.startswith("tuple"):
-        return _words
-    return {"bool": _bool, "float": float, "str": str}.get(annotation, int)
-
-
-_PARSERS: Final[Mapping[str, Any]] = {
-    name.replace("_", "."): _parser(str(annotation)) for name, annotation in LogConfig.__annotations__.items()
-}

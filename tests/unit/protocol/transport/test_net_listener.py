@@ -9,14 +9,14 @@ import pytest
 
 from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.endpoint import Endpoint
-from barnabas.protocol.transport.limits import NetLimits
 from barnabas.protocol.transport.listener import Listener
+from tests.configs import transport_config
 from tests.unit.protocol.transport.test_node_client import Scripted
 
 
 def test_connections_are_refused_until_it_serves_and_the_port_is_taken() -> None:
     async def main() -> None:
-        listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), Scripted(), NetLimits(), Metrics())
+        listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), Scripted(), transport_config(), Metrics())
         endpoint = await listener.bind()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(endpoint.host, endpoint.port)
@@ -27,7 +27,7 @@ def test_connections_are_refused_until_it_serves_and_the_port_is_taken() -> None
             await asyncio.sleep(0)
             _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
             writer.close()
-            second = Listener(endpoint, Scripted(), NetLimits(), Metrics())
+            second = Listener(endpoint, Scripted(), transport_config(), Metrics())
             with pytest.raises(OSError, match="already in use"):
                 await second.bind()
             listener.stop()

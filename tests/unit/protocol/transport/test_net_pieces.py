@@ -14,7 +14,8 @@ from barnabas.protocol.transport.endpoint import (
     parse_endpoints,
     parse_protocol_map,
 )
-from barnabas.protocol.transport.limits import ConnectionQuota, NetLimits, RequestBudget
+from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
+from tests.configs import transport_config
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_lists_of_addresses() -> None:
 
 
 def test_connection_quota() -> None:
-    limits = NetLimits(connections_max=3, connections_per_ip_max=2, connections_per_ip_overrides={"vip": 3})
+    limits = transport_config(max_connections=3, max_connections_per_ip=2, max_connections_per_ip_overrides={"vip": 3})
     quota = ConnectionQuota(limits)
     assert [quota.try_admit("a") is None for _ in range(3)] == [True, True, False]
     quota.release("a")
@@ -58,7 +59,7 @@ def test_connection_quota() -> None:
 
 
 def test_request_budget() -> None:
-    budget = RequestBudget(NetLimits(queued_requests_max=2, queued_bytes_max=100))
+    budget = RequestBudget(transport_config(queued_max_requests=2, queued_max_request_bytes=100))
     budget.take(60)
     assert not budget.spent
     budget.take(40)

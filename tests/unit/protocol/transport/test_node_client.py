@@ -12,7 +12,6 @@ import pytest
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Metrics
 from barnabas.protocol.transport.endpoint import Endpoint
-from barnabas.protocol.transport.limits import NetLimits
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
@@ -21,6 +20,7 @@ from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersions
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.vote import VoteRequest
 from barnabas.protocol.wire.server_conn import Request
+from tests.configs import transport_config
 
 
 class Scripted:
@@ -63,7 +63,7 @@ class Scripted:
 def talk(conversation: Callable[[NodeClient, Scripted, Endpoint], Awaitable[None]]) -> None:
     async def main() -> None:
         scripted = Scripted()
-        listener = Listener(Endpoint("CONTROLLER", "127.0.0.1", 0), scripted, NetLimits(), Metrics())
+        listener = Listener(Endpoint("CONTROLLER", "127.0.0.1", 0), scripted, transport_config(), Metrics())
         endpoint = await listener.bind()
         client = NodeClient("node 1", random.Random(1))
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:

@@ -25,11 +25,11 @@ from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.broker.handlers.transactions import add_partitions_to_txn, write_txn_markers
 from barnabas.server.broker.verification import TransactionGate
 from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndEpoch
-from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.node.channels.coordination import CoordinationChannels
 from barnabas.server.storage.producers.state import ProducerEntry, ProducerState
+from tests.configs import transaction_config
 from tests.golden.transaction.conversation import settle, show_record
 from tests.unit.server.coordination.kit import LoopClock, MemoryWriter, seeded
 
@@ -209,7 +209,7 @@ class Node:
         """Its image."""
         self.channels = CoordinationChannels(Wire(node_id, cluster))
         self.coordinator = TransactionCoordinator(
-            TransactionConfig(write_timeout_ms=REQUEST_TIMEOUT_MS),
+            transaction_config(request_timeout_ms=REQUEST_TIMEOUT_MS),
             self.writer,
             self.channels.markers,
             cluster.producer_id,
@@ -225,7 +225,7 @@ class Node:
                 clock=LoopClock(),
                 gate=self.gate,
                 transactions=self.coordinator,
-                settings=SimpleNamespace(
+                config=SimpleNamespace(
                     request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20
                 ),
                 partitions=SimpleNamespace(require=lambda topic, p: self.replicas[TopicPartition(topic, p)]),

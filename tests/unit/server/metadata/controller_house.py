@@ -23,7 +23,6 @@ from barnabas.protocol.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import ControllerSettings
 from barnabas.server.metadata.controller_service import ControllerService
 from barnabas.server.metadata.features import SUPPORTED_FEATURES, bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -31,6 +30,7 @@ from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.ports import KRaftVersionUpdater
 from barnabas.server.metadata.publish import Publisher
 from barnabas.testing.sim.loop import SimLoop
+from tests.configs import controller_config
 from tests.unit.server.metadata.controlled_log import LeaderLog
 from tests.unit.server.metadata.test_metadata_driver import StoppedClock
 
@@ -44,7 +44,7 @@ class House:
         self.log = LeaderLog()
         self.publisher = Publisher(ClusterImage(cluster_id="c"))
         self.log.register(Loader(self.publisher))
-        settings = ControllerSettings(node_id=1)
+        settings = controller_config(node_id=1)
         self.service = ControllerService(
             Controller(settings),
             self.log,

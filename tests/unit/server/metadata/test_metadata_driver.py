@@ -14,13 +14,13 @@ from barnabas.protocol.wire.messages.create_topics import CreatableTopic, Create
 from barnabas.protocol.wire.messages.metadata import MetadataRequest
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import ControllerSettings
 from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.features import bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.loader import Loader
 from barnabas.server.metadata.publish import Publisher
 from barnabas.server.metadata.records.codec import ProducerIdsRecord, RegisterBrokerRecord
+from tests.configs import controller_config
 from tests.unit.server.metadata.fakes import ManualLog
 
 
@@ -38,7 +38,7 @@ class House:
         self.publisher = Publisher(ClusterImage(cluster_id="c"))
         self.log.register(Loader(self.publisher))
         self.driver = ControllerDriver(
-            Controller(ControllerSettings(node_id=1)),
+            Controller(controller_config(node_id=1)),
             self.log,
             lambda: self.publisher.image,
             clock=StoppedClock(),

@@ -97,7 +97,7 @@ def play(
                 SimpleNamespace(
                     node_id=HERE,
                     metadata=SimpleNamespace(image=image),
-                    settings=SimpleNamespace(request_timeout_ms=30_000, add_partitions_to_txn_retry_backoff_ms=20),
+                    config=SimpleNamespace(request_timeout_ms=30_000, add_partitions_to_txn_retry_backoff_ms=20),
                     **services,
                 ),
             )

@@ -17,8 +17,9 @@ from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequ
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.node.lifecycle import BrokerLifecycle, LifecycleSettings, RegistrationError, State
+from barnabas.server.node.lifecycle import BrokerLifecycle, RegistrationError, State
 from barnabas.server.node.setup.identity import Identity
+from tests.configs import lifecycle_config
 from tests.unit.server.metadata.controller_house import House, play
 
 
@@ -61,7 +62,7 @@ class Broker:
             self.dirs,
             lambda: house.image.offset - self.lag,
             random.Random(broker_id),
-            LifecycleSettings(initial_registration_timeout_ms=20_000),
+            lifecycle_config(initial_broker_registration_timeout_ms=20_000),
             on_epoch=self.epochs.append,
         )
         house.publisher.subscribe(self.life)

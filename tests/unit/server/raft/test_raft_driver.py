@@ -13,7 +13,8 @@ from barnabas.core.errors import KafkaError
 from barnabas.server.raft.driver import Ports, RaftDriver
 from barnabas.server.raft.errors import NotRaftLeaderError
 from barnabas.server.raft.machine.messages import FetchRequest
-from barnabas.server.raft.machine.values import RaftConfig, ReplicaKey, Voters
+from barnabas.server.raft.machine.values import ReplicaKey, Voters
+from tests.configs import raft_config
 from tests.property.raft_world import SimDisk, key_of, voter_of
 from tests.unit.server.coordination.kit import run_virtual
 from tests.unit.server.raft.memory import MemoryLog, MemoryNetwork, MemorySnapshots, MemoryVotes, Recorder
@@ -32,7 +33,7 @@ class Cluster:
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, node_id: int) -> RaftDriver:
-        config = RaftConfig(voters=self.voters, kraft_version=1, endpoints=voter_of(key_of(node_id)).endpoints)
+        config = raft_config(voters=self.voters, kraft_version=1, endpoints=voter_of(key_of(node_id)).endpoints)
         disk = self.disks[node_id]
         recorder = self.recorders[node_id] = Recorder()
         log = self.logs[node_id] = MemoryLog(disk)

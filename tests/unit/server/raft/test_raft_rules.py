@@ -48,10 +48,10 @@ from barnabas.server.raft.machine.values import (
     LeaderChange,
     LogSummary,
     OffsetAndEpoch,
-    RaftConfig,
     ReplicaKey,
     Voters,
 )
+from tests.configs import raft_config
 from tests.property.raft_world import key_of, voter_of
 
 ME = key_of(1)
@@ -66,7 +66,7 @@ class One:
         self, election: ElectionState | None = None, log: LogSummary | None = None, *, kraft: int = 1, voters: int = 3
     ) -> None:
         members = Voters(tuple(voter_of(key_of(i)) for i in range(1, voters + 1)))
-        self.config = RaftConfig(voters=members, kraft_version=kraft, endpoints=voter_of(ME).endpoints)
+        self.config = raft_config(voters=members, kraft_version=kraft, endpoints=voter_of(ME).endpoints)
         self.now = 0
         self.token = 0
         self.machine = RaftMachine(

@@ -35,30 +35,31 @@ from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, desc
 from barnabas.server.broker.handlers.data import delete_records, fetch, list_offsets
 from barnabas.server.broker.metadata_cache import MetadataCache
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.services import BrokerSettings, Services
+from barnabas.server.broker.services import Services
 from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.controller import brokers as broker_decisions
 from barnabas.server.metadata.controller.controller import Controller
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import DecideContext
 from barnabas.server.metadata.features import DEFAULT_LEVELS, SUPPORTED_FEATURES, bootstrap_records
 from barnabas.server.metadata.image.cluster import ClusterImage, ResourceType
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.other import ConfigRecord
 from barnabas.server.node.channels.replication import ReplicationChannel
+from barnabas.server.node.typed_configs import build_log_config
 from barnabas.server.replication.directories.keeper import DirKeeper
 from barnabas.server.replication.directories.mover import DirMover
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
-from barnabas.server.replication.ports import FetchLimits
 from barnabas.server.replication.replication import Replication
-from barnabas.server.replication.settings import ReplicationSettings
+from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.disk import MemoryDisk
 from barnabas.testing.sim.loop import SimLoop
 from barnabas.testing.sim.process import Life, Process, bury
+from tests.configs import broker_config, controller_config, replication_config
 
 T = TypeVar("T")
 HANDLERS: Mapping[int, Any] = {
@@ -100,10 +101,10 @@ class Cluster:
         self.processes: list[Process] = []
         self.cut: set[frozenset[int]] = set()
         """Pairs that cannot reach each other; 0 is the controller."""
-        self.settings = ReplicationSettings(
-            fetch=FetchLimits(backoff_ms=100, timeout_ms=2_000), replica_lag_time_max_ms=1_000
+        self.settings = replication_config(
+            replica_fetch_backoff_ms=100, replica_socket_timeout_ms=2_000, replica_lag_time_max_ms=1_000
         )
-        self.controller = Controller(ControllerSettings(), ClusterImage(cluster_id="c"))
+        self.controller = Controller(controller_config(), ClusterImage(cluster_id="c"))
         self.commit(bootstrap_records(DEFAULT_LEVELS))
 
     def bury(self) -> None:
@@ -236,7 +237,7 @@ class Broker:
             self.replication.context,
             self.replication,
             homes,
-            self._topic_config,
+            self._log_config,
             self.clock,
             rng,
             sorted(self.missing),
@@ -265,9 +266,7 @@ class Broker:
                 mover=self.mover,
                 fetch_sessions=FetchSessionCache(100, rng),
                 disk=executor,
-                settings=BrokerSettings(
-                    replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"
-                ),
+                config=broker_config(replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector"),
                 unsent_bytes=lambda: 0,
             ),
         )
@@ -275,8 +274,8 @@ class Broker:
         self.process.spawn(loop, self._run())
         self.publish(cluster.image)
 
-    def _topic_config(self, image: ClusterImage, topic: str) -> Mapping[str, Any]:
-        return ConfigView(image.configs, node_id=self.number).topic(topic)
+    def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
+        return build_log_config(ConfigView(image.configs, node_id=self.number), topic)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -19,16 +19,16 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import Metrics, render
 from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.server.replication.cleaning.compaction import CleanerFacts, CleanerSettings, Compactor
+from barnabas.server.replication.cleaning.compaction import CleanerFacts, Compactor
 from barnabas.server.replication.cleaning.engine import CleanerEngine, InlineEngine, ProcessEngine, Step
 from barnabas.server.replication.partitions import Partitions
 from barnabas.server.storage.cleaner.errors import CleaningError
-from barnabas.server.storage.cleaner.task import CleanerLimits, CleaningTask
-from barnabas.server.storage.config import LogConfig
+from barnabas.server.storage.cleaner.task import CleanerConfig, CleaningTask
 from barnabas.server.storage.fs import OsFileSystem
 from barnabas.server.storage.log import Log
+from tests.configs import cleaner_config, log_config
 
-CONFIG = LogConfig(cleanup_policy=("compact",), internal_segment_bytes=500, file_delete_delay_ms=0)
+CONFIG = log_config(cleanup_policy=("compact",), internal_segment_bytes=500, file_delete_delay_ms=0)
 
 
 class FakeClock:
@@ -84,7 +84,7 @@ class World:
         self.hosts = Hosts()
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.settings = CleanerSettings(backoff_ms=10, limits=CleanerLimits(dedupe_buffer_bytes=1 << 20))
+        self.settings = cleaner_config(log_cleaner_backoff_ms=10, log_cleaner_dedupe_buffer_size=1 << 20)
         self.executor = ThreadPoolExecutor(2)
         self.compactor = Compactor(
             cast("Partitions", self.hosts),
@@ -179,7 +179,7 @@ def test_a_failure_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
 def test_disabled(tmp_path: Path) -> None:
     world = World(tmp_path)
     log = world.host("a")
-    world.settings = CleanerSettings(enable=False, backoff_ms=10)
+    world.settings = cleaner_config(log_cleaner_enable=False, log_cleaner_backoff_ms=10)
 
     async def a_while() -> None:
         task = asyncio.create_task(world.compactor.run())
@@ -194,8 +194,15 @@ def test_disabled(tmp_path: Path) -> None:
 
 
 def test_limits_are_shared_by_the_threads() -> None:
-    whole = CleanerSettings(threads=4, limits=CleanerLimits(1 << 20, 0.9, 1 << 18, 1000.0))
-    assert whole.limits_each == CleanerLimits(1 << 18, 0.9, 1 << 16, 250.0)
+    def sized(dedupe_buffer: int, io_buffer: int, rate: float) -> CleanerConfig:
+        return cleaner_config(
+            log_cleaner_threads=4,
+            log_cleaner_dedupe_buffer_size=dedupe_buffer,
+            log_cleaner_io_buffer_size=io_buffer,
+            log_cleaner_io_max_bytes_per_second=rate,
+        )
+
+    assert sized(1 << 20, 1 << 18, 1000.0).per_thread == sized(1 << 18, 1 << 16, 250.0)
 
 
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
@@ -225,10 +232,11 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
 ORPHAN = """
 import os, signal, sys
 from barnabas.server.replication.cleaning.engine import ProcessEngine
-from barnabas.server.storage.cleaner.task import CleaningTask
+from barnabas.server.storage.cleaner.task import CleanerConfig, CleaningTask
 
+config = CleanerConfig(True, 1, 0, 1000, 0.9, 1000, 1e9)
 engine = ProcessEngine()
-engine.begin(CleaningTask(sys.argv[1], "t-0", [], 0, 0, 0, 0, 100, 100, 100, (1, 2)))
+engine.begin(CleaningTask(sys.argv[1], "t-0", [], 0, 0, 0, 0, 100, 100, 100, (1, 2), config))
 engine.next()
 print(engine._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -12,10 +12,10 @@ import pytest
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
 from barnabas.server.replication.directories.found_logs import FoundLogs, is_contained
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.log import Log
 from barnabas.testing.sim.disk import MemoryDisk
+from tests.configs import log_config
 from tests.unit.server.replication.brokers import Cluster, in_virtual_time
 from tests.unit.server.replication.test_replication_dir_moves import home, under_way
 
@@ -75,7 +75,7 @@ def left_on(disk: MemoryDisk, topic_id: UUID) -> tuple[int, int, bool]:
     found = FoundLogs(lambda: next(unique))
     found.discover(directories)
     two = sum("t-0" in disk.listdir(path) for path in PATHS) == 2
-    taken = found.take(NAME, topic_id, LogConfig(internal_segment_bytes=2_000), UUID(int=9_011), 0)
+    taken = found.take(NAME, topic_id, log_config(internal_segment_bytes=2_000), UUID(int=9_011), 0)
     assert taken is not None
     log = taken[1]
     assert log is not None
@@ -154,7 +154,7 @@ def test_of_two_logs_that_differ_both_are_kept() -> None:
         directory = LogDir.open(
             disk.mount(), path, cluster_id="c", node_id=1, new_directory_id=UUID(int=hash(path) % 99)
         )
-        log = directory.create_log(NAME, None, LogConfig(), now_ms=0)
+        log = directory.create_log(NAME, None, log_config(), now_ms=0)
         from barnabas.protocol.records.build import SimpleRecord, build_batch
 
         for n in range(count):
@@ -170,7 +170,7 @@ def test_of_two_logs_that_differ_both_are_kept() -> None:
     ]
     found = FoundLogs(lambda: UUID(int=5))
     found.discover(directories)
-    taken = found.take(NAME, UUID(int=0), LogConfig(), UUID(int=0), 0)
+    taken = found.take(NAME, UUID(int=0), log_config(), UUID(int=0), 0)
     assert taken is not None
     assert (taken[0].path, taken[1] and taken[1].log_end_offset) == ("/data1", 5), "the later epoch goes before the end"
     assert [n for n in disk.listdir("/data") if n.startswith("t-0")] == [f"t-0.{UUID(int=5).hex}-stray"]

@@ -8,6 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.build import SimpleRecord, build_batch
@@ -19,7 +20,6 @@ from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
 )
 from barnabas.protocol.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.server.metadata.image.cluster import ResourceType
-from barnabas.server.replication.settings import ReplicationSettings
 from barnabas.server.storage.cleaner.candidate import Verdict, assess
 from barnabas.server.storage.errors import DiskIoError
 from barnabas.server.storage.log import Log
@@ -233,9 +233,7 @@ def test_a_follower_begins_again_while_it_moves() -> None:
 
 def test_a_move_is_held_to_its_rate() -> None:
     async def main(cluster: Cluster) -> None:
-        cluster.settings = ReplicationSettings(
-            fetch=cluster.settings.fetch, replica_lag_time_max_ms=1_000, move_rate=1_000_000
-        )
+        cluster.settings = replace(cluster.settings, replica_alter_log_dirs_io_max_bytes_per_second=1_000_000)
         broker = cluster.add(1, dirs=2)
         cluster.create("t", [[1]])
         await cluster.until(lambda: len(broker.partitions) == 1)
@@ -246,7 +244,9 @@ def test_a_move_is_held_to_its_rate() -> None:
         await cluster.until(lambda: not under_way(broker))
         assert 2.5 < cluster.loop.time() - begun < 4.5, "5 MB at 1 MB/s, the first and the last of them at once"
 
-        cluster.settings = ReplicationSettings(fetch=cluster.settings.fetch, move_rate=100_000_000)
+        cluster.settings = replace(
+            cluster.settings, replica_lag_time_max_ms=30_000, replica_alter_log_dirs_io_max_bytes_per_second=100_000_000
+        )
         cluster.configure(ResourceType.BROKER, "1", "replica.alter.log.dirs.io.max.bytes.per.second", "100000000")
         begun = cluster.loop.time()
         assert await alter(cluster, broker, "/data") is ErrorCode.NONE
@@ -425,7 +425,9 @@ def test_a_move_goes_on_after_a_restart() -> None:
 
 def test_threads_bound_how_many_move_at_once() -> None:
     async def main(cluster: Cluster) -> None:
-        cluster.settings = ReplicationSettings(fetch=cluster.settings.fetch, movers=1)
+        cluster.settings = replace(
+            cluster.settings, replica_lag_time_max_ms=30_000, num_replica_alter_log_dirs_threads=1
+        )
         broker = cluster.add(1, dirs=2)
         cluster.create("t", [[1]] * 4)
         await cluster.until(lambda: len(broker.partitions) == 4)

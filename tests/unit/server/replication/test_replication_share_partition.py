@@ -13,16 +13,21 @@ import pytest
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.server.replication.partition import Partition, PartitionRead, SpecialTimestamp
+from barnabas.server.replication.partition import Isolation, Partition, PartitionRead, SpecialTimestamp
 from barnabas.server.replication.purgatory import Purgatory
-from barnabas.server.replication.rules.share_values import Ack, ShareLimits, Wish
+from barnabas.server.replication.rules.share_values import Ack, Wish
 from barnabas.server.replication.shares.partition import SharePartition
 from barnabas.server.replication.shares.partitions import SharePartitions
-from barnabas.server.replication.shares.ports import ShareSettings
+from barnabas.server.replication.shares.ports import ShareGroupConfig
 from barnabas.server.storage.values import TimestampOffset
+from tests.configs import share_partition_config
 from tests.unit.server.coordination.kit import LoopClock, run_virtual
 
-SETTINGS = ShareSettings(ShareLimits(record_lock_duration_ms=1_000), reset=SpecialTimestamp.EARLIEST)
+SETTINGS = ShareGroupConfig(
+    share_partition_config(share_record_lock_duration_ms=1_000),
+    Isolation.READ_UNCOMMITTED,
+    SpecialTimestamp.EARLIEST,
+)
 NO_DISK = cast("Executor", None)
 
 

@@ -7,20 +7,20 @@ from barnabas.server.replication.rules.share_values import (
     Acquired,
     LogRange,
     RecordState,
-    ShareLimits,
     StateBatch,
     Wish,
     Write,
 )
+from tests.configs import share_partition_config
 
-LIMITS = ShareLimits(delivery_count_limit=2)
+LIMITS = share_partition_config(share_delivery_count_limit=2)
 LOG = [LogRange(0, 3)]
 
 
 def test_a_release_counts_and_the_last_delivery_allowed_is_the_last() -> None:
     state = SharePartitionState(0)
     seen = []
-    for _ in range(LIMITS.delivery_count_limit):
+    for _ in range(LIMITS.share_delivery_count_limit):
         got = state.acquire(Wish("m", 10), LIMITS, 0, LOG, 0)
         assert state.release("m", LIMITS) is not None
         seen.append((got, state.take_write()))

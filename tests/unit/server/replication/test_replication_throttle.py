@@ -80,9 +80,8 @@ def test_a_replica_that_catches_up_is_held_to_the_rate(side: str) -> None:
         for topic in ("t", "free"):
             for _ in range(20):
                 assert await leader.produce(bytes(100_000), topic=topic) is ErrorCode.NONE
-        rate = {f"{side}_rate": RATE}
-        fetch = replace(cluster.settings.fetch, max_bytes=100_000)
-        cluster.settings = replace(cluster.settings, fetch=fetch, **rate)
+        rate = {f"{side}_replication_throttled_rate": RATE}
+        cluster.settings = replace(cluster.settings, replica_fetch_max_bytes=100_000, **rate)
         cluster.configure(ResourceType.BROKER, "", f"{side}.replication.throttled.rate", str(RATE))
         cluster.configure(ResourceType.TOPIC, "t", f"{side}.replication.throttled.replicas", "0:1,0:2")
         follower.start()

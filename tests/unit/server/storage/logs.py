@@ -20,6 +20,7 @@ from barnabas.server.storage.log import Log
 from barnabas.server.storage.rolling import create_segment
 from barnabas.server.storage.segments.segment import Segment
 from barnabas.server.storage.values import AppendInfo
+from tests.configs import log_config
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
 TP = TopicPartition("topic", 0)
@@ -47,7 +48,7 @@ class LogHarness:
     """A log that can be closed, killed and opened again."""
 
     disk: FileSystem = field(default_factory=MemoryDisk)
-    config: LogConfig = field(default_factory=LogConfig)
+    config: LogConfig = field(default_factory=log_config)
     path: str = PATH
     now_ms: int = 10_000
 

@@ -21,15 +21,15 @@ from barnabas.server.storage.cleaner.inline import clean
 from barnabas.server.storage.cleaner.job import plan_cleaning
 from barnabas.server.storage.cleaner.keys import PlainKeys
 from barnabas.server.storage.cleaner.offset_map import OffsetMap, largest_prime
-from barnabas.server.storage.cleaner.task import CleanerLimits, GroupCleaned
+from barnabas.server.storage.cleaner.task import GroupCleaned
 from barnabas.server.storage.cleaner.throttle import Throttle
 from barnabas.server.storage.cleaner.transactions import CleanedTransactions
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.values import AbortedTxn
+from tests.configs import cleaner_config, log_config
 from tests.unit.server.storage.logs import PATH, LogHarness
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
-CONFIG = LogConfig(
+CONFIG = log_config(
     cleanup_policy=("compact",), internal_segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=0
 )
 SECRET = (1, 2)
@@ -58,10 +58,10 @@ def content(logs: LogHarness) -> list[tuple[int, str]]:
     return found
 
 
-def run(logs: LogHarness, engine: EngineFactory = PlainKeys, **limits: float) -> int:
+def run(logs: LogHarness, engine: EngineFactory = PlainKeys, **changes: float) -> int:
     found = assess(logs.log, logs.log.log_end_offset, logs.now_ms)
-    bounds = CleanerLimits(**limits)  # type: ignore[arg-type] # the tests name its fields
-    return clean(logs.log, found, now_ms=logs.now_ms, secret=SECRET, limits=bounds, engine=engine).end_offset
+    config = cleaner_config(**changes)
+    return clean(logs.log, found, now_ms=logs.now_ms, secret=SECRET, config=config, engine=engine).end_offset
 
 
 class TestOffsetMap:
@@ -250,7 +250,7 @@ class TestPass:
         active = logs.log.segments.active.base_offset
         ends: list[int] = []
         while not ends or ends[-1] < active:
-            ends.append(run(logs, engine, dedupe_buffer_bytes=24 * 11, load_factor=0.9))
+            ends.append(run(logs, engine, log_cleaner_dedupe_buffer_size=24 * 11))
         assert len(ends) > 3
         assert ends == sorted(set(ends))
         below = [k for o, k in content(logs) if o < active]
@@ -297,7 +297,7 @@ class TestPass:
         logs.log.roll(logs.now_ms)
         ends: list[int] = []
         while not ends or ends[-1] < 160:
-            ends.append(run(logs, engine, dedupe_buffer_bytes=24 * 11))
+            ends.append(run(logs, engine, log_cleaner_dedupe_buffer_size=24 * 11))
         assert content(logs) == [(120 + j, f"k{j}") for j in range(40)]
 
 
@@ -320,7 +320,7 @@ class TestCalledOff:
         for i in range(60):
             keyed(logs, f"k{i % 3}")
         found = assess(logs.log, logs.log.log_end_offset, logs.now_ms)
-        self.job = plan_cleaning(logs.log, found, now_ms=logs.now_ms, secret=SECRET, limits=CleanerLimits())
+        self.job = plan_cleaning(logs.log, found, now_ms=logs.now_ms, secret=SECRET, config=cleaner_config())
         self.steps = CleaningPass(logs.disk, self.job.task).run()
         self.group = next(self.steps)
         assert isinstance(self.group, GroupCleaned)

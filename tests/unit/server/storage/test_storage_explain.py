@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.server.storage.cleaner.candidate import Verdict
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.explain import OPEN_SHOWN, OpenTransaction, explain_log
 from barnabas.server.storage.retention import RetentionStatus, RetentionVerdict
+from tests.configs import log_config
 from tests.unit.server.storage.logs import LogHarness, batch
 
-SMALL = LogConfig(internal_segment_bytes=200, retention_ms=1_000)
+SMALL = log_config(internal_segment_bytes=200, retention_ms=1_000)
 
 
 def open_transaction(logs: LogHarness, producer_id: int) -> None:

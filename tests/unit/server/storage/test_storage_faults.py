@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.core.errors import ErrorCode
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.errors import DiskFullError, DiskIoError, LogFailedError
+from tests.configs import log_config
 from tests.unit.server.storage.logs import PATH, LogHarness, batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
@@ -49,7 +49,7 @@ class TestDiskFull:
     @pytest.mark.parametrize("room", range(0, 200, 7))
     def test_while_rolling(self, room: int) -> None:
         disk = MemoryDisk()
-        logs = LogHarness(disk=disk, config=LogConfig(internal_segment_bytes=3 * SIZE, index_interval_bytes=0))
+        logs = LogHarness(disk=disk, config=log_config(internal_segment_bytes=3 * SIZE, index_interval_bytes=0))
         logs.fill(3)
         disk.capacity = disk.used + room
         refused = False
@@ -148,7 +148,7 @@ class TestIoErrors:
 def test_a_segment_flushed_to_its_end_and_then_rolled_keeps_its_indexes() -> None:
     """Found by the cleaner's properties: the aborted transaction was read as committed after a power cut."""
     disk = MemoryDisk()
-    logs = LogHarness(disk=disk, config=LogConfig(internal_segment_bytes=4 * SIZE, index_interval_bytes=0))
+    logs = LogHarness(disk=disk, config=log_config(internal_segment_bytes=4 * SIZE, index_interval_bytes=0))
     logs.append(batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))
     logs.marker(1, 0, commit=False)
     logs.log.flush()

@@ -8,15 +8,16 @@ from msgspec.structs import replace
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.batch import iter_batches
 from barnabas.protocol.records.errors import CorruptBatchError, RecordRefusedError
-from barnabas.server.storage.config import LogConfig
+from barnabas.server.metadata.configs.tables import TOPIC_CONFIGS
 from barnabas.server.storage.epochs import EpochEntry
 from barnabas.server.storage.segments.segments import WarmSegments
 from barnabas.server.storage.values import EpochEndOffset, TimestampOffset
+from tests.configs import log_config
 from tests.unit.server.storage.logs import PATH, LogHarness, batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
 SIZE = len(batch())
-SMALL = LogConfig(internal_segment_bytes=3 * SIZE, file_delete_delay_ms=0)
+SMALL = log_config(internal_segment_bytes=3 * SIZE, file_delete_delay_ms=0)
 
 
 class TestAppend:
@@ -29,18 +30,18 @@ class TestAppend:
         assert [(h.base_offset, h.partition_leader_epoch) for h in logs.headers()] == [(0, 5), (3, 5)]
 
     def test_log_append_time(self) -> None:
-        logs = LogHarness(config=LogConfig(message_timestamp_type="LogAppendTime"))
+        logs = LogHarness(config=log_config(message_timestamp_type="LogAppendTime"))
         assert logs.append(batch()).log_append_time_ms == logs.now_ms
         assert logs.headers()[0].max_timestamp == logs.now_ms
 
     def test_larger_than_a_segment(self) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=SIZE - 1))
+        logs = LogHarness(config=log_config(internal_segment_bytes=SIZE - 1))
         with pytest.raises(RecordRefusedError) as e:
             logs.append(batch())
         assert e.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
     def test_too_large_for_the_topic(self) -> None:
-        logs = LogHarness(config=LogConfig(max_message_bytes=SIZE - 1))
+        logs = LogHarness(config=log_config(max_message_bytes=SIZE - 1))
         with pytest.raises(RecordRefusedError) as e:
             logs.append(batch())
         assert e.value.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -81,25 +82,25 @@ class TestRoll:
         assert [s.size for s in logs.log.segments] == [3 * SIZE, 3 * SIZE, SIZE]
 
     def test_by_time_of_the_records(self) -> None:
-        logs = LogHarness(config=LogConfig(segment_ms=100))
+        logs = LogHarness(config=log_config(segment_ms=100))
         for timestamp in (1000, 1100, 1101, 1150):
             logs.append(batch(timestamp=timestamp))
         assert logs.log.segments.bases == [0, 2]
 
     def test_by_time_survives_a_restart(self) -> None:
-        logs = LogHarness(config=LogConfig(segment_ms=100))
+        logs = LogHarness(config=log_config(segment_ms=100))
         logs.append(batch(timestamp=1000))
         logs.restart()
         logs.append(batch(timestamp=1101))
         assert logs.log.segments.bases == [0, 1]
 
     def test_by_full_index(self) -> None:
-        logs = LogHarness(config=LogConfig(segment_index_bytes=24, index_interval_bytes=0))
+        logs = LogHarness(config=log_config(segment_index_bytes=24, index_interval_bytes=0))
         logs.fill(4)
         assert logs.log.segments.bases == [0, 2]
 
     def test_jitter_is_bounded_and_repeatable(self) -> None:
-        config = LogConfig(segment_jitter_ms=50, segment_ms=100)
+        config = log_config(segment_jitter_ms=50, segment_ms=100)
         jitters = []
         for _ in range(2):
             logs = LogHarness(config=config)
@@ -115,7 +116,7 @@ class TestRoll:
         assert logs.log.segments.bases == [0]
 
     def test_rolling_leaves_complete_index_files(self) -> None:
-        logs = LogHarness(config=LogConfig(index_interval_bytes=SIZE))
+        logs = LogHarness(config=log_config(index_interval_bytes=SIZE))
         logs.fill(10)
         logs.log.roll(0)
         files = logs.disk.files(PATH)  # type: ignore[attr-defined]
@@ -127,7 +128,7 @@ class TestRoll:
 
 class TestRead:
     def test_every_offset_from_every_offset(self) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=10 * SIZE, index_interval_bytes=2 * SIZE))
+        logs = LogHarness(config=log_config(internal_segment_bytes=10 * SIZE, index_interval_bytes=2 * SIZE))
         for i in range(40):
             logs.append(batch(1 + i % 3))
         end = logs.log.log_end_offset
@@ -142,7 +143,7 @@ class TestRead:
 
     def test_a_bounded_memory_of_the_tail(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("barnabas.server.storage.segments.tail._BATCHES_MAX", 4)
-        logs = LogHarness(config=LogConfig(index_interval_bytes=2 * SIZE))
+        logs = LogHarness(config=log_config(index_interval_bytes=2 * SIZE))
         for i in range(30):
             logs.append(batch(2))
             for offset in range(2 * i + 2):
@@ -218,7 +219,7 @@ class TestRead:
 
 class TestLookup:
     def test_by_timestamp(self) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=4 * SIZE, index_interval_bytes=0))
+        logs = LogHarness(config=log_config(internal_segment_bytes=4 * SIZE, index_interval_bytes=0))
         for i, timestamp in enumerate((1000, 1500, 1200, 2000, 1800, 2500, 2400, 3000)):
             logs.append(batch(timestamp=timestamp), epoch=i // 4)
         for _ in range(2):
@@ -251,7 +252,9 @@ class TestLookup:
 
 class TestRetention:
     def test_by_time(self) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=3 * SIZE, retention_ms=1000, file_delete_delay_ms=50))
+        logs = LogHarness(
+            config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1000, file_delete_delay_ms=50)
+        )
         logs.fill(7)
         assert logs.log.delete_old_segments(now_ms=2002, high_watermark=7) == 0
         assert logs.log.delete_old_segments(now_ms=2003, high_watermark=7) == 1
@@ -263,26 +266,26 @@ class TestRetention:
         assert not [n for n in logs.disk.listdir(PATH) if n.endswith(".deleted")]
 
     def test_an_expired_active_segment_rolls_first(self) -> None:
-        logs = LogHarness(config=LogConfig(retention_ms=1000))
+        logs = LogHarness(config=log_config(retention_ms=1000))
         logs.fill(3)
         assert logs.log.delete_old_segments(now_ms=10_000, high_watermark=3) == 1
         assert (logs.log.log_start_offset, logs.log.log_end_offset) == (3, 3)
         assert logs.append(batch()).first_offset == 3
 
     def test_nothing_above_the_high_watermark(self) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=3 * SIZE, retention_ms=1))
+        logs = LogHarness(config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1))
         logs.fill(7)
         assert logs.log.delete_old_segments(now_ms=10**9, high_watermark=5) == 1
 
     def test_by_size(self) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=3 * SIZE, retention_bytes=5 * SIZE, retention_ms=-1))
+        logs = LogHarness(config=log_config(internal_segment_bytes=3 * SIZE, retention_bytes=5 * SIZE, retention_ms=-1))
         logs.fill(10)
         assert logs.log.delete_old_segments(now_ms=0, high_watermark=10) == 1
         assert logs.log.size_bytes == 7 * SIZE
 
     def test_compacted_topics_keep_everything_but_what_lies_below_the_start(self) -> None:
         logs = LogHarness(
-            config=LogConfig(internal_segment_bytes=3 * SIZE, retention_ms=1, cleanup_policy=("compact",))
+            config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1, cleanup_policy=("compact",))
         )
         logs.fill(10)
         assert logs.log.delete_old_segments(now_ms=10**9, high_watermark=10) == 0
@@ -302,7 +305,7 @@ class TestRetention:
             assert e.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         with pytest.raises(KafkaError):
             logs.log.read(7, 10)
-        logs.log.update_config(LogConfig(cleanup_policy=("compact",)))
+        logs.log.update_config(log_config(cleanup_policy=("compact",)))
         with pytest.raises(KafkaError) as e:
             logs.log.delete_records(9, 10, now_ms=0)
         assert e.value.code is ErrorCode.POLICY_VIOLATION
@@ -311,7 +314,7 @@ class TestRetention:
 class TestTruncate:
     @pytest.mark.parametrize("offset", range(10))
     def test_to_each_offset(self, offset: int) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=3 * SIZE, index_interval_bytes=0))
+        logs = LogHarness(config=log_config(internal_segment_bytes=3 * SIZE, index_interval_bytes=0))
         for i in range(10):
             logs.append(batch(timestamp=1000 + i), epoch=i // 4)
         logs.log.flush()
@@ -399,7 +402,7 @@ class TestFlush:
         assert not logs.log.flush_due(0)
 
     def test_flush_messages_and_ms(self) -> None:
-        logs = LogHarness(config=LogConfig(flush_messages=2, flush_ms=500))
+        logs = LogHarness(config=log_config(flush_messages=2, flush_ms=500))
         logs.append(batch())
         assert not logs.log.flush_due(logs.now_ms + 499)
         assert logs.log.flush_due(logs.now_ms + 500)
@@ -496,39 +499,10 @@ class TestReplaceSegments:
 
 
 class TestConfig:
-    def test_from_kafka_names(self) -> None:
-        config = LogConfig.from_config(
-            {
-                "segment.bytes": "1048576",
-                "cleanup.policy": "compact, delete",
-                "preallocate": "true",
-                "min.cleanable.dirty.ratio": "0.1",
-                "retention.ms": -1,
-                "compression.type": "zstd",
-                "follower.replication.throttled.replicas": "",
-            }
-        )
-        assert config == LogConfig(
-            segment_bytes=1 << 20,
-            cleanup_policy=("compact", "delete"),
-            preallocate=True,
-            min_cleanable_dirty_ratio=0.1,
-            retention_ms=-1,
-            compression_type="zstd",
-        )
-        assert LogConfig.from_config({"cleanup.policy": ""}).cleanup_policy == ()
-
-    @pytest.mark.parametrize(("name", "value"), [("segment.bytes", "x"), ("preallocate", "maybe")])
-    def test_bad_values(self, name: str, value: str) -> None:
-        with pytest.raises(KafkaError) as e:
-            LogConfig.from_config({name: value})
-        assert e.value.code is ErrorCode.INVALID_CONFIG
-        assert name in str(e.value)
-
     def test_update(self) -> None:
         logs = LogHarness()
         logs.append(batch())
-        logs.log.update_config(LogConfig(max_message_bytes=10))
+        logs.log.update_config(log_config(max_message_bytes=10))
         with pytest.raises(RecordRefusedError):
             logs.append(batch())
 
@@ -536,5 +510,5 @@ class TestConfig:
 @pytest.mark.parametrize("word", ["none", "brotli", ""])
 def test_config_with_unknown_compression_type_is_rejected(word: str) -> None:
     with pytest.raises(KafkaError, match=r"compression\.type") as caught:
-        LogConfig.from_config({"compression.type": word})
+        TOPIC_CONFIGS.parse("compression.type", word)
     assert caught.value.code is ErrorCode.INVALID_CONFIG

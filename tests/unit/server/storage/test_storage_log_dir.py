@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.ids import TopicPartition
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import (
     DiskIoError,
@@ -19,6 +18,7 @@ from barnabas.server.storage.errors import (
     StorageError,
 )
 from barnabas.server.storage.fs import FileSystem, OsFileSystem
+from tests.configs import log_config
 from tests.unit.server.storage.logs import batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
@@ -26,7 +26,7 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 TOPIC_ID = UUID(int=42)
 NEW_ID = UUID(int=1 << 90)
 UNIQUE = UUID(int=7)
-CONFIG = LogConfig(file_delete_delay_ms=100)
+CONFIG = log_config(file_delete_delay_ms=100)
 
 
 def open_dir(fs: FileSystem, path: str = "/data", **changes: object) -> LogDir:

@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.validate import Origin
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.values import AbortedTxn
+from tests.configs import log_config
 from tests.unit.server.storage.logs import LogHarness, batch
 
 INT_MAX = (1 << 31) - 1
@@ -102,7 +102,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("how", ["restart", "kill"])
     def test_survives_over_many_segments(self, how: str) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=300))
+        logs = LogHarness(config=log_config(internal_segment_bytes=300))
         for i in range(20):
             send(logs, i)
             if i < 3:
@@ -113,7 +113,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("how", ["restart", "kill"])
     def test_a_retry_of_all_in_flight_is_known_after_a_start(self, how: str) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=300))
+        logs = LogHarness(config=log_config(internal_segment_bytes=300))
         for i in range(20):
             send(logs, i)
         getattr(logs, how)()
@@ -121,7 +121,7 @@ class TestRestart:
         assert logs.log.log_end_offset == 20
 
     def test_a_corrupt_snapshot_costs_a_longer_replay_only(self) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=300))
+        logs = LogHarness(config=log_config(internal_segment_bytes=300))
         for i in range(20):
             send(logs, i)
         snapshots = [n for n in logs.disk.listdir(logs.path) if n.endswith(".snapshot")]
@@ -167,7 +167,7 @@ class TestTransactions:
 
     @pytest.mark.parametrize("how", ["restart", "kill"])
     def test_survive_a_restart(self, how: str) -> None:
-        logs = LogHarness(config=LogConfig(internal_segment_bytes=300))
+        logs = LogHarness(config=log_config(internal_segment_bytes=300))
         send(logs, 0, pid=1, txn=True)
         logs.marker(1, 0, commit=False)
         send(logs, 0, pid=2, txn=True)

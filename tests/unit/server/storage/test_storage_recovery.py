@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.records.batch import iter_batches
-from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.values import RecoveryReport
+from tests.configs import log_config
 from tests.unit.server.storage.logs import PATH, LogHarness, batch
 from tests.unit.server.storage.memory_disk import MemoryDisk
 
 SIZE = len(batch())
-SMALL = LogConfig(internal_segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
+SMALL = log_config(internal_segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
 
 
 def path(base: int, suffix: str) -> str:
@@ -222,7 +222,7 @@ class TestAfterACrash:
         assert offsets(logs) == before
 
     def test_a_compacted_log_may_have_gaps(self, disk: MemoryDisk) -> None:
-        compacted = LogConfig(internal_segment_bytes=4 * SIZE, index_interval_bytes=SIZE, cleanup_policy=("compact",))
+        compacted = log_config(internal_segment_bytes=4 * SIZE, index_interval_bytes=SIZE, cleanup_policy=("compact",))
         logs = LogHarness(disk=disk, config=compacted)
         logs.fill(14)
         del disk.data(path(4, ".log"))[2 * SIZE :]

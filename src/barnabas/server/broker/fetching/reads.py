@@ -78,7 +78,7 @@ def build_params(services: Services, ctx: RequestContext, request: FetchRequest)
         return _follower_params(services.partitions.context, request.replica_id, _UNKNOWN_BROKER_EPOCH)
     leader_only = ctx.api_version < FOLLOWER_READS_SINCE
     rack_brokers: frozenset[int] | None = None
-    if request.rack_id and not leader_only and services.settings.replica_selector_class == RACK_AWARE:
+    if request.rack_id and not leader_only and services.config.replica_selector_class == RACK_AWARE:
         rack_brokers = frozenset(
             broker.broker_id
             for broker in services.metadata.image.brokers.alive()

@@ -1,4 +1,4 @@
-"""Value: the group coordinator's configuration."""
+"""Value: the configs that the group coordinator uses."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ class MigrationPolicy(Enum):
 
 
 class GroupCoordinatorConfig(Struct, frozen=True):
-    """Each field is the broker config of the same name, with `_` in place of `.`. Times are in milliseconds, sizes in
-    bytes."""
+    """Each field is the broker config of the same name, with `_` for `.`."""
 
     # classic groups
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_initial_rebalance_delay_ms: int = 3_000
-    group_max_size: int = 2_147_483_647
-    new_member_join_timeout_ms: int = 300_000
-    """How long a new member may wait for its first rebalance to complete (group.classic.new.member.join.timeout.ms, an
-    internal config of Kafka)."""
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
 
     # consumer groups
-    group_consumer_session_timeout_ms: int = 45_000
-    group_consumer_min_session_timeout_ms: int = 45_000
-    group_consumer_max_session_timeout_ms: int = 60_000
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_min_heartbeat_interval_ms: int = 5_000
-    group_consumer_max_heartbeat_interval_ms: int = 15_000
-    group_consumer_max_size: int = 2_147_483_647
-    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_session_timeout_ms: int
+    group_consumer_min_session_timeout_ms: int
+    group_consumer_max_session_timeout_ms: int
+    group_consumer_heartbeat_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_max_size: int
+    group_consumer_assignors: tuple[str, ...]
+    group_consumer_migration_policy: MigrationPolicy
+    group_consumer_assignment_interval_ms: int
     """The minimum time between two target assignments of a group, so that many joins cost one computation
     (KIP-1263)."""
 
     # share groups
-    group_share_session_timeout_ms: int = 45_000
-    group_share_heartbeat_interval_ms: int = 5_000
-    group_share_assignment_interval_ms: int = 1_000
-    group_share_initialize_retry_interval_ms: int = 30_000
-    group_share_max_size: int = 200
-    group_share_assignors: tuple[str, ...] = ("simple",)
+    group_share_session_timeout_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_assignment_interval_ms: int
+    group_share_initialize_retry_interval_ms: int
+    group_share_max_size: int
+    group_share_assignors: tuple[str, ...]
 
     # offsets
-    offset_metadata_max_bytes: int = 4_096
-    offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 600_000
-    offset_commit_timeout_ms: int = 5_000
+    offset_metadata_max_bytes: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_commit_timeout_ms: int
+
+    new_member_join_timeout_ms: int = 300_000
+    """How long a new member may wait for its first rebalance to complete (group.classic.new.member.join.timeout.ms, an
+    internal config of Kafka)."""
 
     @property
     def offsets_retention_ms(self) -> int:

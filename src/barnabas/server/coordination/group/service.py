@@ -110,7 +110,7 @@ class GroupCoordinator:
         self._partitions = 0
         configs = group_configs or NoGroupConfigs()
         self._runtime = CoordinatorRuntime(
-            RuntimeConfig(CONSUMER_OFFSETS_TOPIC, config.offset_commit_timeout_ms),
+            RuntimeConfig(CONSUMER_OFFSETS_TOPIC, config.offsets_commit_timeout_ms),
             writer,
             clock,
             rng,

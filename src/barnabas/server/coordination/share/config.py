@@ -1,4 +1,4 @@
-"""Value: the share coordinator's settings, with Kafka's defaults. Filled from the broker's configuration."""
+"""Value: the configs that the share coordinator uses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from msgspec import Struct
 
 
 class ShareCoordinatorConfig(Struct, frozen=True):
-    """Fields are the settings `share.coordinator.*` of the same names."""
+    """Each field is the broker config of the same name, with `_` for `.`."""
 
-    snapshot_update_records_per_snapshot: int = 500
-    cold_partition_snapshot_interval_ms: int = 300_000
-    prune_interval_ms: int = 300_000
-    write_timeout_ms: int = 5_000
+    share_coordinator_snapshot_update_records_per_snapshot: int
+    share_coordinator_cold_partition_snapshot_interval_ms: int
+    share_coordinator_state_topic_prune_interval_ms: int
+    share_coordinator_write_timeout_ms: int

@@ -57,7 +57,7 @@ class ShareCoordinator:
         self._partitions = 0
         self._pruned: dict[int, int] = {}
         self._runtime = CoordinatorRuntime(
-            RuntimeConfig(SHARE_STATE_TOPIC, config.write_timeout_ms),
+            RuntimeConfig(SHARE_STATE_TOPIC, config.share_coordinator_write_timeout_ms),
             writer,
             clock,
             rng,
@@ -105,7 +105,7 @@ class ShareCoordinator:
     async def _prune(self) -> None:
         """Delete what every share partition's snapshot has made needless."""
         while True:
-            await asyncio.sleep(self._config.prune_interval_ms / 1000)
+            await asyncio.sleep(self._config.share_coordinator_state_topic_prune_interval_ms / 1000)
             for partition, shard in list(self._runtime.active()):
                 before = shard.redundant_before()
                 if before <= self._pruned.get(partition, 0):

@@ -1,8 +1,9 @@
 """Machine: the share partitions of one partition of `__share_group_state`.
 
-Fills the runtime's `Shard`. Each write becomes an update record; after `snapshot_update_records_per_snapshot` of them a
-snapshot, so that no state needs more than so many records. Two epochs fence: the leader's, against a leader that has
-lost the partition, and the state's, against a leader that has not noticed that an administrator moved the group.
+Fills the runtime's `Shard`. Each write becomes an update record; after
+`share.coordinator.snapshot.update.records.per.snapshot` of them a snapshot, so that no state needs more than so many
+records. Two epochs fence: the leader's, against a leader that has lost the partition, and the state's, against a leader
+that has not noticed that an administrator moved the group.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class ShareShard:
 
     def _record(self, op: WriteOperation, key: ShareKey, state: ShareState, news: StateWrite) -> CoordinatorRecord:
         """An update, or a snapshot when there have been enough of them."""
-        if state.updates < self.config.snapshot_update_records_per_snapshot:
+        if state.updates < self.config.share_coordinator_snapshot_update_records_per_snapshot:
             return _update_record(key, state.snapshot_epoch, news)
         merged = replace(_merged(state, news), snapshot_epoch=state.snapshot_epoch + 1, written_ms=op.now_ms)
         return _snapshot_record(key, replace(merged, state_epoch=max(state.state_epoch, news.state_epoch)))
@@ -138,7 +139,7 @@ class ShareShard:
     def snapshot_cold(self, op: WriteOperation) -> None:
         """Write share partitions anew that have not changed for long, or their old snapshots would hold the log."""
         op.atomic = False
-        oldest_allowed = op.now_ms - self.config.cold_partition_snapshot_interval_ms
+        oldest_allowed = op.now_ms - self.config.share_coordinator_cold_partition_snapshot_interval_ms
         cold = [key for key, state in self.states.items() if state.written_ms <= oldest_allowed]
         if len(cold) == len(self.states) and not any(state.updates for state in self.states.values()):
             return  # nothing moves at all: writing it again would gain nothing
@@ -192,13 +193,19 @@ class ShareShard:
         """Nothing transactional is ever written here."""
 
     def on_loaded(self, op: WriteOperation) -> None:
-        op.schedule(COLD_PARTITION_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
+        self._schedule_cold_partition_timer(op)
         op.schedule(DELETED_TOPICS_TIMER, 0, retry=True)
+
+    def _schedule_cold_partition_timer(self, op: WriteOperation) -> None:
+        interval_ms = self.config.share_coordinator_cold_partition_snapshot_interval_ms
+        op.schedule(COLD_PARTITION_TIMER, interval_ms, retry=True)
 
     def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
         if key == COLD_PARTITION_TIMER:
             self.snapshot_cold(op)
-            op.schedule(COLD_PARTITION_TIMER, self.config.cold_partition_snapshot_interval_ms, retry=True)
+            op.schedule(
+                COLD_PARTITION_TIMER, self.config.share_coordinator_cold_partition_snapshot_interval_ms, retry=True
+            )
         elif key == DELETED_TOPICS_TIMER:  # topics may have been deleted while nobody had these share partitions
             op.atomic = False
             op.write(*(_tombstone(key) for key in sorted(self.states) if self.topics.by_id(key.topic_id) is None))

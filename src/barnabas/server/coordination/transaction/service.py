@@ -83,7 +83,7 @@ class TransactionCoordinator:
         """Who waits for the end of a transaction, by transactional id."""
         self.markers = MarkerSender(markers, self._coordinator_epoch, self._markers_written)
         self._runtime = CoordinatorRuntime(
-            RuntimeConfig(TRANSACTION_STATE_TOPIC, config.write_timeout_ms),
+            RuntimeConfig(TRANSACTION_STATE_TOPIC, config.request_timeout_ms),
             writer,
             clock,
             rng,

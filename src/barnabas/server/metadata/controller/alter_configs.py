@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
-from barnabas.core.config import ConfigType
+from barnabas.core.config import ConfigType, default_of
 from barnabas.core.decision import Decision
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.wire.messages import alter_configs as legacy
@@ -21,7 +21,7 @@ from barnabas.server.metadata.config_rules import (
     check_group_configs,
     check_topic_configs,
 )
-from barnabas.server.metadata.config_view import ConfigView, default_of
+from barnabas.server.metadata.config_view import ConfigView
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.metadata.controller.answers import RefusedError, duplicates, invalid_request, message_of
 from barnabas.server.metadata.controller.eligible_leaders import check_min_isr, records_after_change

@@ -46,7 +46,7 @@ from barnabas.server.metadata.controller.reassignments import (
     decide_alter_partition_reassignments,
     decide_list_partition_reassignments,
 )
-from barnabas.server.metadata.controller.settings import ControllerSettings, DecideContext
+from barnabas.server.metadata.controller.settings import ControllerConfig, DecideContext
 from barnabas.server.metadata.controller.update_features import decide_update_features
 from barnabas.server.metadata.image.cluster import ClusterImage
 from barnabas.server.metadata.image.delta import replayed
@@ -79,7 +79,7 @@ class Controller:
 
     HANDLED: ClassVar[Mapping[type[Message], Decide]] = _HANDLED
 
-    def __init__(self, settings: ControllerSettings, image: ClusterImage | None = None) -> None:
+    def __init__(self, settings: ControllerConfig, image: ClusterImage | None = None) -> None:
         self.settings = settings
         self.image = image or ClusterImage()
 

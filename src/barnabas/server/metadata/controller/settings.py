@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from barnabas.core.rng import Rng
 
@@ -12,19 +12,19 @@ MAX_PARTITIONS_PER_BATCH = 10_000
 """The most partitions one CreateTopics or CreatePartitions request may make (ReplicationControlManager)."""
 
 
-class ControllerSettings(Struct, frozen=True):
+class ControllerConfig(Struct, frozen=True):
     """The static configuration. `static_config` has the configs of server.properties and of the command line, as
     text."""
 
-    node_id: int = 0
-    static_config: Mapping[str, str] = field(default_factory=dict)
-    default_replication_factor: int = 1
-    num_partitions: int = 1
-    delete_topic_enable: bool = True
-    session_timeout_ms: int = 9_000
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_check_interval_seconds: int = 300
-    unclean_leader_election_interval_ms: int = 300_000
+    node_id: int
+    static_config: Mapping[str, str]
+    default_replication_factor: int
+    num_partitions: int
+    delete_topic_enable: bool
+    broker_session_timeout_ms: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    unclean_leader_election_interval_ms: int
 
 
 class DecideContext(Struct, frozen=True):
@@ -32,10 +32,10 @@ class DecideContext(Struct, frozen=True):
 
     now_ms: int
     rng: Rng
-    settings: ControllerSettings
+    settings: ControllerConfig
     version: int = 0
     live_brokers: frozenset[int] = frozenset()
-    """The brokers that have sent heartbeats to this controller within `session_timeout_ms`."""
+    """The brokers that have sent heartbeats to this controller within `broker_session_timeout_ms`."""
     may_stop: Callable[[int], bool] = lambda _: True
     """Whether every active broker has the metadata that this stopping broker leads no partition (`BrokerSessions`)."""
     kraft_version: int | None = None

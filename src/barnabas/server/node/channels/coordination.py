@@ -72,7 +72,7 @@ class Markers:
     async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         if self._neighbours.is_here(broker_id):
             services = self._neighbours.require()
-            deadline = asyncio.get_running_loop().time() + services.settings.request_timeout_ms / 1000
+            deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
             return await write_markers(services, request, services.clock.now_ms(), deadline)
         response = await self._neighbours.send(broker_id, request, "markers")
         assert isinstance(response, WriteTxnMarkersResponse)
@@ -94,7 +94,7 @@ class Transactions:
         broker_id = self._neighbours.coordinator(TRANSACTION_STATE_TOPIC, transaction.transactional_id)
         if self._neighbours.is_here(broker_id):
             services = self._neighbours.require()
-            max_wait_ms = services.settings.add_partitions_to_txn_retry_backoff_ms
+            max_wait_ms = services.config.add_partitions_to_txn_retry_backoff_ms
             return await services.transactions.add_or_verify_partitions(transaction, version=2, max_wait_ms=max_wait_ms)
         return await self._batched.ask(broker_id, transaction)
 

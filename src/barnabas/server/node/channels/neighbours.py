@@ -64,7 +64,7 @@ class Neighbours:
 
     async def send(self, broker_id: int, request: Request, purpose: str) -> Response:
         """Raises KafkaError: NETWORK_EXCEPTION (it may have been carried out), UNSUPPORTED_VERSION (it was not)."""
-        timeout_ms = self.require().settings.request_timeout_ms
+        timeout_ms = self.require().config.request_timeout_ms
         try:
             return await self._peers.send(broker_id, request, timeout_ms=timeout_ms, purpose=purpose)
         except KafkaError as error:

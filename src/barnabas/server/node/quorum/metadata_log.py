@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.core.clock import Clock
@@ -53,19 +53,17 @@ _HAND_OVER_S: Final = 1.0
 """How long an orderly stop waits for a successor."""
 
 
-class QuorumOptions(Struct, frozen=True):
+class QuorumConfig(Struct, frozen=True):
     """What the configuration says of the quorum; see `starting` for what comes of it."""
 
+    raft: RaftConfig
     cluster_id: str = ""
-    voters: Mapping[int, Address] | Iterable[tuple[int, Address]] = ()
-    """`controller.quorum.voters`"""
-    bootstrap: Sequence[Address] = ()
-    """`controller.quorum.bootstrap.servers`"""
+    controller_quorum_voters: Mapping[int, Address] | Iterable[tuple[int, Address]] = ()
+    controller_quorum_bootstrap_servers: Sequence[Address] = ()
     endpoints: Endpoints = ()
     """This node's own controller listeners, as others reach them."""
     may_found: bool = True
     """Whether this node may found a quorum of its own, if its directory is new and no voters are configured."""
-    raft: RaftConfig = field(default_factory=RaftConfig)
     fsync: bool = True
 
 
@@ -73,26 +71,28 @@ class RaftMetadataLog:
     """`open`, register listeners, `run`. The directory must exist and be locked by this process."""
 
     def __init__(
-        self, fs: FileSystem, directory: str, me: ReplicaKey, options: QuorumOptions, *, clock: Clock, rng: Rng,
+        self, fs: FileSystem, directory: str, me: ReplicaKey, config: QuorumConfig, *, clock: Clock, rng: Rng,
         executor: Executor, sender: Sender, clean_shutdown: bool = False,
     ) -> None:  # fmt: skip
         path = f"{directory}/{METADATA_PARTITION}"
         if not fs.exists(path):
             fs.mkdir(path)
-            if options.fsync:
+            if config.fsync:
                 fs.sync_dir(directory)  # a vote must not be lost with the directory that it is in
         self._me = me
-        self._options = options
+        self._config = config
         self._clock = clock
         self._rng = rng
-        self._snapshots = SnapshotStore(fs, path, executor, fsync=options.fsync)
+        self._snapshots = SnapshotStore(fs, path, executor, fsync=config.fsync)
         self._log = RaftLog(
-            fs, path, self._snapshots, clock=clock, executor=executor, fsync=options.fsync,
+            fs, path, self._snapshots, clock=clock, executor=executor, fsync=config.fsync,
             clean_shutdown=clean_shutdown,
         )  # fmt: skip
-        self._votes = VoteStore(fs, path, executor, voters=self._voters_of_now, fsync=options.fsync)
-        listener = options.endpoints[0].listener if options.endpoints else ""
-        self._network = QuorumNetwork(sender, options.cluster_id, options.raft.request_timeout_ms, listener)
+        self._votes = VoteStore(fs, path, executor, voters=self._voters_of_now, fsync=config.fsync)
+        listener = config.endpoints[0].listener if config.endpoints else ""
+        self._network = QuorumNetwork(
+            sender, config.cluster_id, config.raft.controller_quorum_request_timeout_ms, listener
+        )
         self._handover = Handover(me.id, self._log, self._snapshots)
         self._driver: RaftDriver | None = None
         self._proposed_version: int | None = None
@@ -103,31 +103,31 @@ class RaftMetadataLog:
     async def find_quorum(self) -> None:
         """Before `open`: a node that might found a quorum makes sure that the other controllers know of none. Only a
         node whose log is empty, and that has others to ask, asks and waits."""
-        options = self._options
-        own = {(endpoint.host, endpoint.port) for endpoint in options.endpoints}
-        others = [address for address in options.bootstrap if address not in own]
-        known = dict(options.voters) or self._log.end_offset or self._snapshots.formatted().voters
-        if options.may_found and others and not known and await quorum_exists(self._network, others):
+        config = self._config
+        own = {(endpoint.host, endpoint.port) for endpoint in config.endpoints}
+        others = [address for address in config.controller_quorum_bootstrap_servers if address not in own]
+        known = dict(config.controller_quorum_voters) or self._log.end_offset or self._snapshots.formatted().voters
+        if config.may_found and others and not known and await quorum_exists(self._network, others):
             log.info("there is a quorum already: this node, whose log is empty, does not found one")
-            self._options = replace(options, may_found=False)
+            self._config = replace(config, may_found=False)
 
     def open(self) -> None:
         """Read the disk; hand the newest snapshot to the listeners. What is committed beyond it, only the quorum can
         say: that follows in `run`. Raises MetadataError, QuorumStateError, StorageError."""
         state = self._votes.state()
-        options = self._options
-        config = starting_config(
-            options.raft,
+        config = self._config
+        raft_config = starting_config(
+            config.raft,
             self._me,
             self._log.open(),
             state,
-            voters=dict(options.voters),
-            bootstrap=options.bootstrap,
-            endpoints=options.endpoints,
-            may_found=options.may_found,
+            voters=dict(config.controller_quorum_voters),
+            bootstrap=config.controller_quorum_bootstrap_servers,
+            endpoints=config.endpoints,
+            may_found=config.may_found,
         )
         ports = Ports(self._log, self._votes, self._snapshots, self._network, self._handover)
-        driver = RaftDriver(self._me, config, ports, self._rng)
+        driver = RaftDriver(self._me, raft_config, ports, self._rng)
         driver.open()
         self._driver = driver
 

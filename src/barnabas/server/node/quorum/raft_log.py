@@ -18,8 +18,10 @@ from concurrent.futures import Executor
 from typing import Final, assert_never
 
 from barnabas.core.clock import Clock
+from barnabas.core.config_builder import ConfigBuilder
 from barnabas.core.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from barnabas.server.broker.quorum.batches import parse_batches, render_batch
+from barnabas.server.metadata.configs.tables import TOPIC_CONFIGS
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.node.quorum.snapshot_files import SnapshotContents
 from barnabas.server.node.quorum.snapshot_store import SnapshotStore
@@ -35,7 +37,9 @@ RECORD_BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """KRaft's largest batch (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`)."""
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 _SCAN_BYTES: Final = 4 * 1024 * 1024
-_CONFIG: Final = LogConfig(retention_ms=-1, max_message_bytes=RECORD_BATCH_BYTES_MAX)
+_CONFIG: Final = ConfigBuilder(LogConfig, TOPIC_CONFIGS).from_defaults(
+    retention_ms=-1, max_message_bytes=RECORD_BATCH_BYTES_MAX
+)
 
 
 class RaftLog:

@@ -11,8 +11,8 @@ from barnabas.core.rng import Rng
 from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.setup.identity import Identity, IdentityError, new_cluster_id
+from barnabas.server.node.zookeeper.config import read_zookeeper_config
 from barnabas.server.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
-from barnabas.server.node.zookeeper.settings import read_settings
 
 
 async def join(
@@ -32,7 +32,7 @@ async def join(
         rack=config["broker.rack"],
         eligible=config.topology.is_controller,
     )
-    log = ZooKeeperMetadataLog(read_settings(config.values), me, clock)
+    log = ZooKeeperMetadataLog(read_zookeeper_config(config.values), me, clock)
     proposed = identity.cluster_id or new_cluster_id(rng) if identity.is_new else ""
     cluster_id = await log.connect(proposed)
     if identity.cluster_id not in ("", cluster_id):

@@ -20,6 +20,7 @@ from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import LoadedSnapshot, MetadataListener
 from barnabas.server.metadata.records.base import MetadataRecord
+from barnabas.server.node.zookeeper.config import ZooKeeperConfig
 from barnabas.server.node.zookeeper.entries import encode_snapshot
 from barnabas.server.node.zookeeper.errors import ZooKeeperError
 from barnabas.server.node.zookeeper.layout import CLUSTER_ID, read_cluster_id, write_broker, write_cluster_id
@@ -36,7 +37,6 @@ from barnabas.server.node.zookeeper.machine.effects import (
 from barnabas.server.node.zookeeper.machine.node import Candidate, ZooKeeperMachine
 from barnabas.server.node.zookeeper.machine.requests import Answer, Create, Failed, Failure, Get, Multi, Sync, Znode
 from barnabas.server.node.zookeeper.machine.writer import CHUNK_BYTES
-from barnabas.server.node.zookeeper.settings import ZooKeeperSettings
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.raft import QuorumView as QuorumDescription
 from barnabas.server.raft.machine.values import Voters
@@ -67,7 +67,7 @@ class NodeInfo(Struct, frozen=True):
 class ZooKeeperMetadataLog:
     """The log of one node. Everything is called on the loop."""
 
-    def __init__(self, settings: ZooKeeperSettings, me: NodeInfo, clock: Clock) -> None:
+    def __init__(self, settings: ZooKeeperConfig, me: NodeInfo, clock: Clock) -> None:
         self._settings = settings
         self._me = me
         self._clock = clock

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from barnabas.server.node.zookeeper.config import ZooKeeperConfig
 from barnabas.server.node.zookeeper.errors import ZooKeeperError
 from barnabas.server.node.zookeeper.machine.requests import (
     Answer,
@@ -32,7 +33,6 @@ from barnabas.server.node.zookeeper.machine.requests import (
     Znode,
     Znodes,
 )
-from barnabas.server.node.zookeeper.settings import ZooKeeperSettings
 
 try:
     from kazoo import exceptions as errors
@@ -74,16 +74,16 @@ class SessionEvents(Protocol):
 class ZooKeeperSession:
     """`start`, then `submit`. It reconnects for ever; a session that has ended is followed by another."""
 
-    def __init__(self, settings: ZooKeeperSettings, events: SessionEvents) -> None:
+    def __init__(self, settings: ZooKeeperConfig, events: SessionEvents) -> None:
         self._settings = settings
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._stopped = False
-        self._timeout_ms = settings.session_timeout_ms
+        self._timeout_ms = settings.zookeeper_session_timeout_ms
         self._client = KazooClient(
-            hosts=settings.connect,
-            timeout=settings.session_timeout_ms / 1000,
+            hosts=settings.zookeeper_connect,
+            timeout=settings.zookeeper_session_timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=_RECONNECT_DELAY_MAX_S),
             logger=_quiet_logger(),
         )
@@ -94,15 +94,15 @@ class ZooKeeperSession:
         """Raises ZooKeeperError when no server can be reached in zookeeper.connection.timeout.ms."""
         self._client.start_async()
         try:
-            async with asyncio.timeout(self._settings.connection_timeout_ms / 1000):
+            async with asyncio.timeout(self._settings.zookeeper_connection_timeout_ms / 1000):
                 await self._connected.wait()
         except TimeoutError:
             await self.stop()
             raise ZooKeeperError(
-                f"No ZooKeeper server of zookeeper.connect={self._settings.connect} could be reached within "
-                f"{self._settings.connection_timeout_ms} ms. Are they running, with a majority of them up?"
+                f"No ZooKeeper server of zookeeper.connect={self._settings.zookeeper_connect} could be reached within "
+                f"{self._settings.zookeeper_connection_timeout_ms} ms. Are they running, with a majority of them up?"
             ) from None
-        if "/" in self._settings.connect:
+        if "/" in self._settings.zookeeper_connect:
             await self._in_thread(lambda: self._client.ensure_path("/"))
 
     async def stop(self) -> None:

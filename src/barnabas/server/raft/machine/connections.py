@@ -19,8 +19,8 @@ class Connections:
     """A response counts only if it answers the request that is under way."""
 
     def __init__(self, config: RaftConfig) -> None:
-        self._request_timeout_ms = config.request_timeout_ms
-        self._retry_backoff_ms = config.retry_backoff_ms
+        self._request_timeout_ms = config.controller_quorum_request_timeout_ms
+        self._retry_backoff_ms = config.controller_quorum_retry_backoff_ms
         self._nodes: dict[int, _Connection] = {}
         self._next_correlation_id = 0
 

@@ -161,7 +161,7 @@ def lose_pre_vote(q: Quorum, state: Prospective) -> None:
 def _election_backoff_ms(q: Quorum, retries: int) -> int:
     """Up to twice as long with each lost election (binaryExponentialElectionBackoffMs)."""
     spread = 2 << min(20, retries - 1)
-    return min(_BACKOFF_BASE_MS * q.rng.randrange(spread), q.config.election_backoff_max_ms)
+    return min(_BACKOFF_BASE_MS * q.rng.randrange(spread), q.config.controller_quorum_election_backoff_max_ms)
 
 
 def poll_unattached(q: Quorum, state: Unattached) -> None:
@@ -221,7 +221,7 @@ def on_end_epoch(q: Quorum, token: int, request: EndQuorumEpochRequest) -> None:
 
 def _succession_backoff_ms(q: Quorum, successors: tuple[ReplicaKey, ...]) -> int:
     """The furthest replica tries at once, the others after it, each twice as late (strictExponential...Ms)."""
-    limit = q.config.election_backoff_max_ms
+    limit = q.config.controller_quorum_election_backoff_max_ms
     position = next((i for i, key in enumerate(successors) if key.covers(q.me)), len(successors))
     if position == 0:
         return 0
@@ -241,7 +241,9 @@ def on_refused(q: Quorum, node_id: int) -> None:
     pre-votes from those who hear the leader."""
     state = q.follower
     if state is not None and node_id == q.leader_id:
-        spread = min(q.config.election_timeout_ms, q.config.fetch_timeout_ms) // 8  # so that few start at once
+        spread = (
+            min(q.config.controller_quorum_election_timeout_ms, q.config.controller_quorum_fetch_timeout_ms) // 8
+        )  # so that few start at once
         state.fetch_deadline_ms = min(state.fetch_deadline_ms, q.now_ms + q.rng.randrange(spread + 1))
         state.has_fetched = False
         state.refused = True
@@ -259,7 +261,7 @@ def poll_resigned(q: Quorum, state: Resigned) -> None:
 
 def announce(q: Quorum, state: Leader) -> None:
     """To the voters that do not fetch: they may not know who leads."""
-    period_ms = q.config.fetch_timeout_ms // 2
+    period_ms = q.config.controller_quorum_fetch_timeout_ms // 2
     if q.now_ms < state.next_announcement_ms:
         return
     state.next_announcement_ms = q.now_ms + period_ms

@@ -56,7 +56,7 @@ def on_add_voter(q: Quorum, token: int, request: AddVoterRequest) -> None:
     if error:
         q.reply(token, ChangeVoterResponse(error, message))
         return
-    timeout_ms = request.timeout_ms or q.config.request_timeout_ms
+    timeout_ms = request.timeout_ms or q.config.controller_quorum_request_timeout_ms
     voter = Voter(key, request.endpoints)
     q.pending_change = PendingChange(token, q.now_ms + timeout_ms, voter, acknowledged=not request.ack_when_committed)
     q.send(key.id, VersionsRequest(), request.endpoints)
@@ -100,7 +100,7 @@ def on_remove_voter(q: Quorum, token: int, request: RemoveVoterRequest) -> None:
         q.reply(token, ChangeVoterResponse(error, message))
         return
     offset = _append_voters(q, voters)
-    q.pending_change = PendingChange(token, q.now_ms + q.config.request_timeout_ms, offset=offset)
+    q.pending_change = PendingChange(token, q.now_ms + q.config.controller_quorum_request_timeout_ms, offset=offset)
 
 
 def on_update_voter(q: Quorum, token: int, request: UpdateVoterRequest) -> None:
@@ -150,7 +150,7 @@ def wanted_change(q: Quorum) -> AddVoterRequest | RemoveVoterRequest | UpdateVot
         wrong = listed != mine if q.kraft_version >= 1 else True
         known = mine.endpoints and q.me.directory_id != NO_DIRECTORY
         return UpdateVoterRequest(q.epoch, mine) if wrong and known else None
-    if not (q.config.auto_join and q.config.can_vote and q.kraft_version >= 1):
+    if not (q.config.controller_quorum_auto_join_enable and q.config.can_vote and q.kraft_version >= 1):
         return None
     if listed is not None:
         return RemoveVoterRequest(listed.key)  # this node's disk of before

@@ -40,7 +40,7 @@ class Progress:
     ) -> None:
         self._me = me
         self._epoch_start_offset = epoch_start_offset
-        self._check_quorum_ms = config.fetch_timeout_ms * 3 // 2
+        self._check_quorum_ms = config.controller_quorum_fetch_timeout_ms * 3 // 2
         self._fetched: set[int] = set()
         self.quorum_deadline_ms = now_ms + self._check_quorum_ms
         self.high_watermark = NO_OFFSET

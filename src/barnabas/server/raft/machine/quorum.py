@@ -144,7 +144,7 @@ class Quorum:
 
     def random_election_timeout_ms(self) -> int:
         """Between one and two times the election timeout, so that few replicas start at once."""
-        timeout = self.config.election_timeout_ms
+        timeout = self.config.controller_quorum_election_timeout_ms
         return timeout + self.rng.randrange(timeout)
 
     # ---- from state to state
@@ -223,7 +223,7 @@ class Quorum:
         self._enter(self._follower(), epoch=epoch, leader_id=leader_id)
 
     def _follower(self) -> Follower:
-        timeout = self.config.fetch_timeout_ms
+        timeout = self.config.controller_quorum_fetch_timeout_ms
         return Follower(self.now_ms + timeout, membership_check_ms=self.now_ms)
 
     def resign(self, *, for_good: bool = False) -> None:

@@ -127,7 +127,7 @@ def on_fetch_answer(q: Quorum, response: FetchResponse) -> None:
         q.raise_high_watermark(min(q.log.end_offset, response.high_watermark))
     state.has_fetched = True
     state.refused = False
-    state.fetch_deadline_ms = q.now_ms + q.config.fetch_timeout_ms
+    state.fetch_deadline_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
 
 
 def _follows(q: Quorum, batch: Batch) -> bool:
@@ -182,12 +182,16 @@ def _ask_leader(q: Quorum, state: Follower) -> None:
     if state.snapshot is not None:
         if not state.snapshot_complete:
             request = FetchSnapshotRequest(
-                q.me, q.epoch, state.snapshot, state.snapshot_position, q.config.snapshot_chunk_bytes
+                q.me,
+                q.epoch,
+                state.snapshot,
+                state.snapshot_position,
+                q.config.controller_quorum_fetch_snapshot_max_bytes,
             )
             q.send(q.leader_id, request, q.leader_endpoints)
         return
     if state.has_fetched and q.now_ms >= state.membership_check_ms:
-        state.membership_check_ms = q.now_ms + q.config.fetch_timeout_ms
+        state.membership_check_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
         change = membership.wanted_change(q)
         if change is not None:
             q.send(q.leader_id, change, q.leader_endpoints)
@@ -208,6 +212,6 @@ def build_fetch(q: Quorum) -> FetchRequest:
         q.log.end_offset,
         q.log.last_epoch,
         q.config.fetch_max_wait_ms,
-        q.config.fetch_max_bytes,
+        q.config.controller_quorum_fetch_max_bytes,
         q.high_watermark,
     )

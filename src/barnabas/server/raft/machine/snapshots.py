@@ -35,7 +35,7 @@ def on_fetch_snapshot(q: Quorum, token: int, request: FetchSnapshotRequest) -> N
         q.leader_id,
         request.snapshot_id,
         position=request.position,
-        max_bytes=min(request.max_bytes, q.config.snapshot_chunk_bytes),
+        max_bytes=min(request.max_bytes, q.config.controller_quorum_fetch_snapshot_max_bytes),
         endpoints=q.leader_endpoints,
     )
     q.reply(token, response)
@@ -45,7 +45,7 @@ def on_fetch_snapshot_answer(q: Quorum, response: FetchSnapshotResponse) -> None
     state = q.follower
     if state is None or state.snapshot is None:
         return
-    state.fetch_deadline_ms = q.now_ms + q.config.fetch_timeout_ms
+    state.fetch_deadline_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
     expected = response.snapshot_id == state.snapshot and response.position == state.snapshot_position
     if response.error or not expected:
         # The leader has dropped it, or another leader never had it: a fetch will tell what to do.
@@ -66,7 +66,7 @@ def on_snapshot_stored(q: Quorum, event: SnapshotStored) -> None:
     asked = state is not None and state.snapshot == snapshot_id and state.snapshot_complete
     if state is not None and asked:
         state.snapshot = None
-        state.fetch_deadline_ms = q.now_ms + q.config.fetch_timeout_ms
+        state.fetch_deadline_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
     if q.leader is not None or snapshot_id.offset <= q.high_watermark or not (asked or snapshot_id > q.log.end):
         return
     q.fx.sync_ticket = q.log.start_at(snapshot_id)

@@ -179,17 +179,18 @@ class LogSummary(Struct, frozen=True):
 
 
 class RaftConfig(Struct, frozen=True):
-    """Kafka's `controller.quorum.*`; times in milliseconds."""
+    """The configs of the metadata quorum, and the facts about this node that Raft needs."""
 
-    election_timeout_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    election_backoff_max_ms: int = 1000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    controller_quorum_auto_join_enable: bool
     fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 8 * 1024 * 1024
-    snapshot_chunk_bytes: int = 8 * 1024 * 1024
-    auto_join: bool = False
+    """The longest that the leader may delay the response to a fetch. A constant in Kafka too, not a config."""
     can_vote: bool = True
     """A controller, which is or may become a voter, and so syncs before it fetches on; a broker only observes."""
     bootstrap: tuple[tuple[int, Endpoints], ...] = ()

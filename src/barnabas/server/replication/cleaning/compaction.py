@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from barnabas.core.clock import Clock
 from barnabas.core.errors import KafkaError
@@ -25,7 +25,7 @@ from barnabas.server.replication.partitions import Partitions
 from barnabas.server.storage.cleaner.candidate import Candidate, Verdict, assess
 from barnabas.server.storage.cleaner.errors import CleaningAbortedError
 from barnabas.server.storage.cleaner.job import plan_cleaning
-from barnabas.server.storage.cleaner.task import CleanerLimits, PassDone
+from barnabas.server.storage.cleaner.task import CleanerConfig, PassDone
 from barnabas.server.storage.errors import DiskFullError, StorageError
 from barnabas.server.storage.log import Log
 
@@ -36,26 +36,6 @@ _RETRY_MIN_MS: Final = 60_000
 _RETRY_MAX_MS: Final = 3_600_000
 _IDLE_MS: Final = 60_000
 """After so long without work the cleaner's process goes."""
-
-
-class CleanerSettings(Struct, frozen=True):
-    """`log.cleaner.*`; the limits are those of all tasks together."""
-
-    enable: bool = True
-    threads: int = 1
-    backoff_ms: int = 15_000
-    limits: CleanerLimits = field(default_factory=CleanerLimits)
-
-    @property
-    def limits_each(self) -> CleanerLimits:
-        share = max(self.threads, 1)
-        whole = self.limits
-        return CleanerLimits(
-            whole.dedupe_buffer_bytes // share,
-            whole.load_factor,
-            whole.io_buffer_bytes // share,
-            whole.io_bytes_per_second / share,
-        )
 
 
 class Failure(Struct, frozen=True):
@@ -89,7 +69,7 @@ class Compactor:
     def __init__(
         self,
         partitions: Partitions,
-        settings: Callable[[], CleanerSettings],
+        config: Callable[[], CleanerConfig],
         new_engine: Callable[[], CleanerEngine],
         executor: Executor,
         clock: Clock,
@@ -97,7 +77,7 @@ class Compactor:
         metrics: Metrics,
     ) -> None:
         self._partitions = partitions
-        self._settings = settings
+        self._config = config
         self._new_engine = new_engine
         self._executor = executor
         self._clock = clock
@@ -131,7 +111,7 @@ class Compactor:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(max(self._settings().threads, 1)):
+            for _ in range(max(self._config().log_cleaner_threads, 1)):
                 tasks.create_task(self._work(), name="cleaner")
 
     async def _work(self) -> None:
@@ -139,12 +119,12 @@ class Compactor:
         idle_since_ms = self._clock.now_ms()
         try:
             while True:
-                settings = self._settings()
-                chosen = await self._choose() if settings.enable and settings.threads > 0 else None
+                config = self._config()
+                chosen = await self._choose() if config.log_cleaner_enable and config.log_cleaner_threads > 0 else None
                 if chosen is None:
                     if self._clock.now_ms() - idle_since_ms >= _IDLE_MS:
                         engine.stop()
-                    await asyncio.sleep(max(settings.backoff_ms, 10) / 1000)
+                    await asyncio.sleep(max(config.log_cleaner_backoff_ms, 10) / 1000)
                     continue
                 await self._clean(chosen[0], chosen[1], engine)
                 idle_since_ms = self._clock.now_ms()
@@ -230,8 +210,8 @@ class Compactor:
     async def _pass(self, partition: Partition, target: Log, found: Candidate, engine: CleanerEngine) -> PassDone:
         loop = asyncio.get_running_loop()
         secret = (self._rng.getrandbits(64), self._rng.getrandbits(64))
-        limits = self._settings().limits_each
-        job = plan_cleaning(target, found, now_ms=self._clock.now_ms(), secret=secret, limits=limits)
+        config = self._config().per_thread
+        job = plan_cleaning(target, found, now_ms=self._clock.now_ms(), secret=secret, config=config)
         try:
             await loop.run_in_executor(self._executor, engine.begin, job.task)
             while True:
@@ -311,7 +291,7 @@ class Compactor:
         """
         partition = self._partitions.require(name.topic, name.partition)
         running = partition.log is not None and partition.log.cleaning is not None
-        return CleanerFacts(self._settings().enable, running, self._last.get(name), self._failures.get(name))
+        return CleanerFacts(self._config().log_cleaner_enable, running, self._last.get(name), self._failures.get(name))
 
     @property
     def failures(self) -> dict[TopicPartition, Failure]:

@@ -79,7 +79,7 @@ def work(tasks: IO[bytes], answers: IO[bytes], engine: EngineFactory, parent: in
     fs, clock, never = OsFileSystem(), SystemClock(), Event()
     while True:
         task: CleaningTask = receive(tasks)
-        throttle = Throttle(task.limits.io_bytes_per_second, clock.monotonic())
+        throttle = Throttle(task.config.log_cleaner_io_max_bytes_per_second, clock.monotonic())
 
         def take(size: int, throttle: Throttle = throttle) -> None:
             if os.getppid() != parent:

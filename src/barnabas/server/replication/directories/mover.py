@@ -30,12 +30,12 @@ from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.server.metadata.image.cluster import ClusterImage, ResourceType
 from barnabas.server.metadata.image.delta import ClusterDelta
+from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.directories.keeper import DirKeeper
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions, ReplicaCopy
 from barnabas.server.replication.rules.throttle import ReplicaThrottle
-from barnabas.server.replication.settings import ReplicationSettings
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import LogDirError, StorageError
 from barnabas.server.storage.listener import LogListener
@@ -100,7 +100,7 @@ class DirMover:
         keeper: DirKeeper,
         flusher: Flusher,
         disk: Executor,
-        settings: Callable[[], ReplicationSettings],
+        settings: Callable[[], ReplicationConfig],
         clock: Clock,
         rng: Rng,
         metrics: Metrics,
@@ -112,7 +112,7 @@ class DirMover:
         self._settings = settings
         self._clock = clock
         self._rng = rng
-        self._throttle = ReplicaThrottle(settings().move_rate)
+        self._throttle = ReplicaThrottle(settings().replica_alter_log_dirs_io_max_bytes_per_second)
         self._moves: dict[TopicPartition, Move] = {}
         self._waiting: deque[Move] = deque()
         self._wake = asyncio.Event()
@@ -182,7 +182,7 @@ class DirMover:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         if any(resource.type == ResourceType.BROKER for resource in delta.configs.changed):
-            self._throttle.set_rate(self._settings().move_rate)
+            self._throttle.set_rate(self._settings().replica_alter_log_dirs_io_max_bytes_per_second)
         for move in self._moves.values():
             move.wake.set()
 
@@ -252,7 +252,7 @@ class DirMover:
     # --- the work
 
     async def run(self) -> None:
-        count = self._settings().movers or len(self._partitions.log_dirs)
+        count = self._settings().num_replica_alter_log_dirs_threads or len(self._partitions.log_dirs)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(count):
                 tasks.create_task(self._work(), name="directory mover")

@@ -36,7 +36,7 @@ from barnabas.server.replication.rules.share_values import (
     Acquired,
     LogRange,
     RecordState,
-    ShareLimits,
+    SharePartitionConfig,
     StateBatch,
     Wish,
     Write,
@@ -109,9 +109,9 @@ class SharePartitionState:
         """Records that count against the limit of locks: offered, and not done with."""
         return sum(last - first + 1 for first, last, cell in self._runs if cell.state not in TERMINAL)
 
-    def may_acquire(self, limits: ShareLimits) -> bool:
+    def may_acquire(self, limits: SharePartitionConfig) -> bool:
         """Records are available again, or there is room for new ones."""
-        return self.next_fetch_offset() < self._runs.end or self.held() < limits.partition_max_record_locks
+        return self.next_fetch_offset() < self._runs.end or self.held() < limits.share_partition_max_record_locks
 
     def next_deadline_ms(self) -> int | None:
         """When the first lock runs out."""
@@ -125,7 +125,7 @@ class SharePartitionState:
     # -- acquire -------------------------------------------------------------------------------------------------
 
     def acquire(
-        self, wish: Wish, limits: ShareLimits, fetch_offset: int, ranges: Iterable[LogRange], now_ms: int
+        self, wish: Wish, limits: SharePartitionConfig, fetch_offset: int, ranges: Iterable[LogRange], now_ms: int
     ) -> list[Acquired]:
         """Give the member what it may have of `ranges`, which the log has from `fetch_offset` on."""
         cursor = max(fetch_offset, self.start_offset)
@@ -160,15 +160,15 @@ class SharePartitionState:
             self._runs.append(last, _ARCHIVED)
 
     def _acquire_batch(
-        self, wish: Wish, limits: ShareLimits, first: int, last: int, wanted: int, now_ms: int
+        self, wish: Wish, limits: SharePartitionConfig, first: int, last: int, wanted: int, now_ms: int
     ) -> tuple[list[Acquired], bool]:
         """What was acquired of one batch of the log, and whether the next one may be tried."""
-        lock_until_ms = now_ms + limits.record_lock_duration_ms
+        lock_until_ms = now_ms + limits.share_record_lock_duration_ms
         got: list[Acquired] = []
         for low, high, cell in self._runs.within(first, last):
             if cell.state is not RecordState.AVAILABLE:
                 continue
-            share, throttled = _throttle(cell.deliveries, high - low + 1, limits.delivery_count_limit)
+            share, throttled = _throttle(cell.deliveries, high - low + 1, limits.share_delivery_count_limit)
             if wish.strict:
                 share = min(share, wanted)
             if share <= 0:
@@ -181,7 +181,7 @@ class SharePartitionState:
                 return got, False
         if last >= self._runs.end:
             begin = self._runs.end
-            share = min(last - begin + 1, limits.partition_max_record_locks - self.held())
+            share = min(last - begin + 1, limits.share_partition_max_record_locks - self.held())
             if wish.strict:
                 share = min(share, wanted)
             if share <= 0:
@@ -193,7 +193,7 @@ class SharePartitionState:
 
     # -- what members, clocks and logs say -----------------------------------------------------------------------
 
-    def acknowledge(self, member: str, acks: Sequence[Ack], limits: ShareLimits, now_ms: int) -> int | None:
+    def acknowledge(self, member: str, acks: Sequence[Ack], limits: SharePartitionConfig, now_ms: int) -> int | None:
         """All of it or nothing. Gives the turn that must be written before the member is told; None: nothing must.
 
         Raises KafkaError INVALID_RECORD_STATE, INVALID_REQUEST. What lies below the start is done with, and fine.
@@ -202,7 +202,7 @@ class SharePartitionState:
         for first, last, kind in pieces:
             if last >= self._runs.end:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Offsets {first} to {last} were never acquired.")
-            if kind is AckType.RENEW and not limits.renew_enabled:
+            if kind is AckType.RENEW and not limits.share_renew_acknowledge_enable:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "This group's members may not renew their locks.")
             for low, high, cell in self._runs.within(first, last):
                 if cell.state is not RecordState.ACQUIRED or cell.change is not None or cell.member != member:
@@ -210,7 +210,7 @@ class SharePartitionState:
                         ErrorCode.INVALID_RECORD_STATE,
                         f"Offsets {low} to {high} are not acquired by member {member}.",
                     )
-        lock_until_ms = now_ms + limits.record_lock_duration_ms
+        lock_until_ms = now_ms + limits.share_record_lock_duration_ms
         turn = self._turn + 1
         for first, last, kind in pieces:
             if kind is AckType.RENEW:
@@ -220,11 +220,11 @@ class SharePartitionState:
                 self._runs.change(first, last, partial(_changed, kind=kind, turn=turn, limits=limits))
         return turn if self._turn == turn else None
 
-    def release(self, member: str, limits: ShareLimits) -> int | None:
+    def release(self, member: str, limits: SharePartitionConfig) -> int | None:
         """The member is gone. What it held was delivered: that counts since Kafka 4.3. Gives the turn."""
         return self._free(lambda cell: cell.member == member, partial(_returned, limits=limits))
 
-    def expire(self, limits: ShareLimits, now_ms: int) -> int | None:
+    def expire(self, limits: SharePartitionConfig, now_ms: int) -> int | None:
         """Locks that have run out. Gives the turn, if there are any."""
         return self._free(lambda cell: cell.lock_until_ms <= now_ms, partial(_returned, limits=limits))
 
@@ -289,17 +289,17 @@ class SharePartitionState:
         self._runs.drop_below(start)
 
 
-def _returned(cell: Cell, limits: ShareLimits) -> tuple[RecordState, int]:
+def _returned(cell: Cell, limits: SharePartitionConfig) -> tuple[RecordState, int]:
     """What becomes of a record that comes back without an acknowledgement."""
-    exhausted = cell.deliveries >= limits.delivery_count_limit
+    exhausted = cell.deliveries >= limits.share_delivery_count_limit
     return (RecordState.ARCHIVED if exhausted else RecordState.AVAILABLE, cell.deliveries)
 
 
-def _changed(cell: Cell, kind: AckType, turn: int, limits: ShareLimits) -> Cell:
+def _changed(cell: Cell, kind: AckType, turn: int, limits: SharePartitionConfig) -> Cell:
     match kind:
         case AckType.ACCEPT:
             state = RecordState.ACKNOWLEDGED
-        case AckType.RELEASE if cell.deliveries < limits.delivery_count_limit:
+        case AckType.RELEASE if cell.deliveries < limits.share_delivery_count_limit:
             state = RecordState.AVAILABLE
         case _:
             state = RecordState.ARCHIVED

@@ -33,13 +33,13 @@ class AckType(IntEnum):
     """Not done yet: hold it for me for another while (KIP-1222)."""
 
 
-class ShareLimits(Struct, frozen=True):
-    """A group's settings, as they are now."""
+class SharePartitionConfig(Struct, frozen=True):
+    """The configs of one share group that limit how its share partitions deliver records."""
 
-    delivery_count_limit: int = 5
-    partition_max_record_locks: int = 2_000
-    record_lock_duration_ms: int = 30_000
-    renew_enabled: bool = True
+    share_delivery_count_limit: int
+    share_partition_max_record_locks: int
+    share_record_lock_duration_ms: int
+    share_renew_acknowledge_enable: bool
 
 
 class StateBatch(NamedTuple):

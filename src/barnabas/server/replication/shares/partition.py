@@ -22,8 +22,15 @@ from barnabas.protocol.records.batch import iter_batches
 from barnabas.server.replication.partition import Isolation, Partition, PartitionRead, SpecialTimestamp
 from barnabas.server.replication.purgatory import COMPLETE_NOW, Purgatory
 from barnabas.server.replication.rules.share_partition import SharePartitionState
-from barnabas.server.replication.rules.share_values import Ack, Acquired, LogRange, ShareLimits, StateBatch, Wish
-from barnabas.server.replication.shares.ports import SharePersister, ShareSettings
+from barnabas.server.replication.rules.share_values import (
+    Ack,
+    Acquired,
+    LogRange,
+    SharePartitionConfig,
+    StateBatch,
+    Wish,
+)
+from barnabas.server.replication.shares.ports import ShareGroupConfig, SharePersister
 from barnabas.server.storage.values import AbortedTxn
 
 log = get_logger("barnabas.server.replication")
@@ -53,7 +60,7 @@ class SharePartition:
         group_id: str,
         partition: Partition,
         persister: SharePersister,
-        settings: Callable[[], ShareSettings],
+        settings: Callable[[], ShareGroupConfig],
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         on_fenced: Callable[[SharePartition], None],
@@ -82,8 +89,8 @@ class SharePartition:
         return self._state
 
     @property
-    def limits(self) -> ShareLimits:
-        return self._settings().limits
+    def limits(self) -> SharePartitionConfig:
+        return self._settings().partition
 
     # -- load ----------------------------------------------------------------------------------------------------
 
@@ -129,13 +136,15 @@ class SharePartition:
         """`share.auto.offset.reset`."""
         settings = self._settings()
         if settings.lookback_ms is None:
-            return self.partition.list_offset(settings.reset, isolation=settings.isolation).offset
+            return self.partition.list_offset(
+                settings.share_auto_offset_reset, isolation=settings.share_isolation_level
+            ).offset
         found = self.partition.list_offset(
-            max(self._clock.now_ms() - settings.lookback_ms, 0), isolation=settings.isolation
+            max(self._clock.now_ms() - settings.lookback_ms, 0), isolation=settings.share_isolation_level
         )
         if found.offset >= 0:
             return found.offset
-        return self.partition.list_offset(SpecialTimestamp.LATEST, isolation=settings.isolation).offset
+        return self.partition.list_offset(SpecialTimestamp.LATEST, isolation=settings.share_isolation_level).offset
 
     # -- members -------------------------------------------------------------------------------------------------
 
@@ -147,10 +156,10 @@ class SharePartition:
             storage = self.partition.log
             if storage is not None:
                 state.on_log_start(storage.log_start_offset)
-            if not state.may_acquire(settings.limits):
+            if not state.may_acquire(settings.partition):
                 return NOTHING
             offset = state.next_fetch_offset()
-            read = self.partition.read(offset, max_bytes, isolation=settings.isolation)
+            read = self.partition.read(offset, max_bytes, isolation=settings.share_isolation_level)
             if read.pending is not None:
                 read = await self.partition.read_from_disk(read, disk)
                 self._ready()
@@ -160,12 +169,12 @@ class SharePartition:
         return NOTHING
 
     def _acquire(
-        self, state: SharePartitionState, wish: Wish, settings: ShareSettings, offset: int, read: PartitionRead
+        self, state: SharePartitionState, wish: Wish, settings: ShareGroupConfig, offset: int, read: PartitionRead
     ) -> ShareRead:
-        committed_only = settings.isolation is Isolation.READ_COMMITTED
+        committed_only = settings.share_isolation_level is Isolation.READ_COMMITTED
         placed = batches_of(read.data, read.aborted or () if committed_only else ())
         ranges = [batch for _, _, batch in placed]
-        acquired = state.acquire(wish, settings.limits, offset, ranges, self._clock.now_ms())
+        acquired = state.acquire(wish, settings.partition, offset, ranges, self._clock.now_ms())
         if not acquired:
             return NOTHING
         self._watch_locks()

@@ -15,7 +15,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicId, TopicPartition
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.shares.partition import SharePartition
-from barnabas.server.replication.shares.ports import SettingsOf, SharePersister, ShareSettings
+from barnabas.server.replication.shares.ports import ShareGroupConfig, ShareGroupConfigOf, SharePersister
 
 ShareKey = tuple[str, TopicId, int]
 
@@ -23,7 +23,7 @@ ShareKey = tuple[str, TopicId, int]
 class SharePartitions:
     """By group, topic id and partition. Fills `LeadershipListener`."""
 
-    def __init__(self, persister: SharePersister, settings: SettingsOf, clock: Clock) -> None:
+    def __init__(self, persister: SharePersister, settings: ShareGroupConfigOf, clock: Clock) -> None:
         self._persister = persister
         self._settings = settings
         self._clock = clock
@@ -44,7 +44,7 @@ class SharePartitions:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def settings(self, group_id: str) -> ShareSettings:
+    def settings(self, group_id: str) -> ShareGroupConfig:
         return self._settings(group_id)
 
     def find(self, group_id: str, topic_id: TopicId, partition: int) -> SharePartition | None:

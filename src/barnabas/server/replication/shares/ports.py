@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from barnabas.core.ids import TopicId
 from barnabas.server.replication.partition import Isolation, SpecialTimestamp
-from barnabas.server.replication.rules.share_values import ShareLimits
+from barnabas.server.replication.rules.share_values import SharePartitionConfig
 
 
 class SharePersister(Protocol):
@@ -35,16 +35,16 @@ class SharePersister(Protocol):
     ) -> None: ...
 
 
-class ShareSettings(Struct, frozen=True):
-    """One group's settings (`share.*`), as they are now."""
+class ShareGroupConfig(Struct, frozen=True):
+    """The `share.*` configs of one group."""
 
-    limits: ShareLimits = field(default_factory=ShareLimits)
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
-    reset: SpecialTimestamp = SpecialTimestamp.LATEST
-    """`share.auto.offset.reset`: where to begin on a partition that nobody has said anything of."""
+    partition: SharePartitionConfig
+    share_isolation_level: Isolation
+    share_auto_offset_reset: SpecialTimestamp
+    """Where a share partition without a stored state starts."""
     lookback_ms: int | None = None
-    """Set for `by_duration`: begin with what is not older than this."""
+    """Set if `share.auto.offset.reset` is `by_duration`: the partition starts at the first record that is not older."""
 
 
-SettingsOf = Callable[[str], ShareSettings]
-"""The settings of a group, by its id."""
+ShareGroupConfigOf = Callable[[str], ShareGroupConfig]
+"""Returns the configs of a group, by group id."""

@@ -87,7 +87,7 @@ class CleaningPass:
     def run(self) -> Iterator[GroupCleaned | PassDone]:
         """Every group, then the outcome. Raises CorruptBatchError, CleaningError, StorageError."""
         task, stats = self._task, self.stats
-        offset_map = OffsetMap(self._map_bytes(), task.limits.load_factor)
+        offset_map = OffsetMap(self._map_bytes(), task.config.log_cleaner_io_buffer_load_factor)
         engine = self._make_engine(offset_map, task.secret)
         self._end = self._build(engine)
         stats.map_entries, stats.map_slots = offset_map.used, offset_map.slots
@@ -99,7 +99,7 @@ class CleaningPass:
     def _map_bytes(self) -> int:
         """A small log gets a small map. If compression fools the estimate, the pass ends early."""
         dirty = sum(s.size for i, s in enumerate(self._task.segments) if self._sources.end_of(i) > self._end)
-        return min(self._task.limits.dedupe_buffer_bytes, max(dirty // 4, _SLOTS_MIN) * MAP_ENTRY_BYTES)
+        return min(self._task.config.log_cleaner_dedupe_buffer_size, max(dirty // 4, _SLOTS_MIN) * MAP_ENTRY_BYTES)
 
     # --- build
 

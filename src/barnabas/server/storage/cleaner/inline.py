@@ -8,7 +8,7 @@ from barnabas.server.storage.cleaner.candidate import Candidate
 from barnabas.server.storage.cleaner.cleaning import CleaningPass, EngineFactory
 from barnabas.server.storage.cleaner.job import plan_cleaning
 from barnabas.server.storage.cleaner.keys import PlainKeys
-from barnabas.server.storage.cleaner.task import CleanerLimits, GroupCleaned, PassDone
+from barnabas.server.storage.cleaner.task import CleanerConfig, GroupCleaned, PassDone
 from barnabas.server.storage.log import Log
 
 
@@ -18,7 +18,7 @@ def clean(
     *,
     now_ms: int,
     secret: tuple[int, int],
-    limits: CleanerLimits | None = None,
+    config: CleanerConfig,
     engine: EngineFactory = PlainKeys,
     take: Callable[[int], None] = lambda size: None,
 ) -> PassDone:
@@ -26,7 +26,7 @@ def clean(
 
     After a failure the log is as good as before: groups that were done stay done.
     """
-    job = plan_cleaning(log, candidate, now_ms=now_ms, secret=secret, limits=limits or CleanerLimits())
+    job = plan_cleaning(log, candidate, now_ms=now_ms, secret=secret, config=config)
     try:
         for step in CleaningPass(log.fs, job.task, engine=engine, take=take).run():
             if isinstance(step, GroupCleaned):

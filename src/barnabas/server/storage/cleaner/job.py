@@ -18,7 +18,7 @@ from threading import Lock
 from barnabas.server.storage import names
 from barnabas.server.storage.cleaner.candidate import Candidate
 from barnabas.server.storage.cleaner.errors import CleaningAbortedError
-from barnabas.server.storage.cleaner.task import CleanerLimits, CleaningTask, GroupCleaned, LastRecord, SourceSegment
+from barnabas.server.storage.cleaner.task import CleanerConfig, CleaningTask, GroupCleaned, LastRecord, SourceSegment
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.segments.segment import Segment
@@ -26,12 +26,12 @@ from barnabas.server.storage.values import AbortedTxn
 
 
 def plan_cleaning(
-    log: Log, candidate: Candidate, *, now_ms: int, secret: tuple[int, int], limits: CleanerLimits
+    log: Log, candidate: Candidate, *, now_ms: int, secret: tuple[int, int], config: CleanerConfig
 ) -> CleaningJob:
     """Begin a pass over `log`, which must have none under way. On the loop. Raises StorageError."""
     assert log.cleaning is None, "one pass at a time per log"
     with log.guarded():
-        config = log.config
+        log_config = log.config
         segments = [s for s in log.segments if s.base_offset < candidate.upper_offset]
         task = CleaningTask(
             path=log.path,
@@ -40,12 +40,12 @@ def plan_cleaning(
             first_dirty_offset=candidate.first_dirty_offset,
             upper_offset=candidate.upper_offset,
             now_ms=now_ms,
-            delete_retention_ms=config.delete_retention_ms,
-            segment_bytes=config.segment_size,
-            segment_index_bytes=config.segment_index_bytes,
-            index_interval_bytes=config.index_interval_bytes,
+            delete_retention_ms=log_config.delete_retention_ms,
+            segment_bytes=log_config.segment_size,
+            segment_index_bytes=log_config.segment_index_bytes,
+            index_interval_bytes=log_config.index_interval_bytes,
             secret=secret,
-            limits=limits,
+            config=config,
             producers={
                 e.producer_id: LastRecord(e.batches[-1].last_offset if e.batches else None, e.epoch)
                 for e in log.producers.entries

@@ -27,7 +27,7 @@ class Sources:
         self._fs = fs
         self._task = task
         self._take = take
-        self._chunk = max(task.limits.io_buffer_bytes // 2, _CHUNK_MIN)
+        self._chunk = max(task.config.log_cleaner_io_buffer_size // 2, _CHUNK_MIN)
         self.segments = [
             Segment(
                 fs,

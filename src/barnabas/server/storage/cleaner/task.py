@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barnabas.server.storage.values import AbortedTxn
 
@@ -34,13 +35,27 @@ class LastRecord(Struct, frozen=True):
     epoch: int
 
 
-class CleanerLimits(Struct, frozen=True):
-    """What one pass may use: `log.cleaner.*`, divided among the cleaner's threads."""
+class CleanerConfig(Struct, frozen=True):
+    """The `log.cleaner.*` configs of the broker. The sizes and the rate are for all cleaner threads together."""
 
-    dedupe_buffer_bytes: int = 134_217_728
-    load_factor: float = 0.9
-    io_buffer_bytes: int = 524_288
-    io_bytes_per_second: float = float("inf")
+    log_cleaner_enable: bool
+    log_cleaner_threads: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+
+    @property
+    def per_thread(self) -> CleanerConfig:
+        """The share of one cleaner thread."""
+        threads = max(self.log_cleaner_threads, 1)
+        return replace(
+            self,
+            log_cleaner_dedupe_buffer_size=self.log_cleaner_dedupe_buffer_size // threads,
+            log_cleaner_io_buffer_size=self.log_cleaner_io_buffer_size // threads,
+            log_cleaner_io_max_bytes_per_second=self.log_cleaner_io_max_bytes_per_second / threads,
+        )
 
 
 class CleaningTask(Struct, frozen=True):
@@ -59,7 +74,7 @@ class CleaningTask(Struct, frozen=True):
     index_interval_bytes: int
     secret: tuple[int, int]
     """Keys the hash of the record keys, a fresh one for each pass."""
-    limits: CleanerLimits = field(default_factory=CleanerLimits)
+    config: CleanerConfig
     producers: Mapping[int, LastRecord] = field(default_factory=dict)
     later_aborted: Sequence[AbortedTxn] = ()
     """Aborted transactions whose markers lie at or above `upper_offset`."""

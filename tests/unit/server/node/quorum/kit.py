@@ -33,9 +33,10 @@ from barnabas.server.broker.handlers.quorum import (
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import TopicRecord
-from barnabas.server.node.quorum.metadata_log import QuorumOptions, RaftMetadataLog
-from barnabas.server.raft.machine.values import Endpoint, RaftConfig, ReplicaKey
+from barnabas.server.node.quorum.metadata_log import QuorumConfig, RaftMetadataLog
+from barnabas.server.raft.machine.values import Endpoint, ReplicaKey
 from barnabas.testing.sim.disk import MemoryDisk
+from tests.configs import raft_config
 from tests.unit.server.coordination.kit import LoopClock, run_virtual
 
 CLUSTER = "a-cluster"
@@ -126,15 +127,15 @@ class Quorum:
         self.lives = 0
         self._version = version or (lambda key: APIS[ApiKey(key)].max_version)
 
-    def options(self, node_id: int) -> QuorumOptions:
+    def options(self, node_id: int) -> QuorumConfig:
         everyone = {other: (f"n{other}", 9093) for other in self.hosts}
-        return QuorumOptions(
-            CLUSTER,
-            voters=everyone if self.static else (),
-            bootstrap=() if self.static or node_id == 1 else tuple(everyone.values()),
+        return QuorumConfig(
+            cluster_id=CLUSTER,
+            controller_quorum_voters=everyone if self.static else (),
+            controller_quorum_bootstrap_servers=() if self.static or node_id == 1 else tuple(everyone.values()),
             endpoints=(Endpoint("CONTROLLER", *everyone[node_id]),),
             may_found=node_id == 1,
-            raft=RaftConfig(auto_join=not self.static),
+            raft=raft_config(controller_quorum_auto_join_enable=not self.static),
         )
 
     def start(self, node_id: int, **raft: Any) -> Host:

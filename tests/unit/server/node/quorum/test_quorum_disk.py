@@ -13,7 +13,7 @@ import pytest
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.server.metadata.errors import MetadataError
-from barnabas.server.node.quorum.metadata_log import QuorumOptions, RaftMetadataLog
+from barnabas.server.node.quorum.metadata_log import QuorumConfig, RaftMetadataLog
 from barnabas.server.node.quorum.quorum_state import (
     QuorumState,
     QuorumStateError,
@@ -47,6 +47,7 @@ from barnabas.server.raft.machine.values import (
 )
 from barnabas.server.storage.errors import DiskIoError
 from barnabas.testing.sim.disk import MemoryDisk, never
+from tests.configs import raft_config
 from tests.unit.server.coordination.kit import LoopClock
 from tests.unit.server.node.quorum.kit import (
     CLUSTER,
@@ -67,14 +68,18 @@ VOTERS = Voters((Voter(ME, (Endpoint("CONTROLLER", "n1", 9093),), 0, 1),))
 # ---- a node of its own
 
 
+def founder() -> QuorumConfig:
+    return QuorumConfig(raft_config(), CLUSTER, endpoints=VOTERS.members[0].endpoints)
+
+
 @contextlib.asynccontextmanager
-async def alone(disk: MemoryDisk, options: QuorumOptions | None = None, *, key: ReplicaKey = ME):  # type: ignore[no-untyped-def]
+async def alone(disk: MemoryDisk, options: QuorumConfig | None = None, *, key: ReplicaKey = ME):  # type: ignore[no-untyped-def]
     """The only voter, as a single node runs it."""
     log = RaftMetadataLog(
         disk.mount(),
         DIRECTORY,
         key,
-        options or QuorumOptions(CLUSTER),
+        options or QuorumConfig(raft_config(), CLUSTER),
         clock=LoopClock(),
         rng=random.Random(1),
         executor=InlineExecutor(),
@@ -502,7 +507,7 @@ def test_a_directory_that_was_formatted_for_dynamic_voters_is_led_and_its_voters
         votes(disk)
         pieces = render_snapshot((), epoch=0, timestamp_ms=0, metadata_version=29, kraft_version=1, voters=VOTERS)
         disk.put(f"{LOG}/{FORMATTED_FILE}", b"".join(bytes(piece) for piece in pieces))
-        async with alone(disk, QuorumOptions(CLUSTER, may_found=False)) as (log, _):
+        async with alone(disk, QuorumConfig(raft_config(), CLUSTER, may_found=False)) as (log, _):
             await log.wait_leader()
             assert log.voter_set == VOTERS
         assert raft_log(disk).open().voters == ((-1, VOTERS), (2, VOTERS))
@@ -513,7 +518,7 @@ def test_a_directory_that_was_formatted_for_dynamic_voters_is_led_and_its_voters
 def test_a_new_node_alone_founds_a_quorum_that_others_may_join() -> None:
     async def main() -> None:
         disk = MemoryDisk()
-        async with alone(disk, QuorumOptions(CLUSTER, endpoints=VOTERS.members[0].endpoints)) as (log, _):
+        async with alone(disk, founder()) as (log, _):
             await log.wait_leader()
             assert log.voter_set == VOTERS
         found = raft_log(disk).open()
@@ -525,14 +530,20 @@ def test_a_new_node_alone_founds_a_quorum_that_others_may_join() -> None:
 def test_a_snapshot_says_what_the_quorum_is() -> None:
     async def main() -> None:
         disk = MemoryDisk()
-        async with alone(disk, QuorumOptions(CLUSTER, endpoints=VOTERS.members[0].endpoints)) as (log, state):
+        async with alone(disk, founder()) as (
+            log,
+            state,
+        ):
             await log.wait_leader()
             await log.propose(topics("a"))
             await log.write_snapshot(state.offset + 1, log.leader_epoch, 5, topics("a"))
         (snapshot_id,) = list_snapshots(disk.mount(), LOG)
         contents = parse_snapshot(bytes(disk.data(f"{LOG}/{name_of(snapshot_id)}")), "it")
         assert (contents.kraft_version, contents.voters, contents.records) == (1, VOTERS, topics("a"))
-        async with alone(disk, QuorumOptions(CLUSTER, endpoints=VOTERS.members[0].endpoints)) as (log, state):
+        async with alone(disk, founder()) as (
+            log,
+            state,
+        ):
             await log.wait_leader()
             assert (log.voter_set, state.snapshots, state.names) == (VOTERS, [4], ["a"])
 

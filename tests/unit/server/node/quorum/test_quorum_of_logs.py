@@ -97,7 +97,7 @@ def test_a_follower_far_behind_loads_the_snapshot_of_its_leader() -> None:
             state = leader.state
             await leader.now.write_snapshot(state.offset + 1, leader.now.leader_epoch, 7, topics(*everything))
             await propose(leader, "after")
-            host = made.start(late, snapshot_chunk_bytes=10_000)
+            host = made.start(late, controller_quorum_fetch_snapshot_max_bytes=10_000)
             await made.reached([*everything, "after"])
             assert host.state.snapshots == [state.offset]  # the offset before "after"
             assert ("FetchSnapshotRequest" in {name for _, _, name in made.sent}) is True

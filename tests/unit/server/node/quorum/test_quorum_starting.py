@@ -15,11 +15,11 @@ from barnabas.server.raft.machine.values import (
     Endpoint,
     Endpoints,
     LogSummary,
-    RaftConfig,
     ReplicaKey,
     Voter,
     Voters,
 )
+from tests.configs import raft_config
 from tests.unit.server.node.quorum.kit import disk_of, run
 
 ME = ReplicaKey(1, disk_of(1))
@@ -34,7 +34,7 @@ def start(
     bootstrap: bool = False, can_vote: bool = True,
 ) -> tuple[Voters, int]:  # fmt: skip
     config = starting_config(
-        RaftConfig(can_vote=can_vote),
+        raft_config(can_vote=can_vote),
         ME,
         summary,
         state,

@@ -14,6 +14,7 @@ from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.records.codec import FeatureLevelRecord, NoOpRecord, TopicRecord
+from barnabas.server.node.zookeeper.config import ZooKeeperConfig, parse_connect, read_zookeeper_config
 from barnabas.server.node.zookeeper.entries import (
     ZNODE_COST_BYTES,
     decode_entry,
@@ -42,7 +43,6 @@ from barnabas.server.node.zookeeper.layout import (
     write_parts,
     write_tail,
 )
-from barnabas.server.node.zookeeper.settings import ZooKeeperSettings, parse_connect, read_settings
 
 TOPICS = tuple(TopicRecord(name=f"t{number}", topic_id=UUID(int=number)) for number in range(3))
 
@@ -192,13 +192,13 @@ def test_connect_that_cannot_be(text: str) -> None:
 
 
 def test_the_connection_time_out_is_the_sessions_if_not_said() -> None:
-    assert read_settings(_values({"zookeeper.connect": "a/b"})) == ZooKeeperSettings("a:2181/b", 18_000, 18_000)
+    assert read_zookeeper_config(_values({"zookeeper.connect": "a/b"})) == ZooKeeperConfig("a:2181/b", 18_000, 18_000)
     given = {
         "zookeeper.connect": "a",
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "1000",
     }
-    assert read_settings(_values(given)) == ZooKeeperSettings("a:2181", 6_000, 1_000)
+    assert read_zookeeper_config(_values(given)) == ZooKeeperConfig("a:2181", 6_000, 1_000)
 
 
 def _values(given: dict[str, str]) -> dict[str, object]:

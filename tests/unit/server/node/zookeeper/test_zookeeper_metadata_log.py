@@ -16,12 +16,12 @@ from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.records.codec import TopicRecord
+from barnabas.server.node.zookeeper.config import ZooKeeperConfig
 from barnabas.server.node.zookeeper.errors import ZooKeeperError
 from barnabas.server.node.zookeeper.layout import TAIL, entry_path, read_tail
 from barnabas.server.node.zookeeper.machine.requests import Answer, Delete, Get, Multi, Request
 from barnabas.server.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetadataLog
 from barnabas.server.node.zookeeper.session import ZooKeeperSession
-from barnabas.server.node.zookeeper.settings import ZooKeeperSettings
 from tests.property.zookeeper_model import Ensemble
 
 TIMEOUT_MS = 60_000
@@ -78,7 +78,7 @@ def topic(name: str) -> TopicRecord:
 
 def join(ensemble: Ensemble, node_id: int = 1, *, eligible: bool = True) -> tuple[ZooKeeperMetadataLog, Remembering]:
     me = NodeInfo(node_id, [Endpoint("PLAINTEXT", "h", 9092)], (f"c{node_id}", 9093), eligible=eligible)
-    log = ZooKeeperMetadataLog(ZooKeeperSettings("nowhere:1"), me, SystemClock())
+    log = ZooKeeperMetadataLog(ZooKeeperConfig("nowhere:1", 18_000, 18_000), me, SystemClock())
     log._session = cast("ZooKeeperSession", FakeSession(ensemble, log))
     listener = Remembering()
     log.register(listener)
@@ -240,7 +240,7 @@ def test_requests_of_a_quorum_are_refused() -> None:
 def test_without_kazoo_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         me = NodeInfo(1, [], ("", -1))
-        log = ZooKeeperMetadataLog(ZooKeeperSettings("nowhere:1"), me, SystemClock())
+        log = ZooKeeperMetadataLog(ZooKeeperConfig("nowhere:1", 18_000, 18_000), me, SystemClock())
         with pytest.raises(ZooKeeperError, match=r"pip install 'barnabas\[zookeeper\]'"):
             await log.connect("id")
         log.close()
@@ -252,7 +252,7 @@ def test_without_kazoo_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatc
 
 def test_servers_that_cannot_be_reached() -> None:
     async def scenario() -> None:
-        settings = ZooKeeperSettings("127.0.0.1:1", connection_timeout_ms=50)
+        settings = ZooKeeperConfig("127.0.0.1:1", 18_000, zookeeper_connection_timeout_ms=50)
         log = ZooKeeperMetadataLog(settings, NodeInfo(1, [], ("", -1)), SystemClock())
         with pytest.raises(
             ZooKeeperError, match=r"No ZooKeeper server of zookeeper.connect=127.0.0.1:1 could be reached"

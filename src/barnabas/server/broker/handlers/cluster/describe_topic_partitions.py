@@ -40,7 +40,7 @@ async def handle(
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
             first_index = cursor.partition_index
-    room = max(1, min(request.response_partition_limit, services.settings.max_request_partition_size_limit))
+    room = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     answers: list[DescribeTopicPartitionsResponseTopic] = []
     for position, name in enumerate(names):
         start = first_index if position == 0 else 0

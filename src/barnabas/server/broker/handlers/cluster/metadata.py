@@ -83,7 +83,7 @@ async def _named(
         if topic.name is not None and topic.topic_id == NO_TOPIC_ID and topic.name not in cache.image.topics
     ]
     refused: dict[str, ErrorCode] = {}
-    if missing and create and services.settings.auto_create_topics_enable:
+    if missing and create and services.config.auto_create_topics_enable:
         refused = await create_missing(services, ctx, missing)
     answers: list[MetadataResponseTopic] = []
     for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):

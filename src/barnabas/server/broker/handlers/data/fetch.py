@@ -68,7 +68,7 @@ async def handle(services: Services, ctx: RequestContext, request: FetchRequest)
     # When too many bytes wait for slow clients, responses shrink to one batch.
     max_bytes = min(request.max_bytes, max(UNSENT_BYTES_MAX - services.unsent_bytes(), 0))
     if not params.from_follower:
-        max_bytes = min(max_bytes, services.settings.fetch_max_bytes)
+        max_bytes = min(max_bytes, services.config.fetch_max_bytes)
     fetch = DelayedFetch(services, context, params, max_bytes)
     await fetch.run(request.min_bytes, ctx.deadline(request.max_wait_ms))
     answers = list(fetch.answers.items())

@@ -165,7 +165,7 @@ async def _admit(services: Services, ctx: RequestContext, request: ProduceReques
         client = Protocol890.IMPLICIT
     else:
         client = Protocol890.ABORTABLE if ctx.api_version >= ABORTABLE_SINCE else Protocol890.LEGACY
-    settings = services.settings
+    settings = services.config
     refused = await services.gate.admit(
         transactional_id,
         writes,

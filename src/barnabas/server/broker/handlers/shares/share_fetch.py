@@ -100,7 +100,7 @@ async def handle(services: Services, ctx: RequestContext, request: ShareFetchReq
     elif not request.is_renew_ack and request.max_bytes > 0:
         done = await _fetch(services, ctx, request, member, wanted)
     settings = shares.partitions.settings(member[0])
-    return _respond(services, ctx, acknowledged, done, settings.limits.record_lock_duration_ms)
+    return _respond(services, ctx, acknowledged, done, settings.partition.share_record_lock_duration_ms)
 
 
 async def _fetch(
@@ -126,7 +126,7 @@ async def _acquire_all(
     """Every partition, in order, until the member has what it asked for."""
     shares, partitions = services.shares, services.partitions
     group_id, member_id = member
-    room = min(request.max_bytes, services.settings.fetch_max_bytes)
+    room = min(request.max_bytes, services.config.fetch_max_bytes)
     most = request.max_records if request.max_records > 0 else 1
     for topic_id, index in wanted:
         if done.acquired >= most or room <= 0:

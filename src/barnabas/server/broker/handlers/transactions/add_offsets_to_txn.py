@@ -30,7 +30,7 @@ async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToT
         [home],
         version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
         connection=ctx.connection_id,
-        max_wait_ms=services.settings.add_partitions_to_txn_retry_backoff_max_ms,
+        max_wait_ms=services.config.add_partitions_to_txn_retry_backoff_max_ms,
     )
     if code is ErrorCode.PRODUCER_FENCED and ctx.api_version < 2:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -39,7 +39,7 @@ async def handle(services: Services, ctx: RequestContext, request: TxnOffsetComm
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
     except KafkaError as error:
         return _refused(request, error.code)
-    settings = services.settings
+    settings = services.config
     async with services.gate.in_line(request.transactional_id):
         refused = await services.gate.admit(
             request.transactional_id,

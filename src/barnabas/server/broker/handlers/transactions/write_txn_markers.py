@@ -40,7 +40,7 @@ _Offsets = list[tuple[WritableTxnMarkerPartitionResult, WritableTxnMarker]]
 
 
 async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    deadline = ctx.deadline(services.settings.request_timeout_ms)
+    deadline = ctx.deadline(services.config.request_timeout_ms)
     return await write_markers(services, request, ctx.now_ms, deadline)
 
 

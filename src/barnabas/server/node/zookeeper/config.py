@@ -15,19 +15,19 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/,\s]+)(?::(\d{1,5}))?\Z"
 _CHROOT: Final = re.compile(r"(/[^/\s]+)+\Z")
 
 
-class ZooKeeperSettings(Struct, frozen=True):
-    """`connect` is as kazoo wants it: host:port,host:port/chroot."""
+class ZooKeeperConfig(Struct, frozen=True):
+    """The `zookeeper.*` configs. `zookeeper_connect` is in the form that kazoo takes: host:port,host:port/chroot."""
 
-    connect: str
-    session_timeout_ms: int = 18_000
-    connection_timeout_ms: int = 18_000
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int
 
 
-def read_settings(values: Mapping[str, Any]) -> ZooKeeperSettings:
+def read_zookeeper_config(values: Mapping[str, Any]) -> ZooKeeperConfig:
     """From typed broker configs. Raises ConfigError."""
     session = int(values["zookeeper.session.timeout.ms"])
     connection = values["zookeeper.connection.timeout.ms"]
-    return ZooKeeperSettings(
+    return ZooKeeperConfig(
         parse_connect(values["zookeeper.connect"] or ""), session, session if connection is None else int(connection)
     )
 

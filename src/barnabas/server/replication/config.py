@@ -1,0 +1,25 @@
+"""Value: the broker configs of follower fetching, replication quotas and moves between directories."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ReplicationConfig(Struct, frozen=True):
+    """The values in effect; a dynamic broker config makes a new instance. Rates are in bytes per second."""
+
+    num_replica_fetchers: int
+    """The number of fetchers for each leader."""
+    replica_fetch_min_bytes: int
+    replica_fetch_max_bytes: int
+    """The limit for one partition."""
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
+    replica_lag_time_max_ms: int
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
+    num_replica_alter_log_dirs_threads: int | None
+    """None means one for each log directory."""
+    replica_alter_log_dirs_io_max_bytes_per_second: int
