@@ -168,7 +168,7 @@ def test_any_sequence_of_operations_against_a_list(seed: int) -> None:
             case "advance":
                 log.advance_log_start(rng.randrange(start, log.log_end_offset + 1))
             case "retain":
-                log.delete_old_segments(0, log.log_end_offset)
+                log.enforce_retention(0, log.log_end_offset)
                 log.delete_pending_files(10**9)
             case "restart":
                 logs.restart()

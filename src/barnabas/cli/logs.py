@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli.log_maintenance import compact, enforce_retention
 from barnabas.cli.log_moves import move
-from barnabas.cli.log_upkeep import compact, retain
 from barnabas.cli.options import Bootstrap, CommandConfig, Json, Yes, noun
 from barnabas.cli.output import EXIT_USAGE, confirm, emit, fail, note, print_json, print_table, size_text
 from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 app = noun("Logs: the partitions' files on the brokers' disks, and their offsets.")
 app.command()(compact)
-app.command()(retain)
+app.command("enforce-retention")(enforce_retention)
+app.command("retain", hidden=True)(enforce_retention)  # the name in version 0.1.0
 app.command()(move)
 
 

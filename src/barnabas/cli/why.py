@@ -14,7 +14,7 @@ from barnabas.cli.session import DEFAULT_BOOTSTRAP, read_properties, run_admin
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
-    from barnabas.client.admin.upkeep import GroupFacts, PartitionFacts
+    from barnabas.client.admin.maintenance import GroupFacts, PartitionFacts
     from barnabas.core.errors import KafkaError
     from barnabas.core.ids import TopicPartition
 

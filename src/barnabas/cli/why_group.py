@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli.words import ago, counted, duration, moment
 
 if TYPE_CHECKING:
-    from barnabas.client.admin.upkeep import GroupFacts, HoldingFacts, MemberFacts
+    from barnabas.client.admin.maintenance import GroupFacts, HoldingFacts, MemberFacts
 
 NAMED_MAX: Final = 5
 """At most this many members or partitions are named; the others are counted."""

@@ -1,4 +1,4 @@
-"""Codec: facts about a partition -> sentences: why readers are held back, why the log is not compacted or trimmed.
+"""Codec: facts about a partition -> sentences: why readers are held back, why a log is not compacted or shortened.
 
 All sentences of `barnabas topics why` are written in this module. A sentence ends with the remedy, if there is one.
 """
@@ -12,12 +12,12 @@ from barnabas.cli.output import size_text
 from barnabas.cli.words import ago, counted, duration, moment, percent
 
 if TYPE_CHECKING:
-    from barnabas.client.admin.upkeep import (
+    from barnabas.client.admin.maintenance import (
         CompactionFacts,
+        MaintenanceReport,
         OpenTransactionFacts,
         PartitionFacts,
         RetentionFacts,
-        UpkeepReport,
     )
     from barnabas.core.ids import TopicPartition
 
@@ -263,7 +263,7 @@ _NOT_COMPACTED: Final = {
     "DIRTY_ENOUGH": "would be compacted: dirty enough",
     "LAG_EXCEEDED": "would be compacted: max.compaction.lag.ms is exceeded",
 }
-_NOT_TRIMMED: Final = {
+_RETENTION_OUTCOMES: Final = {
     "BEING_CLEANED": "nothing done: the log is being compacted",
     "EMPTY": "nothing to delete: the log is empty",
     "KEPT_BY_POLICY": "nothing deleted: cleanup.policy does not include delete",
@@ -276,9 +276,9 @@ _NOT_TRIMMED: Final = {
 }
 
 
-def compact_outcome(report: UpkeepReport) -> str:
+def compact_outcome(report: MaintenanceReport) -> str:
     return "compacted" if report.done else _NOT_COMPACTED.get(report.verdict, report.verdict)
 
 
-def trim_outcome(report: UpkeepReport) -> str:
-    return "trimmed" if report.done else _NOT_TRIMMED.get(report.verdict, report.verdict)
+def retention_outcome(report: MaintenanceReport) -> str:
+    return "segments deleted" if report.done else _RETENTION_OUTCOMES.get(report.verdict, report.verdict)

@@ -213,8 +213,8 @@ class Admin(Blocking[AsyncAdmin]):
     fence_producer = wait(AsyncAdmin.fence_producer)
     explain_groups = wait(AsyncAdmin.explain_groups)
     explain_partitions = wait(AsyncAdmin.explain_partitions)
-    compact_partitions = wait(AsyncAdmin.compact_partitions)
-    trim_partitions = wait(AsyncAdmin.trim_partitions)
+    compact = wait(AsyncAdmin.compact)
+    enforce_retention = wait(AsyncAdmin.enforce_retention)
 
 
 class Consumer(Blocking[AsyncConsumer]):

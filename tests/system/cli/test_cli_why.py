@@ -1,4 +1,4 @@
-"""`topics why`, `groups why`, and upkeep of a running broker: each question asked of a broker that has a reason."""
+"""`topics why`, `groups why`, and maintenance of a running broker: each question has a reason behind it."""
 
 from __future__ import annotations
 
@@ -150,14 +150,17 @@ def test_retention_now(cli: Cli, broker: EmbeddedBroker) -> None:
     assert sentences[0].startswith("The oldest segment, closed, has offsets 0 to ")
     assert sentences[1].startswith("By age it goes in 6 d 23 h")
     assert sentences[2].startswith("By size it is deleted when the log, now ")
-    (kept,) = cli("logs", "retain", "-t", topic, "--json").json
+    (kept,) = cli("logs", "enforce-retention", "-t", topic, "--json").json
     assert (kept["done"], kept["outcome"]) == (False, "nothing deleted: within retention.ms and retention.bytes")
     assert cli("configs", "alter", "--topic", topic, "--set", "retention.bytes=1048576").code == 0
-    (would,) = cli("logs", "retain", "-t", topic, "--dry-run", "--json").json
+    (would,) = cli("logs", "enforce-retention", "-t", topic, "--dry-run", "--json").json
     assert (would["done"], would["outcome"]) == (False, "would be deleted: beyond retention.bytes")
     assert why(cli, topic)["retention"]["verdict"] == "TOO_MUCH"
-    (done,) = cli("logs", "retain", "-t", topic, "--json").json
-    assert (done["outcome"], done["segments_deleted"]) == ("trimmed", would["segments_before"] - done["segments_after"])
+    (done,) = cli("logs", "enforce-retention", "-t", topic, "--json").json
+    assert (done["outcome"], done["segments_deleted"]) == (
+        "segments deleted",
+        would["segments_before"] - done["segments_after"],
+    )
     assert done["log_start_offset"] == why(cli, topic)["log_start_offset"] > 0
 
 
@@ -222,4 +225,4 @@ def test_a_pending_revocation(cli: Cli, broker: EmbeddedBroker, topic: str) -> N
 def test_wrong_questions(cli: Cli) -> None:
     assert (cli("topics", "why", "no-such-topic").code, cli("groups", "why", "no-such-group").code) == (1, 1)
     assert cli("logs", "compact").code == 2
-    assert cli("logs", "retain", "-t", "x", "-c", "retention.ms=1").code == 2
+    assert cli("logs", "enforce-retention", "-t", "x", "-c", "retention.ms=1").code == 2

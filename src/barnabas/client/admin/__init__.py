@@ -16,12 +16,13 @@ from barnabas.client.admin import configs as _configs
 from barnabas.client.admin import elections as _elections
 from barnabas.client.admin import groups as _groups
 from barnabas.client.admin import log_dirs as _log_dirs
+from barnabas.client.admin import maintenance as _maintenance
 from barnabas.client.admin import quorum as _quorum
 from barnabas.client.admin import reassignments as _reassignments
 from barnabas.client.admin import topics as _topics
 from barnabas.client.admin import transactions as _transactions
-from barnabas.client.admin import upkeep as _upkeep
 from barnabas.client.admin.elections import ElectionType
+from barnabas.client.admin.maintenance import GroupFacts, MaintenanceReport, PartitionFacts
 from barnabas.client.admin.quorum import QuorumDescription
 from barnabas.client.admin.reassignments import Reassignment
 from barnabas.client.admin.requests import value_or_raise
@@ -31,7 +32,6 @@ from barnabas.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
-from barnabas.client.admin.upkeep import GroupFacts, PartitionFacts, UpkeepReport
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.metadata import TopicView
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
@@ -411,21 +411,21 @@ class AsyncAdmin:
         """Fence whoever holds the id and abort its open transaction."""
         return await _transactions.fence_producer(self.cluster, transactional_id, deadline=self._deadline(timeout_ms))
 
-    # -- questions and upkeep: brokers of ours only ---------------------------------------------------------------
+    # -- explanations and maintenance: Barnabas brokers only --------------------------------------------------------
 
     async def explain_partitions(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, PartitionFacts | KafkaError]:
         """What lies behind a stuck last stable offset, a log that is not compacted, a segment that stays."""
-        return await _upkeep.explain_partitions(self.cluster, partitions, deadline=self._deadline(timeout_ms))
+        return await _maintenance.explain_partitions(self.cluster, partitions, deadline=self._deadline(timeout_ms))
 
     async def explain_groups(
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, GroupFacts | KafkaError]:
         """What a group waits for, whom, and how much longer."""
-        return await _upkeep.explain_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
+        return await _maintenance.explain_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
 
-    async def compact_partitions(
+    async def compact(
         self,
         partitions: Iterable[TopicPartition],
         *,
@@ -433,11 +433,10 @@ class AsyncAdmin:
         force: bool = False,
         dry_run: bool = False,
         timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, UpkeepReport | KafkaError]:
-        """Compact now what is due; `force`: also what is not; `roll`: close the active segment first."""
-        return await _upkeep.run_chore(
+    ) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
+        """Compact the partitions that are due. `force` includes the others; `roll` closes the active segments first."""
+        return await _maintenance.compact(
             self.cluster,
-            _upkeep.COMPACT,
             partitions,
             roll=roll,
             force=force,
@@ -445,10 +444,13 @@ class AsyncAdmin:
             deadline=self._deadline(timeout_ms),
         )
 
-    async def trim_partitions(
+    async def enforce_retention(
         self, partitions: Iterable[TopicPartition], *, dry_run: bool = False, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, UpkeepReport | KafkaError]:
-        """Delete now the segments that retention lets go."""
-        return await _upkeep.run_chore(
-            self.cluster, _upkeep.RETAIN, partitions, dry_run=dry_run, deadline=self._deadline(timeout_ms)
+    ) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
+        """Delete the segments that exceed retention.ms or retention.bytes."""
+        return await _maintenance.enforce_retention(
+            self.cluster,
+            partitions,
+            dry_run=dry_run,
+            deadline=self._deadline(timeout_ms),
         )

@@ -109,7 +109,7 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     EXPLAIN_PARTITION = 10_000
     EXPLAIN_GROUP = 10_001
-    RUN_UPKEEP = 10_002
+    RUN_MAINTENANCE = 10_002
 
 
 PRIVATE_FROM: Final = 10_000
@@ -251,7 +251,7 @@ _TABLE: Final = (
     Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "0", flexible_from=0),
     Api(ApiKey.EXPLAIN_PARTITION, "0", flexible_from=0),
     Api(ApiKey.EXPLAIN_GROUP, "0", flexible_from=0),
-    Api(ApiKey.RUN_UPKEEP, "0", flexible_from=0),
+    Api(ApiKey.RUN_MAINTENANCE, "0", flexible_from=0),
 )
 
 APIS: Final[dict[ApiKey, Api]] = {api.key: api for api in _TABLE}

@@ -112,10 +112,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.WRITE_SHARE_GROUP_STATE, "shares.write_share_group_state", 0, 1),
     Route(_K.DELETE_SHARE_GROUP_STATE, "shares.delete_share_group_state", 0, 0),
     Route(_K.READ_SHARE_GROUP_STATE_SUMMARY, "shares.read_share_group_state_summary", 0, 1),
-    # our own: questions and upkeep (docs/COMPATIBILITY.md)
-    Route(_K.EXPLAIN_PARTITION, "upkeep.explain_partition", 0, 0),
-    Route(_K.EXPLAIN_GROUP, "upkeep.explain_group", 0, 0),
-    Route(_K.RUN_UPKEEP, "upkeep.run_upkeep", 0, 0, RequestScheduling.PIPELINED),
+    # our own: explanations and maintenance (docs/COMPATIBILITY.md)
+    Route(_K.EXPLAIN_PARTITION, "maintenance.explain_partition", 0, 0),
+    Route(_K.EXPLAIN_GROUP, "maintenance.explain_group", 0, 0),
+    Route(_K.RUN_MAINTENANCE, "maintenance.run_maintenance", 0, 0, RequestScheduling.PIPELINED),
 )
 
 BROKER_APIS: Final = ApiTable(ROUTES)

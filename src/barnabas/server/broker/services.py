@@ -17,7 +17,7 @@ from barnabas.server.broker.metadata_cache import MetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
 from barnabas.server.replication.directories.mover import DirMover
 from barnabas.server.replication.flushing import Flusher
-from barnabas.server.replication.on_request import OnRequest
+from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenance
 from barnabas.server.replication.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Services(Struct):
     shares: Shares
     flusher: Flusher
     mover: DirMover
-    on_request: OnRequest
+    maintenance: OnDemandMaintenance
     disk: Executor
     """Where reads go that would wait for the device."""
     static_config: Mapping[str, str]

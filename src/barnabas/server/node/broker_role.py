@@ -45,8 +45,8 @@ from barnabas.server.node.shares import ShareFeed, ShareGroupConfigs, build_shar
 from barnabas.server.node.typed_configs import (
     GROUP_COORDINATOR,
     LIFECYCLE,
+    MAINTENANCE,
     TRANSACTION,
-    UPKEEP,
     build_broker_config,
     build_cleaner_config,
     build_replication_config,
@@ -58,10 +58,10 @@ from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.directories.keeper import DirKeeper
 from barnabas.server.replication.directories.mover import DirMover
 from barnabas.server.replication.flushing import Flusher
-from barnabas.server.replication.on_request import OnRequest
+from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenance
+from barnabas.server.replication.maintenance.scheduled import ScheduledMaintenance
 from barnabas.server.replication.partitions import Partitions
 from barnabas.server.replication.replication import Replication
-from barnabas.server.replication.upkeep import Upkeep
 from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.fs import OsFileSystem
@@ -95,7 +95,9 @@ class BrokerRole:
             parts.rng,
             parts.missing_dirs,
         )
-        self._upkeep = Upkeep(self.partitions, self._flusher, parts.disk, parts.clock, UPKEEP.build(config.__getitem__))
+        self._maintenance = ScheduledMaintenance(
+            self.partitions, self._flusher, parts.disk, parts.clock, MAINTENANCE.build(config.__getitem__)
+        )
         self._compactor = self._build_compactor()
         self._dir_keeper = DirKeeper(self.partitions, channel, parts.rng)
         self._mover = DirMover(
@@ -130,7 +132,7 @@ class BrokerRole:
         groups, transactions, shares = services.groups, services.transactions, services.shares
         async with running(
             self._channels.run, groups.run, transactions.markers.run, transactions.run, self._flusher.run,
-            self._upkeep.run, self._compactor.run,
+            self._maintenance.run, self._compactor.run,
             partial(self._replication.run, self.partitions), self._dir_keeper.run, self._mover.run,
             shares.coordinator.run, shares.partitions.run,
         ):  # fmt: skip
@@ -236,7 +238,7 @@ class BrokerRole:
             ),
             flusher=self._flusher,
             mover=self._mover,
-            on_request=OnRequest(self.partitions, self._upkeep, self._compactor, parts.clock),
+            maintenance=OnDemandMaintenance(self.partitions, self._maintenance, self._compactor, parts.clock),
             disk=parts.disk,
             static_config=config.given,
             config=build_broker_config(parts.config_view(parts.image)),

@@ -29,7 +29,7 @@ from barnabas.server.node.setup.identity import Identity
 from barnabas.server.raft.machine.values import Endpoint as VoterEndpoint
 from barnabas.server.raft.machine.values import RaftConfig
 from barnabas.server.replication.config import ReplicationConfig
-from barnabas.server.replication.upkeep import UpkeepConfig
+from barnabas.server.replication.maintenance.scheduled import MaintenanceConfig
 from barnabas.server.storage.cleaner.task import CleanerConfig
 from barnabas.server.storage.config import LogConfig
 
@@ -39,12 +39,12 @@ CONTROLLER: Final = ConfigBuilder(ControllerConfig, BROKER_CONFIGS, computed=("n
 GROUP_COORDINATOR: Final = ConfigBuilder(GroupCoordinatorConfig, BROKER_CONFIGS)
 LIFECYCLE: Final = ConfigBuilder(LifecycleConfig, BROKER_CONFIGS)
 LOG: Final = ConfigBuilder(LogConfig, TOPIC_CONFIGS)
+MAINTENANCE: Final = ConfigBuilder(MaintenanceConfig, BROKER_CONFIGS)
 RAFT: Final = ConfigBuilder(RaftConfig, BROKER_CONFIGS)
 REPLICATION: Final = ConfigBuilder(ReplicationConfig, BROKER_CONFIGS)
 SHARE_COORDINATOR: Final = ConfigBuilder(ShareCoordinatorConfig, BROKER_CONFIGS)
 TRANSACTION: Final = ConfigBuilder(TransactionConfig, BROKER_CONFIGS)
 TRANSPORT: Final = ConfigBuilder(TransportConfig, BROKER_CONFIGS, computed=("max_connections_per_ip_overrides",))
-UPKEEP: Final = ConfigBuilder(UpkeepConfig, BROKER_CONFIGS)
 
 _SELECTORS: Final = (
     None,

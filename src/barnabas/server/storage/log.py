@@ -397,15 +397,15 @@ class Log:
         """
         return self._retention.delete_records(before_offset, high_watermark, now_ms)
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+    def enforce_retention(self, now_ms: int, high_watermark: int) -> int:
         """Apply retention and return the number of segments deleted.
 
         Their files are unlinked after file.delete.delay.ms, by `delete_pending_files`.
         """
-        return self._retention.delete_old_segments(now_ms, high_watermark)
+        return self._retention.enforce_retention(now_ms, high_watermark)
 
     def explain_retention(self, high_watermark: int, now_ms: int) -> RetentionStatus:
-        """Whether `delete_old_segments` would delete the oldest segment now, and why or why not."""
+        """Whether `enforce_retention` would delete the oldest segment now, and why or why not."""
         return retention.explain_retention(self._state, high_watermark, now_ms)
 
     def delete_pending_files(self, now_ms: int | None) -> int:

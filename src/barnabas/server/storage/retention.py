@@ -77,7 +77,7 @@ def explain_retention(state: LogState, high_watermark: int, now_ms: int) -> Rete
 
 
 def _verdict(state: LogState, segment: Segment, end: int, high_watermark: int, now_ms: int) -> RetentionVerdict:
-    """The conditions in the order of `Retention.delete_old_segments`."""
+    """The conditions in the order of `Retention.enforce_retention`."""
     config = state.config
     if end > high_watermark:
         return RetentionVerdict.UNREPLICATED
@@ -143,8 +143,8 @@ class Retention:
         self._flusher = flusher
         self._deleter = deleter
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
-        """See `Log.delete_old_segments`."""
+    def enforce_retention(self, now_ms: int, high_watermark: int) -> int:
+        """See `Log.enforce_retention`."""
         state = self._state
         if state.failure is not None:
             return 0
@@ -190,7 +190,7 @@ class Retention:
                 f"{high_watermark}",
             )
         advance_log_start(state, offset)
-        self.delete_old_segments(now_ms, high_watermark)
+        self.enforce_retention(now_ms, high_watermark)
         return state.log_start_offset
 
 

@@ -1,4 +1,4 @@
-"""A disk that fails takes its own partitions offline and nothing else; settings that reach the disk; upkeep."""
+"""A disk that fails takes its own partitions offline and nothing else; settings that reach the disk; maintenance."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_retention_deletes_what_is_too_old(tmp_path: Path) -> None:
         assert await log_start(call, "t") == 0
         partition = partitions_of(node).require("t", 0)
         assert partition.log is not None
-        assert partition.log.delete_old_segments(2_000_000_000_000, partition.high_watermark) == 1
+        assert partition.log.enforce_retention(2_000_000_000_000, partition.high_watermark) == 1
         assert await log_start(call, "t") == 1
 
     asyncio.run(with_node([tmp_path], scenario))

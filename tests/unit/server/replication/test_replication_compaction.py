@@ -280,7 +280,7 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
     world = World(tmp_path, _DyingEngine)
     log = world.host("a")
     with pytest.raises(CleaningError, match="ended in the middle of a pass"):
-        asyncio.run(world.compactor.clean_now(TopicPartition("a", 0)))
+        asyncio.run(world.compactor.compact(TopicPartition("a", 0)))
     assert log.cleaning is None
     assert len(values(log)) == 60
     world.executor.shutdown()
@@ -289,7 +289,7 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
 def test_clean_now(tmp_path: Path) -> None:
     world = World(tmp_path)
     log = world.host("a")
-    done = asyncio.run(world.compactor.clean_now(TopicPartition("a", 0)))
+    done = asyncio.run(world.compactor.compact(TopicPartition("a", 0)))
     assert done is not None
     assert done.end_offset == log.cleaned_offset
     assert done.stats.records_read - done.stats.records_kept > 40

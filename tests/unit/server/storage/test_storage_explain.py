@@ -50,10 +50,10 @@ def test_what_retention_says_is_what_it_does() -> None:
     facts = logs.log.explain_retention(end, 10_000)
     size = logs.log.segments.first.size
     assert facts == RetentionStatus(RetentionVerdict.WITHIN_LIMITS, 0, 1, size, False, 9_000, 10_001, 0)
-    assert logs.log.delete_old_segments(10_000, end) == 0
+    assert logs.log.enforce_retention(10_000, end) == 0
     assert logs.log.explain_retention(end, facts.expires_ms).verdict is RetentionVerdict.TOO_OLD
     assert logs.log.explain_retention(0, facts.expires_ms).verdict is RetentionVerdict.UNREPLICATED
-    assert logs.log.delete_old_segments(facts.expires_ms, end) == 1
+    assert logs.log.enforce_retention(facts.expires_ms, end) == 1
     assert logs.log.explain_retention(end, 10_001).first_offset == 1
 
 
@@ -74,4 +74,4 @@ def test_verdicts(change: dict[str, object], verdict: RetentionVerdict) -> None:
     end = logs.log.log_end_offset
     facts = logs.log.explain_retention(end, 10_000)
     assert facts.verdict is verdict
-    assert (logs.log.delete_old_segments(10_000, end) > 0) == verdict.due
+    assert (logs.log.enforce_retention(10_000, end) > 0) == verdict.due

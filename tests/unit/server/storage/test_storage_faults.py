@@ -93,7 +93,7 @@ class TestIoErrors:
         with pytest.raises(LogFailedError):
             logs.log.read(0, 100)
         assert not logs.log.flush_due(10**12)
-        assert logs.log.delete_old_segments(10**12, 2) == 0
+        assert logs.log.enforce_retention(10**12, 2) == 0
         assert logs.log.delete_pending_files(10**12) == 0
         logs.kill()
         assert offsets(logs) == [0, 1]

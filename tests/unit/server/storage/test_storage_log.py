@@ -191,7 +191,7 @@ class TestRead:
         logs.fill(7)
         plan = logs.log.plan_read(1, 10)
         logs.log.advance_log_start(6)
-        logs.log.delete_old_segments(0, 7)
+        logs.log.enforce_retention(0, 7)
         logs.log.delete_pending_files(1)
         assert plan.run().first_offset == 1
 
@@ -256,8 +256,8 @@ class TestRetention:
             config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1000, file_delete_delay_ms=50)
         )
         logs.fill(7)
-        assert logs.log.delete_old_segments(now_ms=2002, high_watermark=7) == 0
-        assert logs.log.delete_old_segments(now_ms=2003, high_watermark=7) == 1
+        assert logs.log.enforce_retention(now_ms=2002, high_watermark=7) == 0
+        assert logs.log.enforce_retention(now_ms=2003, high_watermark=7) == 1
         assert logs.log.log_start_offset == 3
         names = logs.disk.listdir(PATH)
         assert "00000000000000000000.log.deleted" in names
@@ -268,19 +268,19 @@ class TestRetention:
     def test_an_expired_active_segment_rolls_first(self) -> None:
         logs = LogHarness(config=log_config(retention_ms=1000))
         logs.fill(3)
-        assert logs.log.delete_old_segments(now_ms=10_000, high_watermark=3) == 1
+        assert logs.log.enforce_retention(now_ms=10_000, high_watermark=3) == 1
         assert (logs.log.log_start_offset, logs.log.log_end_offset) == (3, 3)
         assert logs.append(batch()).first_offset == 3
 
     def test_nothing_above_the_high_watermark(self) -> None:
         logs = LogHarness(config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1))
         logs.fill(7)
-        assert logs.log.delete_old_segments(now_ms=10**9, high_watermark=5) == 1
+        assert logs.log.enforce_retention(now_ms=10**9, high_watermark=5) == 1
 
     def test_by_size(self) -> None:
         logs = LogHarness(config=log_config(internal_segment_bytes=3 * SIZE, retention_bytes=5 * SIZE, retention_ms=-1))
         logs.fill(10)
-        assert logs.log.delete_old_segments(now_ms=0, high_watermark=10) == 1
+        assert logs.log.enforce_retention(now_ms=0, high_watermark=10) == 1
         assert logs.log.size_bytes == 7 * SIZE
 
     def test_compacted_topics_keep_everything_but_what_lies_below_the_start(self) -> None:
@@ -288,9 +288,9 @@ class TestRetention:
             config=log_config(internal_segment_bytes=3 * SIZE, retention_ms=1, cleanup_policy=("compact",))
         )
         logs.fill(10)
-        assert logs.log.delete_old_segments(now_ms=10**9, high_watermark=10) == 0
+        assert logs.log.enforce_retention(now_ms=10**9, high_watermark=10) == 0
         logs.log.advance_log_start(6)
-        assert logs.log.delete_old_segments(now_ms=10**9, high_watermark=10) == 2
+        assert logs.log.enforce_retention(now_ms=10**9, high_watermark=10) == 2
 
     def test_delete_records(self) -> None:
         logs = LogHarness(config=SMALL)

@@ -1,4 +1,4 @@
-"""Table: ExplainPartition (key 10000, ours) says why a partition is as it is: held back, not compacted, not trimmed."""
+"""Table: ExplainPartition (key 10000, ours) explains a partition: its last stable offset, compaction and retention."""
 
 from __future__ import annotations
 

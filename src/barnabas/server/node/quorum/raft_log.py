@@ -206,5 +206,5 @@ class RaftLog:
         self._log.roll(now_ms)
         if previous is not None:
             self._log.advance_log_start(min(previous.offset, self._log.log_end_offset))
-            self._log.delete_old_segments(now_ms, previous.offset)
+            self._log.enforce_retention(now_ms, previous.offset)
         self._log.delete_pending_files(now_ms)

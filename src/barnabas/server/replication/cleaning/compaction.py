@@ -172,7 +172,7 @@ class Compactor:
 
     # --- one pass
 
-    async def clean_now(self, name: TopicPartition) -> PassDone | None:
+    async def compact(self, name: TopicPartition) -> PassDone | None:
         """A pass at once, dirty enough or not (expired tombstones go, too); None if one is under way or none can be.
 
         Passes that are asked for run one after the other, so that they take the memory of one. Raises KafkaError when

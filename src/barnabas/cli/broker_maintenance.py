@@ -1,4 +1,4 @@
-"""Shell: `barnabas logs compact` and `barnabas logs retain` on a running broker: run a pass now, print its result."""
+"""Shell: `barnabas logs compact` and `enforce-retention` on a running broker: run a pass, print its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.cli.session import read_properties, run_admin
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
-    from barnabas.client.admin.upkeep import UpkeepReport
+    from barnabas.client.admin.maintenance import MaintenanceReport
     from barnabas.core.errors import KafkaError
     from barnabas.core.ids import TopicPartition
 
@@ -29,9 +29,9 @@ def compact_running(
 ) -> None:
     from barnabas.cli.why_partition import compact_outcome
 
-    async def command(admin: AsyncAdmin) -> dict[TopicPartition, UpkeepReport | KafkaError]:
+    async def command(admin: AsyncAdmin) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
         wanted = await _partitions(admin, topics)
-        return await admin.compact_partitions(wanted, roll=roll, force=force, dry_run=dry_run)
+        return await admin.compact(wanted, roll=roll, force=force, dry_run=dry_run)
 
     found = _run(bootstrap_server, command, command_config)
     rows = [_row(name, report, compact_outcome) for name, report in found]
@@ -59,16 +59,16 @@ def compact_running(
     _exit_if_failed(rows)
 
 
-def retain_running(
+def enforce_retention_running(
     topics: list[str] | None, bootstrap_server: str, command_config: str | None, *, dry_run: bool, json: bool
 ) -> None:
-    from barnabas.cli.why_partition import trim_outcome
+    from barnabas.cli.why_partition import retention_outcome
 
-    async def command(admin: AsyncAdmin) -> dict[TopicPartition, UpkeepReport | KafkaError]:
-        return await admin.trim_partitions(await _partitions(admin, topics), dry_run=dry_run)
+    async def command(admin: AsyncAdmin) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
+        return await admin.enforce_retention(await _partitions(admin, topics), dry_run=dry_run)
 
     found = _run(bootstrap_server, command, command_config)
-    rows = [_row(name, report, trim_outcome) for name, report in found]
+    rows = [_row(name, report, retention_outcome) for name, report in found]
     if json:
         print_json(rows)
     else:
@@ -104,7 +104,7 @@ def _run(bootstrap_server: str, command: Any, command_config: str | None) -> lis
     return sorted(run_admin(bootstrap_server, command, {**timeouts, **read_properties(command_config)}).items())
 
 
-def _row(name: TopicPartition, report: UpkeepReport | KafkaError, outcome: Any) -> dict[str, Any]:
+def _row(name: TopicPartition, report: MaintenanceReport | KafkaError, outcome: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
     from barnabas.core.errors import KafkaError

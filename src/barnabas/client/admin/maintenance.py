@@ -1,4 +1,4 @@
-"""Shell: questions that only a broker of ours answers: why a partition or a group is as it is; and upkeep, now.
+"""Shell: questions that only a broker of ours answers: why a partition or a group is as it is; and maintenance.
 
 The values are facts: numbers, and words of a fixed vocabulary (`verdict`, `pending`, `phase`) whose meaning stands in
 the broker's machines (`storage.cleaner.candidate`, `storage.retention`, `coordination.group.explain`). Other brokers do
@@ -17,12 +17,12 @@ from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.fanout import ask_leaders, by_topic
 from barnabas.core.errors import KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.wire.messages import explain_group, explain_partition, run_upkeep
+from barnabas.protocol.wire.messages import explain_group, explain_partition, run_maintenance
 
 V = TypeVar("V")
 
-COMPACT: Final = 0
-RETAIN: Final = 1
+_COMPACT: Final = 0
+_ENFORCE_RETENTION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class GroupFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepReport:
+class MaintenanceReport:
     """What a pass did to a partition, or why it did nothing (`verdict`)."""
 
     done: bool
@@ -240,33 +240,64 @@ async def explain_groups(
     return await ask_coordinators(cluster, group_ids, build, parse, what="Explaining group", deadline=deadline)
 
 
-async def run_chore(
+async def compact(
     cluster: Cluster,
-    chore: int,
+    partitions: Iterable[TopicPartition],
+    *,
+    roll: bool,
+    force: bool,
+    dry_run: bool,
+    deadline: float,
+) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
+    """Compact the partitions that are due; see `AsyncAdmin.compact`."""
+    return await _run_maintenance(
+        cluster, _COMPACT, partitions, roll=roll, force=force, dry_run=dry_run, deadline=deadline
+    )
+
+
+async def enforce_retention(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, dry_run: bool, deadline: float
+) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
+    """Delete the segments that exceed the retention; see `AsyncAdmin.enforce_retention`."""
+    return await _run_maintenance(cluster, _ENFORCE_RETENTION, partitions, dry_run=dry_run, deadline=deadline)
+
+
+async def _run_maintenance(
+    cluster: Cluster,
+    operation: int,
     partitions: Iterable[TopicPartition],
     *,
     roll: bool = False,
     force: bool = False,
     dry_run: bool = False,
     deadline: float,
-) -> dict[TopicPartition, UpkeepReport | KafkaError]:
-    """Compact or trim partitions now. Waits for request.timeout.ms at most: give it the time that a pass takes."""
+) -> dict[TopicPartition, MaintenanceReport | KafkaError]:
+    """Compact partitions or enforce their retention now.
+
+    Each request waits for at most request.timeout.ms, which must be longer than a pass over the largest log.
+    """
     refusals: dict[TopicPartition, KafkaError] = {}
 
-    def build(part: dict[TopicPartition, None]) -> run_upkeep.RunUpkeepRequest:
-        topics = [run_upkeep.TopicRequest(name=name, partition_indexes=ids) for name, ids in by_topic(part).items()]
-        return run_upkeep.RunUpkeepRequest(chore=chore, roll=roll, force=force, dry_run=dry_run, topics=topics)
+    def build(part: dict[TopicPartition, None]) -> run_maintenance.RunMaintenanceRequest:
+        topics = [
+            run_maintenance.TopicRequest(name=name, partition_indexes=ids) for name, ids in by_topic(part).items()
+        ]
+        return run_maintenance.RunMaintenanceRequest(
+            operation=operation, roll=roll, force=force, dry_run=dry_run, topics=topics
+        )
 
-    def parse(response: run_upkeep.RunUpkeepResponse) -> Iterable[tuple[TopicPartition, int, UpkeepReport]]:
+    def parse(
+        response: run_maintenance.RunMaintenanceResponse,
+    ) -> Iterable[tuple[TopicPartition, int, MaintenanceReport]]:
         for topic in response.topics:
             for p in topic.partitions:
                 name = TopicPartition(topic.name, p.partition_index)
                 if p.error_code and p.error_message:  # why a pass failed is more than its code can say
                     refusals[name] = KafkaError(error_code(p.error_code), p.error_message)
-                yield name, p.error_code, _value(UpkeepReport, p)
+                yield name, p.error_code, _value(MaintenanceReport, p)
 
     wanted: Mapping[TopicPartition, None] = dict.fromkeys(partitions)
-    found = await ask_leaders(cluster, wanted, build, parse, what="Upkeep", deadline=deadline)
+    found = await ask_leaders(cluster, wanted, build, parse, what="Maintenance", deadline=deadline)
     return {
         name: refusals.get(name, answer) if isinstance(answer, KafkaError) else answer for name, answer in found.items()
     }

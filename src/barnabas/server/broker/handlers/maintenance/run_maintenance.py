@@ -1,6 +1,6 @@
-"""Shell: RunUpkeep (key 10002), version 0. An API of Barnabas, not of Kafka.
+"""Shell: RunMaintenance (key 10002), version 0. An API of Barnabas, not of Kafka.
 
-- 0: compacts partitions (`chore` 0) or deletes their expired segments (`chore` 1) now
+- 0: compacts partitions (`operation` 0) or enforces their retention (`operation` 1) now
 
 `roll` closes the active segment before compaction, `force` compacts a partition that is not due, `dry_run` only
 reports. The response is sent when all partitions are done, with the results in the order of the request. An error of
@@ -15,26 +15,26 @@ from msgspec.structs import asdict
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.wire.messages.run_upkeep import (
+from barnabas.protocol.wire.messages.run_maintenance import (
     PartitionResponse,
-    RunUpkeepRequest,
-    RunUpkeepResponse,
+    RunMaintenanceRequest,
+    RunMaintenanceResponse,
     TopicResponse,
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.replication.on_request import CompactOptions, UpkeepDone
+from barnabas.server.replication.maintenance.on_demand import CompactOptions, MaintenanceResult
 
 
-class Chore(IntEnum):
-    """What to do."""
+class MaintenanceOperation(IntEnum):
+    """The values of `RunMaintenanceRequest.operation`."""
 
     COMPACT = 0
-    RETAIN = 1
+    ENFORCE_RETENTION = 1
 
 
-async def handle(services: Services, ctx: RequestContext, request: RunUpkeepRequest) -> RunUpkeepResponse:
-    return RunUpkeepResponse(
+async def handle(services: Services, ctx: RequestContext, request: RunMaintenanceRequest) -> RunMaintenanceResponse:
+    return RunMaintenanceResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
@@ -48,7 +48,7 @@ async def handle(services: Services, ctx: RequestContext, request: RunUpkeepRequ
     )
 
 
-async def _run(services: Services, request: RunUpkeepRequest, name: TopicPartition) -> PartitionResponse:
+async def _run(services: Services, request: RunMaintenanceRequest, name: TopicPartition) -> PartitionResponse:
     try:
         done = await _done(services, request, name)
     except KafkaError as error:
@@ -56,11 +56,13 @@ async def _run(services: Services, request: RunUpkeepRequest, name: TopicPartiti
     return PartitionResponse(partition_index=name.partition, **asdict(done))
 
 
-async def _done(services: Services, request: RunUpkeepRequest, name: TopicPartition) -> UpkeepDone:
-    match request.chore:
-        case Chore.COMPACT:
+async def _done(services: Services, request: RunMaintenanceRequest, name: TopicPartition) -> MaintenanceResult:
+    match request.operation:
+        case MaintenanceOperation.COMPACT:
             options = CompactOptions(request.roll, request.force, request.dry_run)
-            return await services.on_request.compact(name, options)
-        case Chore.RETAIN:
-            return services.on_request.retain(name, dry_run=request.dry_run)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no chore {request.chore}: 0 compacts, 1 retains.")
+            return await services.maintenance.compact(name, options)
+        case MaintenanceOperation.ENFORCE_RETENTION:
+            return services.maintenance.enforce_retention(name, dry_run=request.dry_run)
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST, f"Operation {request.operation} is unknown: 0 compacts, 1 enforces retention."
+    )

@@ -1,7 +1,7 @@
-"""Shell: upkeep when somebody asks for it, and what is known of a partition when somebody asks why.
+"""Shell: compaction and retention of single partitions on demand, and an explanation of a partition's state.
 
-The same passes as the node makes by itself (`cleaning/compaction.py`, `upkeep.py`), one partition at a time, with an
-account of what was done. Asking never changes anything.
+The passes are the ones that the broker also runs by itself (`cleaning/compaction.py`, `maintenance/scheduled.py`). Each
+returns a report of its effect. `explain` changes nothing.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.server.replication.cleaning.compaction import CleanerFacts, Compactor
+from barnabas.server.replication.maintenance.scheduled import ScheduledMaintenance, enforce_retention
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
-from barnabas.server.replication.upkeep import Upkeep, retain_one
 from barnabas.server.storage.cleaner.candidate import Candidate, assess
 from barnabas.server.storage.explain import LogFacts, explain_log
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.retention import RetentionStatus
 
 BEING_CLEANED: Final = "BEING_CLEANED"
-"""The verdict, beside those of the rules, when a pass of the cleaner is under way."""
+"""The verdict while a cleaning pass is in progress; the other verdicts come from the storage package."""
 
 
 class CompactOptions(Struct, frozen=True):
-    """`roll`: close the active segment first; `force`: also what is not due; `dry_run`: only look."""
+    """`roll` closes the active segment first, `force` compacts a log that is not due, `dry_run` changes nothing."""
 
     roll: bool = False
     force: bool = False
     dry_run: bool = False
 
 
-class UpkeepDone(Struct, frozen=True):
-    """What a pass did to a partition; `verdict` says why it did something, or why nothing was to be done (any more)."""
+class MaintenanceResult(Struct, frozen=True):
+    """The effect of a pass on one partition. `verdict` is the reason for the pass or for its absence."""
 
     done: bool
     verdict: str
@@ -56,8 +56,8 @@ class UpkeepDone(Struct, frozen=True):
     seconds: float = 0.0
 
 
-class PartitionFacts(Struct, frozen=True):
-    """All that this node knows of a partition it leads."""
+class PartitionExplanation(Struct, frozen=True):
+    """The state of a partition at its leader."""
 
     leader_epoch: int
     log: LogFacts
@@ -65,27 +65,32 @@ class PartitionFacts(Struct, frozen=True):
     retention_interval_ms: int
 
 
-class OnRequest:
-    """Explains partitions, and compacts or trims them now. Raises KafkaError for those it does not lead."""
+class OnDemandMaintenance:
+    """Explains, compacts and enforces the retention of partitions that this broker leads.
 
-    def __init__(self, partitions: Partitions, upkeep: Upkeep, compactor: Compactor, clock: Clock) -> None:
+    The methods raise KafkaError for other partitions.
+    """
+
+    def __init__(
+        self, partitions: Partitions, scheduled: ScheduledMaintenance, compactor: Compactor, clock: Clock
+    ) -> None:
         self._partitions = partitions
-        self._upkeep = upkeep
+        self._scheduled = scheduled
         self._compactor = compactor
         self._clock = clock
 
-    def explain(self, name: TopicPartition) -> PartitionFacts:
-        partition, log = self._led(name)
-        return PartitionFacts(
+    def explain(self, name: TopicPartition) -> PartitionExplanation:
+        partition, log = self._require_led(name)
+        return PartitionExplanation(
             partition.leader_epoch,
             explain_log(log, partition.high_watermark, self._clock.now_ms()),
             self._compactor.facts(name),
-            self._upkeep.config.log_retention_check_interval_ms,
+            self._scheduled.config.log_retention_check_interval_ms,
         )
 
-    async def began_ms(self, name: TopicPartition, offset: int, disk: Executor) -> int:
-        """When the batch at this offset was made; -1 when its header cannot be read (any more)."""
-        _, log = self._led(name)
+    async def read_batch_timestamp(self, name: TopicPartition, offset: int, disk: Executor) -> int:
+        """The base timestamp of the batch at `offset`, or -1 if its header cannot be read."""
+        _, log = self._require_led(name)
         if not log.log_start_offset <= offset < log.log_end_offset:
             return -1
         plan = log.plan_read(offset, HEADER_SIZE, upper_offset=log.log_end_offset, min_one_batch=True)
@@ -97,9 +102,9 @@ class OnRequest:
             return -1
         return read_header(result.data).base_timestamp if len(result.data) >= HEADER_SIZE else -1
 
-    async def compact(self, name: TopicPartition, options: CompactOptions) -> UpkeepDone:
-        """A pass of the cleaner, if one is due or `force` asks for it."""
-        partition, log = self._led(name)
+    async def compact(self, name: TopicPartition, options: CompactOptions) -> MaintenanceResult:
+        """Compact the partition if it is due or `options.force` is set."""
+        partition, log = self._require_led(name)
         before, segments = log.size_bytes, len(log.segments)
         if options.roll and log.config.compact and not options.dry_run:
             log.roll(self._clock.now_ms())
@@ -108,10 +113,10 @@ class OnRequest:
         if log.cleaning is not None:
             verdict = BEING_CLEANED
         elif found.verdict.possible and (found.verdict.due or options.force) and not options.dry_run:
-            done = await self._compactor.clean_now(name)
+            done = await self._compactor.compact(name)
             if done is None:
-                verdict = BEING_CLEANED  # the node's own cleaner was faster
-        return UpkeepDone(
+                verdict = BEING_CLEANED  # a scheduled pass began first
+        return MaintenanceResult(
             done is not None,
             verdict,
             found.detail,
@@ -127,15 +132,15 @@ class OnRequest:
             seconds=0.0 if done is None else done.stats.seconds,
         )
 
-    def retain(self, name: TopicPartition, *, dry_run: bool) -> UpkeepDone:
-        """Delete what retention allows to delete."""
-        partition, log = self._led(name)
+    def enforce_retention(self, name: TopicPartition, *, dry_run: bool) -> MaintenanceResult:
+        """Delete the segments that exceed the retention."""
+        partition, log = self._require_led(name)
         before, segments, now_ms = log.size_bytes, len(log.segments), self._clock.now_ms()
-        deleted = 0 if dry_run else retain_one(partition, now_ms)
-        left: RetentionStatus = log.explain_retention(partition.high_watermark, now_ms)
-        return UpkeepDone(
+        deleted = 0 if dry_run else enforce_retention(partition, now_ms)
+        remaining: RetentionStatus = log.explain_retention(partition.high_watermark, now_ms)
+        return MaintenanceResult(
             deleted > 0,
-            left.verdict.name if log.cleaning is None else BEING_CLEANED,
+            remaining.verdict.name if log.cleaning is None else BEING_CLEANED,
             "",
             before,
             log.size_bytes,
@@ -146,7 +151,7 @@ class OnRequest:
             segments_deleted=deleted,
         )
 
-    def _led(self, name: TopicPartition) -> tuple[Partition, Log]:
+    def _require_led(self, name: TopicPartition) -> tuple[Partition, Log]:
         partition = self._partitions.require(name.topic, name.partition)
         if partition.log is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {name} is offline.")

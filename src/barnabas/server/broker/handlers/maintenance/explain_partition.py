@@ -29,7 +29,7 @@ from barnabas.protocol.wire.messages.explain_partition import (
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.replication.on_request import PartitionFacts
+from barnabas.server.replication.maintenance.on_demand import PartitionExplanation
 
 
 async def handle(services: Services, ctx: RequestContext, request: ExplainPartitionRequest) -> ExplainPartitionResponse:
@@ -47,7 +47,7 @@ async def handle(services: Services, ctx: RequestContext, request: ExplainPartit
 async def _explain(services: Services, ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     name = TopicPartition(topic, index)
     try:
-        facts = services.on_request.explain(name)
+        facts = services.maintenance.explain(name)
         open_transactions = await _open_transactions(services, name, facts)
     except KafkaError as error:
         error = _elsewhere(services, name) or error
@@ -83,7 +83,9 @@ def _elsewhere(services: Services, name: TopicPartition) -> KafkaError | None:
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {state.leader} leads {name}: ask it.")
 
 
-async def _open_transactions(services: Services, name: TopicPartition, facts: PartitionFacts) -> list[OpenTransaction]:
+async def _open_transactions(
+    services: Services, name: TopicPartition, facts: PartitionExplanation
+) -> list[OpenTransaction]:
     found = facts.log.open_transactions
     if not found:
         return []
@@ -94,7 +96,9 @@ async def _open_transactions(services: Services, name: TopicPartition, facts: Pa
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             first_offset=transaction.first_offset,
-            first_timestamp=await services.on_request.began_ms(name, transaction.first_offset, services.disk),
+            first_timestamp=await services.maintenance.read_batch_timestamp(
+                name, transaction.first_offset, services.disk
+            ),
             last_timestamp=transaction.last_timestamp,
         )
         holder = holders.get(transaction.producer_id)
@@ -109,7 +113,7 @@ async def _open_transactions(services: Services, name: TopicPartition, facts: Pa
     return told
 
 
-def _compaction(facts: PartitionFacts) -> Compaction:
+def _compaction(facts: PartitionExplanation) -> Compaction:
     found, config, cleaner = facts.log.compaction, facts.log.config, facts.cleaner
     answer = Compaction(
         verdict=found.verdict.name,
@@ -145,7 +149,7 @@ def _compaction(facts: PartitionFacts) -> Compaction:
     return answer
 
 
-def _retention(facts: PartitionFacts) -> Retention:
+def _retention(facts: PartitionExplanation) -> Retention:
     found, config = facts.log.retention, facts.log.config
     return Retention(
         verdict=found.verdict.name,

@@ -1,7 +1,7 @@
-"""Shell: what must be done to the logs now and then: retention, flushing, checkpoints, deletion, expiry.
+"""Shell: scheduled maintenance of the logs: retention, checkpoints, fsync by time, producer expiry, file deletion.
 
-Each chore has Kafka's interval and Kafka's setting. One that fails is reported and tried again next time; a disk that
-fails takes its own directory offline and nothing else.
+Each task runs at the interval of its Kafka config. A task that fails is logged and runs again at the next interval. A
+disk that fails takes its own log directory offline and no other.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
 from msgspec import Struct
 
@@ -21,12 +22,16 @@ from barnabas.server.replication.partitions import Partitions
 
 log = get_logger("barnabas.server.replication")
 
-_YIELD_EVERY = 64
-"""Partitions looked at before other work gets a turn on the loop."""
+_YIELD_EVERY: Final = 64
+"""Partitions that a task handles before other tasks get a turn on the event loop."""
+_FLUSH_CHECK_INTERVAL_MS: Final = 1_000
+"""The interval between checks of flush.ms."""
+_DELETION_INTERVAL_MS: Final = 10_000
+"""The interval between checks of file.delete.delay.ms."""
 
 
-class UpkeepConfig(Struct, frozen=True):
-    """The intervals of the periodic tasks."""
+class MaintenanceConfig(Struct, frozen=True):
+    """The intervals of the tasks, by the names of their broker configs."""
 
     log_initial_task_delay_ms: int
     log_retention_check_interval_ms: int
@@ -34,62 +39,55 @@ class UpkeepConfig(Struct, frozen=True):
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     producer_id_expiration_check_interval_ms: int
-    flush_check_interval_ms: int = 1_000
-    """How often logs are checked for data older than `flush.ms`. Not a config."""
-    deletion_check_interval_ms: int = 10_000
-    """How often logs are checked for files older than `file.delete.delay.ms`. Not a config."""
 
 
-class Upkeep:
-    """The chores of one node. `run` until cancelled."""
+class ScheduledMaintenance:
+    """The maintenance tasks of one broker."""
 
     def __init__(
-        self, partitions: Partitions, flusher: Flusher, disk: Executor, clock: Clock, config: UpkeepConfig
+        self, partitions: Partitions, flusher: Flusher, disk: Executor, clock: Clock, config: MaintenanceConfig
     ) -> None:
+        self.config = config
         self._partitions = partitions
         self._flusher = flusher
         self._disk = disk
         self._clock = clock
-        self._config = config
 
     async def run(self) -> None:
-        config = self._config
-        async with asyncio.TaskGroup() as chores:
-            for interval_ms, chore in (
-                (config.log_retention_check_interval_ms, self.retain),
-                (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_watermarks),
+        """Run every task at its interval until cancelled."""
+        config = self.config
+        async with asyncio.TaskGroup() as tasks:
+            for interval_ms, task in (
+                (config.log_retention_check_interval_ms, self.enforce_retention),
+                (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
                 (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
                 (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
                 (config.producer_id_expiration_check_interval_ms, self.expire_producers),
-                (config.flush_check_interval_ms, self.flush_what_is_due),
-                (config.deletion_check_interval_ms, self.delete_files),
+                (_FLUSH_CHECK_INTERVAL_MS, self.flush_by_time),
+                (_DELETION_INTERVAL_MS, self.delete_files),
             ):
-                chores.create_task(self._repeat(interval_ms, chore))
+                tasks.create_task(self._repeat(interval_ms, task))
 
-    async def _repeat(self, interval_ms: int, chore: Callable[[], object]) -> None:
-        await asyncio.sleep(min(interval_ms, self._config.log_initial_task_delay_ms) / 1000)
+    async def _repeat(self, interval_ms: int, task: Callable[[], object]) -> None:
+        await asyncio.sleep(min(interval_ms, self.config.log_initial_task_delay_ms) / 1000)
         while True:
             try:
-                outcome = chore()
+                outcome = task()
                 if asyncio.iscoroutine(outcome):
                     await outcome
             except KafkaError as error:
-                log.error("a chore failed", chore=chore.__name__, reason=str(error))
+                log.error("a maintenance task failed; it runs again", task=task.__name__, reason=str(error))
             await asyncio.sleep(interval_ms / 1000)
 
-    @property
-    def config(self) -> UpkeepConfig:
-        return self._config
-
-    async def retain(self) -> None:
-        """Delete segments beyond retention.ms, retention.bytes or the log start offset."""
+    async def enforce_retention(self) -> None:
+        """Delete the segments that exceed retention.ms or retention.bytes or end below the log start offset."""
         now_ms = self._clock.now_ms()
         for count, partition in enumerate(list(self._partitions)):
-            retain_one(partition, now_ms)
+            enforce_retention(partition, now_ms)
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    def checkpoint_watermarks(self) -> None:
+    def checkpoint_high_watermarks(self) -> None:
         self._partitions.checkpoint_high_watermarks()
 
     def checkpoint_recovery_points(self) -> None:
@@ -108,15 +106,15 @@ class Upkeep:
             if partition.log is not None:
                 partition.log.expire_producers(now_ms)
 
-    def flush_what_is_due(self) -> None:
-        """flush.ms: fsync what has waited long enough."""
+    def flush_by_time(self) -> None:
+        """Fsync the logs whose oldest unflushed record is older than flush.ms."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
             if partition.log is not None and partition.log.flush_due(now_ms):
                 self._flusher.request(partition.log)
 
     async def delete_files(self) -> None:
-        """Unlink what was renamed for deletion file.delete.delay.ms ago."""
+        """Unlink the files that were renamed for deletion more than file.delete.delay.ms ago."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
             if partition.log is not None:
@@ -126,12 +124,15 @@ class Upkeep:
                 await asyncio.get_running_loop().run_in_executor(self._disk, directory.delete_pending, now_ms)
 
 
-def retain_one(partition: Partition, now_ms: int) -> int:
-    """Retention for one partition: how many segments were deleted. None while it is cleaned: that would call it off."""
+def enforce_retention(partition: Partition, now_ms: int) -> int:
+    """Enforce the retention of one partition. Returns the number of deleted segments.
+
+    A log that is being compacted is skipped, because a deletion would abort the cleaning pass.
+    """
     target = partition.log
     if target is None or target.cleaning is not None:
         return 0
-    deleted = target.delete_old_segments(now_ms, partition.high_watermark)
+    deleted = target.enforce_retention(now_ms, partition.high_watermark)
     if deleted:
         log.info("segments deleted", partition=str(partition.name), segments=deleted)
     return deleted

@@ -1,9 +1,9 @@
-"""Shell: `barnabas logs compact` and `barnabas logs retain`: run compaction or retention now and print a report.
+"""Shell: `barnabas logs compact` and `barnabas logs enforce-retention`: run a pass now and print a report.
 
-Without a directory, the commands send the request to a running broker (`broker_upkeep`). With a directory, they work on
-the data of a stopped broker. A running broker locks its directories; the commands then fail and change nothing. They
-open the directory as the broker would, with the topic configs from its metadata log, and close it as a clean shutdown
-does.
+Without a directory, the commands send the request to a running broker (`broker_maintenance`). With a directory, they
+work on the data of a stopped broker. A running broker locks its directories; the commands then fail and change nothing.
+The commands open the directory as the broker would, with the topic configs from its metadata log, and close it as a
+clean shutdown does.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def compact(
     For a stopped broker: `barnabas logs compact ./data --topic prices --roll --force`
     """
     if data_dir is None:
-        from barnabas.cli.broker_upkeep import compact_running
+        from barnabas.cli.broker_maintenance import compact_running
 
         _no_settings(settings)
         compact_running(topic, bootstrap_server, command_config, roll=roll, force=force, dry_run=dry_run, json=json)
@@ -126,7 +126,7 @@ def _compact(entry: OpenLog, config: Any, *, roll: bool, force: bool, dry_run: b
     return {"dirty_ratio": 0.0, **row, "bytes_after": target.size_bytes, "cleaned_offset": target.cleaned_offset}
 
 
-def retain(
+def enforce_retention(
     data_dir: DataDir = None,
     topic: Topics = None,
     settings: Settings = None,
@@ -137,18 +137,18 @@ def retain(
 ) -> None:
     """Apply retention (time, size, log start offset) and print which segments were deleted.
 
-    Example: `barnabas logs retain --topic clicks`
+    Example: `barnabas logs enforce-retention --topic clicks`
 
-    For a stopped broker: `barnabas logs retain ./data --topic clicks -c retention.ms=3600000`
+    For a stopped broker: `barnabas logs enforce-retention ./data --topic clicks -c retention.ms=3600000`
     """
     if data_dir is None:
-        from barnabas.cli.broker_upkeep import retain_running
+        from barnabas.cli.broker_maintenance import enforce_retention_running
 
         _no_settings(settings)
-        retain_running(topic, bootstrap_server, command_config, dry_run=dry_run, json=json)
+        enforce_retention_running(topic, bootstrap_server, command_config, dry_run=dry_run, json=json)
         return
     with _logs(data_dir, topic, settings) as (opened, _):
-        rows = [_retain(entry, dry_run=dry_run) for entry in opened]
+        rows = [_enforce_retention(entry, dry_run=dry_run) for entry in opened]
     if json:
         print_json(rows)
     else:
@@ -170,7 +170,7 @@ def retain(
         raise SystemExit(EXIT_FAILED)
 
 
-def _retain(entry: OpenLog, *, dry_run: bool) -> dict[str, Any]:
+def _enforce_retention(entry: OpenLog, *, dry_run: bool) -> dict[str, Any]:
     from barnabas.core.clock import SystemClock
     from barnabas.core.errors import KafkaError
 
@@ -182,7 +182,7 @@ def _retain(entry: OpenLog, *, dry_run: bool) -> dict[str, Any]:
     deleted = 0
     try:
         if not dry_run:
-            deleted = target.delete_old_segments(SystemClock().now_ms(), entry.high_watermark)
+            deleted = target.enforce_retention(SystemClock().now_ms(), entry.high_watermark)
         row["outcome"] = rules
     except KafkaError as error:
         row |= {"outcome": f"failed: {error}", "failed": True}

@@ -1,4 +1,4 @@
-"""Table: RunUpkeep (key 10002, ours) compacts or trims partitions now, and answers with what was done, or why not."""
+"""Table: RunMaintenance (key 10002, ours) compacts partitions or enforces their retention, and reports the result."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class TopicRequest(Struct):
     partition_indexes: list[int] = array(int32)
 
 
-class RunUpkeepRequest(Request, key=10002, versions="0", flexible="0+"):
-    chore: int = int8()
+class RunMaintenanceRequest(Request, key=10002, versions="0", flexible="0+"):
+    operation: int = int8()
     roll: bool = boolean()
     force: bool = boolean()
     dry_run: bool = boolean()
@@ -55,6 +55,6 @@ class TopicResponse(Struct):
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
-class RunUpkeepResponse(Response, key=10002, versions="0", flexible="0+"):
+class RunMaintenanceResponse(Response, key=10002, versions="0", flexible="0+"):
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

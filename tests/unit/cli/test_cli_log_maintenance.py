@@ -1,4 +1,4 @@
-"""`barnabas logs compact` and `logs retain`, on the data directory of a stopped broker."""
+"""`barnabas logs compact` and `logs enforce-retention`, on the data directory of a stopped broker."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_a_damaged_log_is_a_row(data_dir: Path) -> None:
     assert prices["outcome"] == "compacted"
 
 
-def test_retain(data_dir: Path) -> None:
-    clicks, prices = run("retain", data_dir, "-c", "retention.ms=-1")
+def test_enforce_retention_deletes_old_segments(data_dir: Path) -> None:
+    clicks, prices = run("enforce-retention", data_dir, "-c", "retention.ms=-1")
     assert [r["segments_deleted"] for r in (clicks, prices)] == [0, 0]
-    (clicks,) = run("retain", data_dir, "-t", "clicks", "-c", "retention.ms=1")
+    (clicks,) = run("enforce-retention", data_dir, "-t", "clicks", "-c", "retention.ms=1")
     assert (clicks["segments_deleted"], clicks["log_start_offset"], clicks["bytes_after"]) == (1, 100, 0)
 
 
@@ -94,6 +94,6 @@ def test_a_running_broker_is_left_alone(data_dir: Path) -> None:
 
 
 def test_no_data_directory(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["retain", str(tmp_path)])
+    result = CliRunner().invoke(app, ["enforce-retention", str(tmp_path)])
     assert result.exit_code == 1
     assert "no meta.properties" in result.output
