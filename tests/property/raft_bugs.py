@@ -13,8 +13,8 @@ from msgspec import structs
 from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.machine import elections, membership, replication, snapshots
 from barnabas.server.raft.machine.events import SnapshotStored, StartAt
-from barnabas.server.raft.machine.history import Timeline
-from barnabas.server.raft.machine.log_view import LogView, Place, Validity
+from barnabas.server.raft.machine.history import LogHistory
+from barnabas.server.raft.machine.log_offsets import LogOffsets, OffsetValidity, ValidOffsetAndEpoch
 from barnabas.server.raft.machine.messages import FetchResponse, VoteRequest
 from barnabas.server.raft.machine.progress import Progress
 from barnabas.server.raft.machine.quorum import Quorum
@@ -25,7 +25,9 @@ from tests.property.raft_world import Node, World
 
 STORMY = Plan(duration_ms=8_000, fault_rate=0.12, period_ms=30, crash_in_step=0.005)
 CHANGING = replace(STORMY, observers=2, membership=10)
-CROWDED = replace(STORMY, voters=5, election_timeout_ms=60, fetch_timeout_ms=600, crash_leader=10)
+CROWDED = replace(
+    STORMY, voters=5, controller_quorum_election_timeout_ms=60, controller_quorum_fetch_timeout_ms=600, crash_leader=10
+)
 SLOW_DISKS = replace(STORMY, sync_ms=300)
 SNAPPY = replace(STORMY, voters=5, snapshot=30, partition=8, crash=1, crash_all=0, store_ms=5_000, duration_ms=15_000)
 
@@ -74,15 +76,15 @@ def two_votes_in_one_epoch() -> Iterator[None]:
 
 def no_divergence_check() -> AbstractContextManager[Any]:
     """A follower's place is taken for good if the leader's log is as long."""
-    compare = LogView.compare
+    compare = LogOffsets.validate_offset_and_epoch
 
-    def trusting(self: LogView, offset: int, epoch: int) -> Place:
-        place = compare(self, offset, epoch)
-        if place.validity is Validity.DIVERGING and offset <= self.end_offset:
-            return Place(Validity.VALID, OffsetAndEpoch(epoch, offset))
-        return place
+    def trusting(self: LogOffsets, offset: int, epoch: int) -> ValidOffsetAndEpoch:
+        valid = compare(self, offset, epoch)
+        if valid.kind is OffsetValidity.DIVERGING and offset <= self.end_offset:
+            return ValidOffsetAndEpoch(OffsetValidity.VALID, OffsetAndEpoch(epoch, offset))
+        return valid
 
-    return patch.object(LogView, "compare", trusting)
+    return patch.object(LogOffsets, "validate_offset_and_epoch", trusting)
 
 
 def followers_acknowledge_before_sync() -> AbstractContextManager[Any]:
@@ -164,7 +166,7 @@ def voters_change_two_at_a_time() -> AbstractContextManager[Any]:
 
 def truncated_voters_stay() -> AbstractContextManager[Any]:
     """Voters whose record was truncated go on to count."""
-    return patch.object(Timeline, "truncate", lambda self, offset: None)
+    return patch.object(LogHistory, "truncate", lambda self, offset: None)
 
 
 def any_snapshot_replaces_the_log() -> AbstractContextManager[Any]:

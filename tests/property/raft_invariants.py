@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.server.raft.machine.events import Append, Effects
 from barnabas.server.raft.machine.messages import VoteResponse
 from barnabas.server.raft.machine.states import Candidate, Leader, Prospective
-from barnabas.server.raft.machine.values import Batch, Voters
+from barnabas.server.raft.machine.values import RaftBatch, Voters
 
 if TYPE_CHECKING:
     from tests.property.raft_world import Node, World
@@ -135,7 +135,7 @@ class VotersFollowTheLog(Invariant):
             self.violated(world, f"{node.key} counts {node.machine.voters}, its log says {expected}")
 
 
-def _voters_of(batch: Batch) -> Voters | None:
+def _voters_of(batch: RaftBatch) -> Voters | None:
     return next((control for control in reversed(batch.controls) if isinstance(control, Voters)), None)
 
 
@@ -185,7 +185,7 @@ class NoLogDivergence(Invariant):
     """The epoch before the first record of a log: it is in a snapshot, or there is none."""
 
     def __init__(self) -> None:
-        self.records: dict[tuple[int, int], tuple[Batch, int]] = {}
+        self.records: dict[tuple[int, int], tuple[RaftBatch, int]] = {}
 
     def on_done(self, world: World, node: Node, effects: Effects) -> None:
         log = node.disk.log

@@ -29,8 +29,8 @@ from barnabas.server.raft.machine.events import (
     Propose,
     Received,
     Reply,
-    Send,
     SendFailed,
+    SendRequest,
     SnapshotStored,
     SnapshotTaken,
     StartAt,
@@ -43,15 +43,15 @@ from barnabas.server.raft.machine.messages import FetchResponse, FetchSnapshotRe
 from barnabas.server.raft.machine.raft import RaftMachine
 from barnabas.server.raft.machine.values import (
     ORIGIN,
-    Batch,
     ElectionState,
-    Endpoint,
-    KRaftVersion,
+    KRaftVersionControl,
     LogSummary,
     OffsetAndEpoch,
+    RaftBatch,
     RaftConfig,
+    RaftEndpoint,
     ReplicaKey,
-    Voter,
+    VoterNode,
     Voters,
 )
 from tests.configs import raft_config
@@ -69,8 +69,8 @@ def key_of(node_id: int, life: int = 0) -> ReplicaKey:
     return ReplicaKey(node_id, UUID(int=node_id * 100 + life))
 
 
-def voter_of(key: ReplicaKey) -> Voter:
-    return Voter(key, (Endpoint("CONTROLLER", f"host{key.id}", 9093),))
+def voter_of(key: ReplicaKey) -> VoterNode:
+    return VoterNode(key, (RaftEndpoint("CONTROLLER", f"host{key.id}", 9093),))
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class SimDisk:
     def __init__(self) -> None:
         self.election = ElectionState()
         self.start = ORIGIN
-        self.log: list[Batch] = []
+        self.log: list[RaftBatch] = []
         self.snapshots: dict[OffsetAndEpoch, Snapshot] = {}
         self.partial: dict[OffsetAndEpoch, bytearray] = {}
         self._synced_start = ORIGIN
-        self._synced: list[Batch] = []
+        self._synced: list[RaftBatch] = []
         self._journal: list[LogOp] = []
         self.written = 0
 
@@ -129,7 +129,7 @@ class SimDisk:
     def end_offset(self) -> int:
         return self.log[-1].next_offset if self.log else self.start.offset
 
-    def read(self, offset: int, batches_max: int) -> tuple[Batch, ...]:
+    def read(self, offset: int, batches_max: int) -> tuple[RaftBatch, ...]:
         index = next((i for i, batch in enumerate(self.log) if batch.next_offset > offset), len(self.log))
         return tuple(self.log[index : index + batches_max])
 
@@ -154,7 +154,7 @@ class SimDisk:
             if not epochs or batch.epoch > epochs[-1][0]:
                 epochs.append((batch.epoch, batch.base_offset))
             for index, control in enumerate(batch.controls):
-                if isinstance(control, KRaftVersion):
+                if isinstance(control, KRaftVersionControl):
                     versions.append((batch.base_offset + index, control.version))
                 elif isinstance(control, Voters):
                     voters.append((batch.base_offset + index, control))
@@ -163,11 +163,11 @@ class SimDisk:
         )
 
 
-def _epoch_at(log: list[Batch], offset: int) -> int | None:
+def _epoch_at(log: list[RaftBatch], offset: int) -> int | None:
     return next((batch.epoch for batch in log if batch.base_offset <= offset < batch.next_offset), None)
 
 
-def _apply(log: list[Batch], start: OffsetAndEpoch, op: LogOp) -> OffsetAndEpoch:
+def _apply(log: list[RaftBatch], start: OffsetAndEpoch, op: LogOp) -> OffsetAndEpoch:
     match op:
         case Append(batch):
             log.append(batch)
@@ -505,7 +505,7 @@ class World:
         slow = self.rng.random() < self.faults.slow
         return self.rng.randint(200, 1500) if slow else self.rng.randint(*self.faults.latency)
 
-    def _send(self, node: Node, send: Send) -> None:
+    def _send(self, node: Node, send: SendRequest) -> None:
         target = self.nodes.get(send.destination)
         lost = self.rng.random() < self.faults.loss
         if target is None or lost or not self.connected(node.id, send.destination):

@@ -49,7 +49,7 @@ from barnabas.server.raft.machine.messages import (
     RemoveVoterRequest,
 )
 from barnabas.server.raft.machine.raft import RaftMachine
-from barnabas.server.raft.machine.values import Batch, RaftConfig, ReplicaKey, Voter, Voters
+from barnabas.server.raft.machine.values import RaftBatch, RaftConfig, ReplicaKey, VoterNode, Voters
 from tests.configs import raft_config
 from tests.property.raft_world import SimDisk, Snapshot, decode_snapshot, encode_snapshot, key_of, voter_of
 
@@ -322,16 +322,16 @@ def _value(value: Any) -> str:
         return str(value.id)
     if isinstance(value, tuple) and type(value) is tuple:
         return "[" + " ".join(_value(item) for item in value) + "]"
-    if isinstance(value, Batch):
+    if isinstance(value, RaftBatch):
         return _batch(value)
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
-    if isinstance(value, Voter):
+    if isinstance(value, VoterNode):
         return str(value.key.id)
     return value.name if hasattr(value, "name") else str(value)
 
 
-def _batch(batch: Batch) -> str:
+def _batch(batch: RaftBatch) -> str:
     content = "+".join(_control(control) for control in batch.controls) or bytes(batch.payload).decode()
     return f"{batch.base_offset}@{batch.epoch}:{content}"
 
@@ -339,7 +339,7 @@ def _batch(batch: Batch) -> str:
 def _control(control: Any) -> str:
     if isinstance(control, Voters):
         return "Voters(" + ",".join(map(str, control.ids)) + ")"
-    return type(control).__name__
+    return type(control).__name__.removesuffix("Control")
 
 
 def _op(op: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.raft.machine.raft import QuorumView as QuorumDescription
+from barnabas.server.raft.machine.raft import QuorumInfo
 
 
 class ControllerChannel(Protocol):
@@ -40,7 +40,7 @@ class QuorumView(Protocol):
         """(voter id, log end offset)"""
         ...
 
-    def describe(self) -> QuorumDescription | None:
+    def describe(self) -> QuorumInfo | None:
         """Everyone's progress, times by the wall clock; None where this node does not lead a quorum."""
         ...
 

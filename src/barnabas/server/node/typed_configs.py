@@ -26,8 +26,7 @@ from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.lifecycle import LifecycleConfig
 from barnabas.server.node.quorum.metadata_log import QuorumConfig
 from barnabas.server.node.setup.identity import Identity
-from barnabas.server.raft.machine.values import Endpoint as VoterEndpoint
-from barnabas.server.raft.machine.values import RaftConfig
+from barnabas.server.raft.machine.values import RaftConfig, RaftEndpoint
 from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.maintenance.scheduled import MaintenanceConfig
 from barnabas.server.storage.cleaner.task import CleanerConfig
@@ -101,7 +100,7 @@ def build_quorum_config(config: NodeConfig, identity: Identity, own: Sequence[En
         cluster_id=identity.cluster_id,
         controller_quorum_voters=topology.voters if len(topology.voters) > 1 or not topology.decides_alone else (),
         controller_quorum_bootstrap_servers=topology.bootstrap,
-        endpoints=tuple(VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in own),
+        endpoints=tuple(RaftEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in own),
         may_found=topology.decides_alone or first in addresses,
         raft=RAFT.build(config.__getitem__, can_vote=topology.is_controller),
         fsync=config.metadata_fsync,

@@ -36,8 +36,8 @@ from barnabas.server.raft.machine.events import (
     Received,
     Reply,
     Resign,
-    Send,
     SendFailed,
+    SendRequest,
     SnapshotStored,
     SnapshotTaken,
     Synced,
@@ -46,9 +46,9 @@ from barnabas.server.raft.machine.events import (
     WriteSnapshot,
 )
 from barnabas.server.raft.machine.messages import FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
-from barnabas.server.raft.machine.raft import QuorumView, RaftMachine
+from barnabas.server.raft.machine.raft import QuorumInfo, RaftMachine
 from barnabas.server.raft.machine.values import ORIGIN, OffsetAndEpoch, RaftConfig, ReplicaKey, Voters
-from barnabas.server.raft.ports import Network, RaftListener, RaftLog, SnapshotStore, VoteStore
+from barnabas.server.raft.ports import NetworkChannel, QuorumStateStore, RaftListener, ReplicatedLog, SnapshotStorage
 
 log = get_logger("barnabas.server.raft")
 
@@ -60,10 +60,10 @@ _COMMIT_READ_BYTES: Final = 4 * 1024 * 1024
 class Ports(Struct):
     """Everything that the driver is plugged into."""
 
-    log: RaftLog
-    votes: VoteStore
-    snapshots: SnapshotStore
-    network: Network
+    log: ReplicatedLog
+    votes: QuorumStateStore
+    snapshots: SnapshotStorage
+    network: NetworkChannel
     listener: RaftListener
 
 
@@ -179,7 +179,7 @@ class RaftDriver:
         """Let the voters change from now on. Raises NotRaftLeaderError with the reason when it cannot be done yet."""
         self._step(UpgradeKRaftVersion())
 
-    def describe(self) -> QuorumView:
+    def describe(self) -> QuorumInfo:
         """For DescribeQuorum; its times are this loop's. Raises NotRaftLeaderError where this replica does not lead."""
         return self.machine.describe(self._now_ms())
 
@@ -301,7 +301,7 @@ class RaftDriver:
         assert self._tasks is not None
         self._tasks.create_task(_run(work))
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: SendRequest) -> None:
         event: Event
         try:
             async with asyncio.timeout(self._config.controller_quorum_request_timeout_ms / 1000):

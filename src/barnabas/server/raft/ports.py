@@ -7,7 +7,7 @@ Network        one request, one response                           (filled by no
 RaftListener   the replicated state machine                        (filled by node, for the MetadataLog port)
 
 What is not a coroutine returns at once and touches nothing slower than the page cache; what is one is durable when it
-returns. An exception from any of them but `Network` stops the replica: a disk that fails must not vote.
+returns. An exception from any of them but `NetworkChannel` stops the replica: a disk that fails must not vote.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Protocol
 from barnabas.core.buffers import Buffer
 from barnabas.server.raft.machine.events import AdvanceStart, Append, LeaderAndEpoch, StartAt, Truncate
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
-from barnabas.server.raft.machine.values import Batch, ElectionState, Endpoints, LogSummary, OffsetAndEpoch, Voters
+from barnabas.server.raft.machine.values import ElectionState, Endpoints, LogSummary, OffsetAndEpoch, RaftBatch, Voters
 
 
-class RaftLog(Protocol):
+class ReplicatedLog(Protocol):
     """The log of the quorum. Only the driver writes to it."""
 
     def open(self) -> LogSummary:
@@ -34,7 +34,7 @@ class RaftLog(Protocol):
         older segments and snapshots may go once the new start is durable, not before."""
         ...
 
-    def read(self, offset: int, bytes_max: int) -> Sequence[Batch]:
+    def read(self, offset: int, bytes_max: int) -> Sequence[RaftBatch]:
         """Whole batches from the one that holds `offset` on; at least one if there is any."""
         ...
 
@@ -43,7 +43,7 @@ class RaftLog(Protocol):
         ...
 
 
-class VoteStore(Protocol):
+class QuorumStateStore(Protocol):
     """The one small file on which elections stand."""
 
     def load(self) -> ElectionState: ...
@@ -53,7 +53,7 @@ class VoteStore(Protocol):
         ...
 
 
-class SnapshotStore(Protocol):
+class SnapshotStorage(Protocol):
     """Snapshots: those being fetched, and those that can be read."""
 
     def write(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer) -> None:
@@ -69,7 +69,7 @@ class SnapshotStore(Protocol):
         ...
 
 
-class Network(Protocol):
+class NetworkChannel(Protocol):
     """The other replicas."""
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
@@ -81,7 +81,7 @@ class Network(Protocol):
 class RaftListener(Protocol):
     """Told in the order of the log, on the loop; never twice of the same offset."""
 
-    def on_commit(self, batch: Batch) -> None:
+    def on_commit(self, batch: RaftBatch) -> None:
         """A batch of records; control batches are not handed on, but their offsets count."""
         ...
 

@@ -9,7 +9,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.server.raft.driver import RaftDriver
 from barnabas.server.raft.machine.events import AdvanceStart, Append, LeaderAndEpoch, StartAt, Truncate
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
-from barnabas.server.raft.machine.values import Batch, ElectionState, Endpoints, LogSummary, OffsetAndEpoch, Voters
+from barnabas.server.raft.machine.values import ElectionState, Endpoints, LogSummary, OffsetAndEpoch, RaftBatch, Voters
 from tests.property.raft_world import SimDisk, Snapshot, decode_snapshot, encode_snapshot
 
 
@@ -25,7 +25,7 @@ class MemoryLog:
     def apply(self, op: Append | Truncate | StartAt | AdvanceStart) -> None:
         self.disk.apply(op)
 
-    def read(self, offset: int, bytes_max: int) -> Sequence[Batch]:
+    def read(self, offset: int, bytes_max: int) -> Sequence[RaftBatch]:
         return self.disk.read(offset, 10)
 
     async def sync(self) -> None:
@@ -100,7 +100,7 @@ class Recorder:
         self.leaders: list[LeaderAndEpoch] = []
         self.high_watermark = -1
 
-    def on_commit(self, batch: Batch) -> None:
+    def on_commit(self, batch: RaftBatch) -> None:
         self.values.append(bytes(batch.payload))
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:

@@ -16,8 +16,8 @@ from barnabas.server.raft.machine.events import (
     Propose,
     Received,
     Resign,
-    Send,
     SendFailed,
+    SendRequest,
     SnapshotTaken,
     Synced,
     Tick,
@@ -42,12 +42,12 @@ from barnabas.server.raft.machine.messages import (
 from barnabas.server.raft.machine.raft import RaftMachine
 from barnabas.server.raft.machine.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from barnabas.server.raft.machine.values import (
-    Batch,
     ElectionState,
-    KRaftVersion,
-    LeaderChange,
+    KRaftVersionControl,
+    LeaderChangeControl,
     LogSummary,
     OffsetAndEpoch,
+    RaftBatch,
     ReplicaKey,
     Voters,
 )
@@ -72,7 +72,7 @@ class One:
         self.machine = RaftMachine(
             ME, self.config, election or ElectionState(), log or LogSummary(), random.Random(1), 0
         )
-        self.sent: dict[int, Send] = {}
+        self.sent: dict[int, SendRequest] = {}
 
     def step(self, event: Any, *, after_ms: int = 0) -> Effects:
         self.now += after_ms
@@ -275,8 +275,8 @@ def test_a_leader_begins_with_a_leader_change_and_writes_configured_voters() -> 
     (append,) = effects.log_ops
     assert isinstance(append, Append)
     change, version, voters = append.batch.controls
-    assert change == LeaderChange(1, (ME, OTHER, THIRD), (ME, OTHER))
-    assert version == KRaftVersion(1) and voters == one.config.voters
+    assert change == LeaderChangeControl(1, (ME, OTHER, THIRD), (ME, OTHER))
+    assert version == KRaftVersionControl(1) and voters == one.config.voters
     assert effects.election == ElectionState(1, 1, ME)
 
 
@@ -407,7 +407,7 @@ def test_a_follower_truncates_to_where_the_logs_part() -> None:
 
 def test_a_follower_never_truncates_what_is_committed() -> None:
     one = One().follow()
-    one.answer(2, FetchResponse(NONE, 1, 2, 3, batches=(Batch(0, 3, 1, b"abc"),)))
+    one.answer(2, FetchResponse(NONE, 1, 2, 3, batches=(RaftBatch(0, 3, 1, b"abc"),)))
     one.sync()
     with pytest.raises(IllegalRaftStateError, match="committed records would be lost"):
         one.answer(2, FetchResponse(NONE, 1, 2, 3, diverging=OffsetAndEpoch(1, 2)))
@@ -415,7 +415,7 @@ def test_a_follower_never_truncates_what_is_committed() -> None:
 
 def test_a_follower_fetches_on_only_when_synced() -> None:
     one = One().follow()
-    effects = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(Batch(0, 3, 1, b"abc"),)))
+    effects = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(RaftBatch(0, 3, 1, b"abc"),)))
     assert effects.sends == [] and effects.sync_ticket is not None
     (send,) = one.step(Synced(effects.sync_ticket)).sends
     assert send.request.fetch_offset == 3  # type: ignore[union-attr]
@@ -423,26 +423,26 @@ def test_a_follower_fetches_on_only_when_synced() -> None:
 
 def test_a_sync_from_before_a_truncation_proves_nothing_after_it() -> None:
     one = One().follow()
-    first = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(Batch(0, 5, 1),))).sync_ticket
+    first = one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=(RaftBatch(0, 5, 1),))).sync_ticket
     assert first is not None
     one.ask(BeginQuorumEpochRequest(2, 3, ME))
     log = one.machine.quorum.log
     log.truncate(2)
-    log.append(Batch(2, 6, 2))
+    log.append(RaftBatch(2, 6, 2))
     log.synced(first)
     assert (log.synced_offset, log.end_offset, log.is_synced) == (2, 8, False)
 
 
 def test_a_follower_takes_only_batches_that_follow() -> None:
     one = One().follow()
-    batches = (Batch(0, 1, 1), Batch(5, 1, 1))
+    batches = (RaftBatch(0, 1, 1), RaftBatch(5, 1, 1))
     one.answer(2, FetchResponse(NONE, 1, 2, 0, batches=batches))
     assert one.machine.quorum.log.end_offset == 1
 
 
 def test_the_high_watermark_of_a_follower_ends_with_its_log() -> None:
     one = One().follow()
-    effects = one.answer(2, FetchResponse(NONE, 1, 2, 99, batches=(Batch(0, 2, 1),)))
+    effects = one.answer(2, FetchResponse(NONE, 1, 2, 99, batches=(RaftBatch(0, 2, 1),)))
     assert effects.high_watermark == 2
 
 

@@ -16,41 +16,41 @@ from barnabas.protocol.records import control
 from barnabas.protocol.records.batch import BatchHeader, check_crc, iter_batches, iter_records, read_header
 from barnabas.protocol.records.build import build_batch
 from barnabas.server.raft.machine.values import (
-    Batch,
     ControlRecord,
-    Endpoint,
-    KRaftVersion,
-    LeaderChange,
+    KRaftVersionControl,
+    LeaderChangeControl,
+    RaftBatch,
+    RaftEndpoint,
     ReplicaKey,
-    Voter,
+    VoterNode,
     Voters,
 )
 
 _BASE_OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _EPOCH_AT: Final = 12
-_SOMETHING_ELSE: Final = LeaderChange(-1, (), ())
+_SOMETHING_ELSE: Final = LeaderChangeControl(-1, (), ())
 """Stands for control records that do not concern the quorum, so that those after them keep their offsets."""
 
 
-def parse_batches(data: Buffer, *, check: bool = True) -> list[Batch]:
+def parse_batches(data: Buffer, *, check: bool = True) -> list[RaftBatch]:
     """Whole batches; a partial one at the end is left out. With `check` their CRCs are looked at.
 
     Raises CorruptBatchError. Payloads are views of `data`.
     """
     view = memoryview(data)
-    found: list[Batch] = []
+    found: list[RaftBatch] = []
     for position, header in iter_batches(view):
         if check:
             check_crc(view, position, header)
         controls = parse_controls(view, position, header) if header.is_control else ()
         payload = view[position : position + header.size]
         count = header.last_offset_delta + 1
-        found.append(Batch(header.base_offset, count, header.partition_leader_epoch, payload, controls))
+        found.append(RaftBatch(header.base_offset, count, header.partition_leader_epoch, payload, controls))
     return found
 
 
-def render_batch(batch: Batch, timestamp_ms: int) -> Buffer:
+def render_batch(batch: RaftBatch, timestamp_ms: int) -> Buffer:
     """The bytes of a batch, as they are written and sent; `timestamp_ms` is for control records built here."""
     if not batch.payload:
         records = [control.control_record(to_control(value), timestamp_ms) for value in batch.controls]
@@ -71,9 +71,9 @@ def parse_controls(data: Buffer, position: int, header: BatchHeader) -> tuple[Co
 
 def to_control(value: ControlRecord) -> control.ControlValue:
     match value:
-        case LeaderChange(leader_id, voters, granting):
+        case LeaderChangeControl(leader_id, voters, granting):
             return control.LeaderChange(leader_id, _pairs(voters), _pairs(granting))
-        case KRaftVersion(version):
+        case KRaftVersionControl(version):
             return control.KRaftVersion(version)
         case Voters(members):
             return control.KRaftVoters(
@@ -93,14 +93,14 @@ def to_control(value: ControlRecord) -> control.ControlValue:
 def from_control(value: control.ControlValue | None) -> ControlRecord:
     match value:
         case control.LeaderChange(leader_id, voters, granting):
-            return LeaderChange(leader_id, _keys(voters), _keys(granting))
+            return LeaderChangeControl(leader_id, _keys(voters), _keys(granting))
         case control.KRaftVersion(version):
-            return KRaftVersion(version)
+            return KRaftVersionControl(version)
         case control.KRaftVoters(voters):
             found = [
-                Voter(
+                VoterNode(
                     ReplicaKey(voter.voter_id, voter.directory_id),
-                    tuple(Endpoint(*endpoint) for endpoint in voter.endpoints),
+                    tuple(RaftEndpoint(*endpoint) for endpoint in voter.endpoints),
                     voter.min_supported_version,
                     voter.max_supported_version,
                 )

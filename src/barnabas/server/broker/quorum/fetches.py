@@ -17,7 +17,7 @@ from barnabas.protocol.wire.messages import fetch_snapshot as snapshot
 from barnabas.server.broker.quorum.batches import parse_batches
 from barnabas.server.broker.quorum.parts import NO_EPOCH, node_endpoints, only_partition, parse_node_endpoints
 from barnabas.server.raft.machine import messages as raft
-from barnabas.server.raft.machine.values import Batch, OffsetAndEpoch, ReplicaKey
+from barnabas.server.raft.machine.values import OffsetAndEpoch, RaftBatch, ReplicaKey
 
 # ---- Fetch
 
@@ -99,7 +99,7 @@ def parse_fetch_response(response: fetch.FetchResponse) -> raft.FetchResponse:
     )
 
 
-def _parse_records(records: Buffer | Sequence[Buffer] | None) -> list[Batch]:
+def _parse_records(records: Buffer | Sequence[Buffer] | None) -> list[RaftBatch]:
     """Raises CorruptBatchError."""
     return [] if not records else parse_batches(cast("Buffer", records))
 

@@ -15,7 +15,7 @@ from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest, Api
 from barnabas.server.broker.quorum.parts import LISTENER, listeners, parse_listeners
 from barnabas.server.metadata.image.small import KRAFT_VERSION
 from barnabas.server.raft.machine import messages as raft
-from barnabas.server.raft.machine.values import NO_NODE, Endpoint, ReplicaKey, Voter
+from barnabas.server.raft.machine.values import NO_NODE, RaftEndpoint, ReplicaKey, VoterNode
 
 DEFAULT_TIMEOUT_MS: Final = 2_000
 
@@ -89,7 +89,7 @@ def update_request(request: raft.UpdateVoterRequest, cluster_id: str) -> update.
 
 def parse_update_request(request: update.UpdateRaftVoterRequest) -> raft.UpdateVoterRequest:
     versions = request.kraft_version_feature
-    voter = Voter(
+    voter = VoterNode(
         ReplicaKey(request.voter_id, request.voter_directory_id),
         parse_listeners(request.listeners),
         versions.min_supported_version,
@@ -111,7 +111,7 @@ def parse_update_response(response: update.UpdateRaftVoterResponse) -> raft.Upda
         error_code(response.error_code),
         leader.leader_epoch,
         leader.leader_id,
-        (Endpoint(LISTENER, leader.host, leader.port),) if known else (),
+        (RaftEndpoint(LISTENER, leader.host, leader.port),) if known else (),
     )
 
 

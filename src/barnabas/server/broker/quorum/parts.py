@@ -13,7 +13,7 @@ from uuid import UUID
 
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import METADATA_TOPIC, METADATA_TOPIC_ID
-from barnabas.server.raft.machine.values import NO_NODE, Endpoint, Endpoints
+from barnabas.server.raft.machine.values import NO_NODE, Endpoints, RaftEndpoint
 
 NO_EPOCH: Final = -1
 LISTENER: Final = "CONTROLLER"
@@ -56,12 +56,12 @@ def node_endpoints(node: type[NodeT], leader_id: int, endpoints: Endpoints) -> l
 
 
 def parse_node_endpoints(nodes: Iterable[Any], leader_id: int) -> Endpoints:
-    return tuple(Endpoint(LISTENER, node.host, node.port) for node in nodes if node.node_id == leader_id)
+    return tuple(RaftEndpoint(LISTENER, node.host, node.port) for node in nodes if node.node_id == leader_id)
 
 
 def parse_listeners(listeners: Iterable[Any]) -> Endpoints:
     """Named endpoints, of a voter or of a leader that announces itself."""
-    return tuple(Endpoint(listener.name, listener.host, listener.port) for listener in listeners)
+    return tuple(RaftEndpoint(listener.name, listener.host, listener.port) for listener in listeners)
 
 
 def listeners(kind: type[NodeT], endpoints: Endpoints) -> list[NodeT]:

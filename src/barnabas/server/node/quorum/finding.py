@@ -16,8 +16,8 @@ from barnabas.core.telemetry import get_logger
 from barnabas.server.broker.quorum.parts import LISTENER
 from barnabas.server.node.quorum.starting import Address
 from barnabas.server.raft.machine.messages import FetchRequest, FetchResponse
-from barnabas.server.raft.machine.values import NO_NODE, Endpoint, ReplicaKey
-from barnabas.server.raft.ports import Network
+from barnabas.server.raft.machine.values import NO_NODE, RaftEndpoint, ReplicaKey
+from barnabas.server.raft.ports import NetworkChannel
 
 log = get_logger("barnabas.server.node")
 
@@ -27,7 +27,7 @@ _REPEAT_S: Final = 10.0
 """A wait is told again after so long."""
 
 
-async def quorum_exists(network: Network, others: Sequence[Address]) -> bool:
+async def quorum_exists(network: NetworkChannel, others: Sequence[Address]) -> bool:
     """Waits for `others` as long as it takes, unless one of them knows of a quorum."""
     loop = asyncio.get_running_loop()
     pause, told_at = _PAUSE_S, loop.time()
@@ -47,12 +47,12 @@ async def quorum_exists(network: Network, others: Sequence[Address]) -> bool:
         pause = min(pause * 2, _PAUSE_MAX_S)
 
 
-async def _epoch_at(network: Network, address: Address) -> int | None:
+async def _epoch_at(network: NetworkChannel, address: Address) -> int | None:
     """The epoch that a controller knows, 0 if it has heard of none; None if it does not answer. A fetch of epoch 0 is
     refused by whoever knows a later one, and changes nothing."""
     question = FetchRequest(ReplicaKey(NO_NODE), 0, 0, 0)
     try:
-        response = await network.send(NO_NODE, (Endpoint(LISTENER, *address),), question)
+        response = await network.send(NO_NODE, (RaftEndpoint(LISTENER, *address),), question)
     except (KafkaError, OSError, TimeoutError) as error:
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
             return 0

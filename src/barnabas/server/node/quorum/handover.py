@@ -20,7 +20,7 @@ from barnabas.server.metadata.records.codec import LATEST_METADATA_VERSION, Feat
 from barnabas.server.node.quorum.raft_log import RaftLog
 from barnabas.server.node.quorum.snapshot_store import SnapshotStore
 from barnabas.server.raft.machine.events import LeaderAndEpoch
-from barnabas.server.raft.machine.values import NO_NODE, Batch, OffsetAndEpoch
+from barnabas.server.raft.machine.values import NO_NODE, OffsetAndEpoch, RaftBatch
 
 NOBODY = LeaderAndEpoch(NO_NODE, 0)
 
@@ -74,7 +74,7 @@ class Handover:
 
     # ---- raft.RaftListener
 
-    def on_commit(self, batch: Batch) -> None:
+    def on_commit(self, batch: RaftBatch) -> None:
         if batch.next_offset <= self.handed_over:
             return
         committed = self._take_proposed(batch) or _committed(batch)
@@ -135,7 +135,7 @@ class Handover:
             else:
                 self._waiters.append((condition, done))
 
-    def _take_proposed(self, batch: Batch) -> CommittedBatch | None:
+    def _take_proposed(self, batch: RaftBatch) -> CommittedBatch | None:
         proposed = self._proposed
         while proposed and proposed[0].base_offset < batch.base_offset:
             proposed.popleft()
@@ -155,7 +155,7 @@ def version_after(records: Iterable[MetadataRecord], version: int) -> int:
     return version
 
 
-def _committed(batch: Batch) -> CommittedBatch:
+def _committed(batch: RaftBatch) -> CommittedBatch:
     header = read_header(batch.payload)
     values = [record.value for record in iter_records(batch.payload, 0, header)]
     records = tuple(decode_record(value) for value in values if value is not None)

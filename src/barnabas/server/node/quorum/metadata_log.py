@@ -38,7 +38,7 @@ from barnabas.server.node.quorum.vote_store import VoteStore
 from barnabas.server.raft.driver import Ports, RaftDriver
 from barnabas.server.raft.errors import NotRaftLeaderError
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
-from barnabas.server.raft.machine.raft import QuorumView, ReplicaView
+from barnabas.server.raft.machine.raft import QuorumInfo, QuorumReplicaState
 from barnabas.server.raft.machine.values import NO_NODE, Endpoints, RaftConfig, ReplicaKey, Voters
 from barnabas.server.storage.errors import DiskFullError
 from barnabas.server.storage.fs import FileSystem
@@ -294,14 +294,14 @@ class RaftMetadataLog:
         quorum = self._replica.machine.quorum
         return quorum.leader_endpoints[0][1:] if quorum.leader_endpoints else None
 
-    def describe(self) -> QuorumView | None:
+    def describe(self) -> QuorumInfo | None:
         driver = self._replica
         if not driver.machine.is_leader:
             return None
         view = driver.describe()
         ago = self._clock.now_ms() - int(asyncio.get_running_loop().time() * 1000)
 
-        def by_the_clock(replica: ReplicaView) -> ReplicaView:
+        def by_the_clock(replica: QuorumReplicaState) -> QuorumReplicaState:
             fetched, caught_up = (
                 time + ago if time >= 0 else -1 for time in (replica.last_fetch_ms, replica.last_caught_up_ms)
             )

@@ -26,7 +26,14 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.node.quorum.snapshot_files import SnapshotContents
 from barnabas.server.node.quorum.snapshot_store import SnapshotStore
 from barnabas.server.raft.machine.events import AdvanceStart, Append, StartAt, Truncate
-from barnabas.server.raft.machine.values import ORIGIN, Batch, KRaftVersion, LogSummary, OffsetAndEpoch, Voters
+from barnabas.server.raft.machine.values import (
+    ORIGIN,
+    KRaftVersionControl,
+    LogSummary,
+    OffsetAndEpoch,
+    RaftBatch,
+    Voters,
+)
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.errors import StorageError
 from barnabas.server.storage.flushing import FlushJob
@@ -97,7 +104,7 @@ class RaftLog:
             for offset, value in enumerate(batch.controls, batch.base_offset):
                 if isinstance(value, Voters):
                     voters.append((offset, value))
-                elif isinstance(value, KRaftVersion):
+                elif isinstance(value, KRaftVersionControl):
                     versions.append((offset, value.version))
         return LogSummary(
             start,
@@ -123,7 +130,7 @@ class RaftLog:
             case _:
                 assert_never(op)
 
-    def read(self, offset: int, bytes_max: int) -> Sequence[Batch]:
+    def read(self, offset: int, bytes_max: int) -> Sequence[RaftBatch]:
         if offset >= self._log.log_end_offset:
             return ()
         # Its bytes were checked when they were written, and are again by whoever gets them.
@@ -152,7 +159,7 @@ class RaftLog:
 
     # ---- inside
 
-    def batches_from(self, offset: int) -> Iterator[Batch]:
+    def batches_from(self, offset: int) -> Iterator[RaftBatch]:
         """Every batch from `offset` to the end. Raises MetadataError where they cannot be read."""
         while offset < self._log.log_end_offset:
             before = offset

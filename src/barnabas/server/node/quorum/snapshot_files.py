@@ -31,7 +31,7 @@ from barnabas.server.broker.quorum.batches import from_control, to_control
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import LoadedSnapshot
 from barnabas.server.metadata.records.codec import MetadataRecord, decode_record, encode_record
-from barnabas.server.raft.machine.values import KRaftVersion, OffsetAndEpoch, Voters
+from barnabas.server.raft.machine.values import KRaftVersionControl, OffsetAndEpoch, Voters
 from barnabas.server.storage.errors import FileMissingError
 from barnabas.server.storage.fs import FileSystem, read_file
 
@@ -81,7 +81,7 @@ def render_snapshot(
     """The batches of a snapshot, each a piece of moderate size. `records` may be made as they are asked for."""
     head: list[ControlValue] = [SnapshotHeader(timestamp_ms)]
     if kraft_version > 0:
-        head.append(to_control(KRaftVersion(kraft_version)))
+        head.append(to_control(KRaftVersionControl(kraft_version)))
         if voters is not None:
             head.append(to_control(voters))
     opening = [control_record(value, timestamp_ms) for value in head]
@@ -114,7 +114,7 @@ def parse_snapshot(data: Buffer, path: str) -> SnapshotContents:
                 said = from_control(value)
                 if isinstance(value, SnapshotHeader):
                     timestamp_ms = value.last_contained_log_timestamp
-                elif isinstance(said, KRaftVersion):
+                elif isinstance(said, KRaftVersionControl):
                     kraft_version = said.version
                 elif isinstance(said, Voters):
                     voters = said

@@ -19,12 +19,12 @@ from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.node.quorum.quorum_state import QuorumState
 from barnabas.server.raft.machine.values import (
     NO_DIRECTORY,
-    Endpoint,
     Endpoints,
     LogSummary,
     RaftConfig,
+    RaftEndpoint,
     ReplicaKey,
-    Voter,
+    VoterNode,
     Voters,
 )
 
@@ -52,11 +52,14 @@ def starting_config(
         config,
         endpoints=endpoints,
         bootstrap=tuple(
-            (_FIRST_BOOTSTRAP_ID - index, (Endpoint(name, host, port),)) for index, (host, port) in enumerate(bootstrap)
+            (_FIRST_BOOTSTRAP_ID - index, (RaftEndpoint(name, host, port),))
+            for index, (host, port) in enumerate(bootstrap)
         ),
     )
     if voters:
-        static = [Voter(ReplicaKey(node), (Endpoint(name, *voters[node]),), max_version=1) for node in sorted(voters)]
+        static = [
+            VoterNode(ReplicaKey(node), (RaftEndpoint(name, *voters[node]),), max_version=1) for node in sorted(voters)
+        ]
         return replace(config, voters=Voters(tuple(static)), kraft_version=0)
     if summary.voters:
         return replace(config, voters=Voters(), kraft_version=0)
@@ -69,8 +72,8 @@ def starting_config(
         )
     is_new = summary.end_offset == 0
     if config.can_vote and (former or (may_found and not is_new)):
-        alone = Voters((Voter(ReplicaKey(me.id, NO_DIRECTORY), endpoints),))
+        alone = Voters((VoterNode(ReplicaKey(me.id, NO_DIRECTORY), endpoints),))
         return replace(config, voters=alone, kraft_version=0)
     if config.can_vote and may_found:
-        return replace(config, voters=Voters((Voter(me, endpoints),)), kraft_version=1)
+        return replace(config, voters=Voters((VoterNode(me, endpoints),)), kraft_version=1)
     return replace(config, voters=Voters(), kraft_version=0)

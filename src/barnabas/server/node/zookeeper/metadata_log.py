@@ -38,7 +38,7 @@ from barnabas.server.node.zookeeper.machine.node import Candidate, ZooKeeperMach
 from barnabas.server.node.zookeeper.machine.requests import Answer, Create, Failed, Failure, Get, Multi, Sync, Znode
 from barnabas.server.node.zookeeper.machine.writer import CHUNK_BYTES
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
-from barnabas.server.raft.machine.raft import QuorumView as QuorumDescription
+from barnabas.server.raft.machine.raft import QuorumInfo
 from barnabas.server.raft.machine.values import Voters
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class ZooKeeperMetadataLog:
         controller = self._machine.controller
         return None if controller is None or self.leader_id < 0 else (controller.host, controller.port)
 
-    def describe(self) -> QuorumDescription | None:
+    def describe(self) -> QuorumInfo | None:
         """There is no Raft quorum to describe."""
         return None
 

@@ -23,7 +23,7 @@ _BACKOFF_BASE_MS = 50
 # ---- news of leaders and epochs, which every message carries
 
 
-def hear_of(q: Quorum, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+def maybe_transition(q: Quorum, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
     """Someone says that `leader_id` leads `epoch` (maybeTransition): later epochs win, and each has one leader."""
     if epoch < q.epoch:
         return
@@ -53,7 +53,7 @@ def _is_news(q: Quorum, endpoints: Endpoints) -> bool:
     return not isinstance(q.state, (Leader, Resigned)) and (waiting or len(endpoints) > len(q.leader_endpoints))
 
 
-def hear_response(q: Quorum, response: QuorumResponse) -> bool:
+def maybe_handle_common_response(q: Quorum, response: QuorumResponse) -> bool:
     """What any response says about the quorum. True if there is nothing more to do with it."""
     endpoints = response.endpoints or q.endpoints_of(response.leader_id)
     if response.epoch < q.epoch or response.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
@@ -62,7 +62,7 @@ def hear_response(q: Quorum, response: QuorumResponse) -> bool:
     knows_more = response.epoch > q.epoch or (response.leader_id != NO_NODE and leaderless)
     refused = response.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if knows_more or refused:
-        hear_of(q, response.epoch, response.leader_id, endpoints)
+        maybe_transition(q, response.epoch, response.leader_id, endpoints)
         return True
     return response.error in (
         ErrorCode.BROKER_NOT_AVAILABLE,
@@ -202,7 +202,7 @@ def _ask_for_votes(q: Quorum, tally: Tally, *, pre_vote: bool) -> None:
 def on_begin_epoch(q: Quorum, token: int, request: BeginQuorumEpochRequest) -> None:
     error = check_sender(q, request.leader_id, request.epoch)
     if not error:
-        hear_of(q, request.epoch, request.leader_id, request.endpoints or q.endpoints_of(request.leader_id))
+        maybe_transition(q, request.epoch, request.leader_id, request.endpoints or q.endpoints_of(request.leader_id))
         if not is_addressed(q, request.voter):
             error = ErrorCode.INVALID_VOTER_KEY
     q.reply(token, BeginQuorumEpochResponse(error, q.epoch, q.leader_id, q.leader_endpoints))
@@ -211,7 +211,7 @@ def on_begin_epoch(q: Quorum, token: int, request: BeginQuorumEpochRequest) -> N
 def on_end_epoch(q: Quorum, token: int, request: EndQuorumEpochRequest) -> None:
     error = check_sender(q, request.leader_id, request.epoch)
     if not error:
-        hear_of(q, request.epoch, request.leader_id, request.endpoints or q.endpoints_of(request.leader_id))
+        maybe_transition(q, request.epoch, request.leader_id, request.endpoints or q.endpoints_of(request.leader_id))
         state = q.follower
         if state is not None and q.leader_id == request.leader_id:
             state.fetch_deadline_ms = q.now_ms + _succession_backoff_ms(q, request.successors)

@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from barnabas.core.buffers import Buffer
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
-from barnabas.server.raft.machine.values import Batch, ElectionState, Endpoints, OffsetAndEpoch, Voters
+from barnabas.server.raft.machine.values import ElectionState, Endpoints, OffsetAndEpoch, RaftBatch, Voters
 
 # ---- events
 
@@ -39,7 +39,7 @@ class Received(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """The response to a `Send`."""
+    """The response to a `SendRequest`."""
 
     source: int
     correlation_id: int
@@ -47,7 +47,7 @@ class Answered(Struct, frozen=True):
 
 
 class SendFailed(Struct, frozen=True):
-    """A `Send` will not be answered; `refused` when the other host says that no such process runs there."""
+    """A `SendRequest` will not be answered; `refused` when the other host says that no such process runs there."""
 
     destination: int
     correlation_id: int
@@ -110,7 +110,7 @@ Event: TypeAlias = (
 
 
 class Append(Struct, frozen=True):
-    batch: Batch
+    batch: RaftBatch
 
 
 class Truncate(Struct, frozen=True):
@@ -148,7 +148,7 @@ class FinishSnapshot(Struct, frozen=True):
 LogOp: TypeAlias = Append | Truncate | StartAt | AdvanceStart | WriteSnapshot | FinishSnapshot
 
 
-class Send(Struct, frozen=True):
+class SendRequest(Struct, frozen=True):
     """A request to another node, at most one at a time to each; `endpoints` say where it was last seen."""
 
     destination: int
@@ -175,7 +175,7 @@ class Effects(Struct):
     load_snapshot: OffsetAndEpoch | None = None
     high_watermark: int | None = None
     leader: LeaderAndEpoch | None = None
-    sends: list[Send] = field(default_factory=list)
+    sends: list[SendRequest] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     sync_ticket: int | None = None
     wake_at_ms: int | None = None

@@ -9,7 +9,14 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from barnabas.server.raft.machine.values import NO_OFFSET, Batch, KRaftVersion, OffsetAndEpoch, RaftConfig, Voters
+from barnabas.server.raft.machine.values import (
+    NO_OFFSET,
+    KRaftVersionControl,
+    OffsetAndEpoch,
+    RaftBatch,
+    RaftConfig,
+    Voters,
+)
 
 ValueT = TypeVar("ValueT")
 
@@ -21,7 +28,7 @@ class Entry(Struct, Generic[ValueT], frozen=True):
     value: ValueT
 
 
-class Timeline(Generic[ValueT]):
+class LogHistory(Generic[ValueT]):
     """A value that changes along the log."""
 
     def __init__(self, configured: ValueT, entries: tuple[tuple[int, ValueT], ...]) -> None:
@@ -51,7 +58,7 @@ class Timeline(Generic[ValueT]):
         self._entries = [Entry(offset, value)]
 
 
-class History:
+class ControlRecordHistory:
     """Both timelines, kept in step with the log."""
 
     def __init__(
@@ -60,17 +67,17 @@ class History:
         kraft_versions: tuple[tuple[int, int], ...] = (),
         voters: tuple[tuple[int, Voters], ...] = (),
     ) -> None:
-        self.voters: Timeline[Voters] = Timeline(config.voters, voters)
-        self.kraft_version: Timeline[int] = Timeline(config.kraft_version, kraft_versions)
+        self.voters: LogHistory[Voters] = LogHistory(config.voters, voters)
+        self.kraft_version: LogHistory[int] = LogHistory(config.kraft_version, kraft_versions)
 
-    def append(self, batch: Batch) -> bool:
+    def append(self, batch: RaftBatch) -> bool:
         """Take in a batch's control records; True if the voters or the version changed."""
         changed = False
         for index, control in enumerate(batch.controls):
             if isinstance(control, Voters):
                 self.voters.note(batch.base_offset + index, control)
                 changed = True
-            elif isinstance(control, KRaftVersion):
+            elif isinstance(control, KRaftVersionControl):
                 self.kraft_version.note(batch.base_offset + index, control.version)
                 changed = True
         return changed

@@ -22,7 +22,7 @@ from barnabas.server.raft.machine.messages import (
 )
 from barnabas.server.raft.machine.quorum import PendingChange, Quorum
 from barnabas.server.raft.machine.states import Leader
-from barnabas.server.raft.machine.values import NO_DIRECTORY, Batch, KRaftVersion, Voter, Voters
+from barnabas.server.raft.machine.values import NO_DIRECTORY, KRaftVersionControl, RaftBatch, VoterNode, Voters
 
 
 def _refusal(q: Quorum, leader: Leader) -> tuple[ErrorCode, str]:
@@ -57,7 +57,7 @@ def on_add_voter(q: Quorum, token: int, request: AddVoterRequest) -> None:
         q.reply(token, ChangeVoterResponse(error, message))
         return
     timeout_ms = request.timeout_ms or q.config.controller_quorum_request_timeout_ms
-    voter = Voter(key, request.endpoints)
+    voter = VoterNode(key, request.endpoints)
     q.pending_change = PendingChange(token, q.now_ms + timeout_ms, voter, acknowledged=not request.ack_when_committed)
     q.send(key.id, VersionsRequest(), request.endpoints)
 
@@ -133,18 +133,18 @@ def upgrade(q: Quorum) -> None:
         raise NotRaftLeaderError("Only a leader that has committed a record of its epoch can upgrade kraft.version.")
     if q.kraft_version >= 1:
         return
-    mine = Voter(q.me, q.config.endpoints, q.config.min_version, q.config.max_version)
+    mine = VoterNode(q.me, q.config.endpoints, q.config.min_version, q.config.max_version)
     known = {**q.offered, q.me.id: mine}
     missing = [node_id for node_id in q.voters.ids if node_id not in known]
     if missing:
         raise NotRaftLeaderError(f"kraft.version cannot be upgraded: voters {missing} have not told their directory.")
     voters = Voters(tuple(known[node_id] for node_id in q.voters.ids))
-    q.append(Batch(q.log.end_offset, 0, q.epoch), (KRaftVersion(1), voters))
+    q.append(RaftBatch(q.log.end_offset, 0, q.epoch), (KRaftVersionControl(1), voters))
 
 
 def wanted_change(q: Quorum) -> AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | None:
     """What a follower asks of its leader about itself: to be described rightly, or, with auto-join, to be a voter."""
-    mine = Voter(q.me, q.config.endpoints, q.config.min_version, q.config.max_version)
+    mine = VoterNode(q.me, q.config.endpoints, q.config.min_version, q.config.max_version)
     listed = q.voters.get(q.me.id)
     if q.is_voter:
         wrong = listed != mine if q.kraft_version >= 1 else True
@@ -186,4 +186,4 @@ def _finish(q: Quorum, error: ErrorCode, message: str) -> None:
 
 
 def _append_voters(q: Quorum, voters: Voters) -> int:
-    return q.append(Batch(q.log.end_offset, 0, q.epoch), (voters,)).base_offset
+    return q.append(RaftBatch(q.log.end_offset, 0, q.epoch), (voters,)).base_offset

@@ -19,11 +19,11 @@ from barnabas.server.raft.machine.values import (
     HIGH_WATERMARK_NOT_SENT,
     NO_NODE,
     NO_OFFSET,
-    Batch,
     Endpoints,
     OffsetAndEpoch,
+    RaftBatch,
     ReplicaKey,
-    Voter,
+    VoterNode,
 )
 
 
@@ -102,7 +102,7 @@ class FetchResponse(Struct, frozen=True):
     log_start_offset: int = NO_OFFSET
     diverging: OffsetAndEpoch | None = None
     snapshot_id: OffsetAndEpoch | None = None
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[RaftBatch, ...] = ()
     read_offset: int = NO_OFFSET
     max_bytes: int = 0
     endpoints: Endpoints = ()
@@ -164,7 +164,7 @@ class UpdateVoterRequest(Struct, frozen=True):
     """A voter tells the leader its own endpoints and versions."""
 
     epoch: int
-    voter: Voter
+    voter: VoterNode
 
 
 class UpdateVoterResponse(Struct, frozen=True):

@@ -11,12 +11,12 @@ from msgspec import Struct
 from barnabas.core.errors import ErrorCode
 from barnabas.core.rng import Rng
 from barnabas.server.raft.errors import IllegalRaftStateError
-from barnabas.server.raft.machine.connections import Connections
-from barnabas.server.raft.machine.events import Append, Effects, LeaderAndEpoch, Reply, Send, Truncate
-from barnabas.server.raft.machine.history import History
-from barnabas.server.raft.machine.log_view import LogView
+from barnabas.server.raft.machine.events import Append, Effects, LeaderAndEpoch, Reply, SendRequest, Truncate
+from barnabas.server.raft.machine.history import ControlRecordHistory
+from barnabas.server.raft.machine.log_offsets import LogOffsets
 from barnabas.server.raft.machine.messages import FetchRequest, FetchResponse, RaftRequest
 from barnabas.server.raft.machine.progress import Progress
+from barnabas.server.raft.machine.request_manager import RequestManager
 from barnabas.server.raft.machine.states import (
     Candidate,
     Follower,
@@ -30,20 +30,20 @@ from barnabas.server.raft.machine.states import (
 from barnabas.server.raft.machine.values import (
     NO_NODE,
     NO_OFFSET,
-    Batch,
     ElectionState,
     Endpoints,
-    KRaftVersion,
-    LeaderChange,
+    KRaftVersionControl,
+    LeaderChangeControl,
     LogSummary,
+    RaftBatch,
     RaftConfig,
     ReplicaKey,
-    Voter,
+    VoterNode,
     Voters,
 )
 
 
-class ParkedFetch(Struct):
+class DelayedRaftFetch(Struct):
     """A fetch that waits for something to tell."""
 
     token: int
@@ -56,7 +56,7 @@ class PendingChange(Struct):
 
     token: int
     deadline_ms: int
-    voter: Voter | None = None
+    voter: VoterNode | None = None
     """Being added: asked for its versions until there is an `offset`."""
     offset: int | None = None
     acknowledged: bool = False
@@ -73,13 +73,13 @@ class Quorum:
         self.rng = rng
         self.now_ms = now_ms
         self.fx = Effects()
-        self.log = LogView(log)
-        self.history = History(config, log.kraft_versions, log.voters)
-        self.connections = Connections(config)
+        self.log = LogOffsets(log)
+        self.history = ControlRecordHistory(config, log.kraft_versions, log.voters)
+        self.requests = RequestManager(config)
         self.high_watermark = log.start.offset if log.start.offset > 0 else NO_OFFSET
-        self.parked: list[ParkedFetch] = []
+        self.delayed_fetches: list[DelayedRaftFetch] = []
         self.pending_change: PendingChange | None = None
-        self.offered: dict[int, Voter] = {}
+        self.offered: dict[int, VoterNode] = {}
         """Voters that have told their directory and endpoints, which kraft.version 0 does not keep."""
         self.epoch = election.epoch
         self.leader_id = election.leader_id
@@ -199,17 +199,17 @@ class Quorum:
         self.offered = {}
         self._enter(Leader(progress, start, self.now_ms), epoch=self.epoch, leader_id=self.me.id)
         keys = self.voters.keys
-        change = LeaderChange(self.me.id, keys, tuple(key for key in keys if key.id in granting))
-        self.append(Batch(start, 0, self.epoch), (change, *self._bootstrap_records()))
+        change = LeaderChangeControl(self.me.id, keys, tuple(key for key in keys if key.id in granting))
+        self.append(RaftBatch(start, 0, self.epoch), (change, *self._bootstrap_records()))
 
-    def _bootstrap_records(self) -> tuple[KRaftVersion | Voters, ...]:
+    def _bootstrap_records(self) -> tuple[KRaftVersionControl | Voters, ...]:
         """Configured voters go into the log when the voters may change; and where this node is now reached."""
         if self.kraft_version < 1:
             return ()
-        mine = Voter(self.me, self.config.endpoints, self.config.min_version, self.config.max_version)
+        mine = VoterNode(self.me, self.config.endpoints, self.config.min_version, self.config.max_version)
         voters = (self.voters.update(mine) if mine.endpoints else None) or self.voters
         if self.history.voters.last.offset == NO_OFFSET:
-            return (KRaftVersion(self.kraft_version), voters)
+            return (KRaftVersionControl(self.kraft_version), voters)
         return (voters,) if voters != self.voters else ()
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
@@ -246,7 +246,7 @@ class Quorum:
         elif not isinstance(state, (Follower, Prospective)):
             self.leader_endpoints = ()
         self.epoch, self.leader_id, self.state = epoch, leader_id, state
-        self.connections.reset()
+        self.requests.reset()
         self._save()
 
     def _save(self) -> None:
@@ -261,20 +261,22 @@ class Quorum:
             self.fx.leader = told
 
     def _stop_leading(self, epoch: int, leader_id: int) -> None:
-        for fetch in self.parked:
+        for fetch in self.delayed_fetches:
             self.reply(fetch.token, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch, leader_id))
-        self.parked.clear()
+        self.delayed_fetches.clear()
 
     # ---- what handlers do with it
 
-    def append(self, batch: Batch, controls: tuple[LeaderChange | KRaftVersion | Voters, ...] = ()) -> Batch:
+    def append(
+        self, batch: RaftBatch, controls: tuple[LeaderChangeControl | KRaftVersionControl | Voters, ...] = ()
+    ) -> RaftBatch:
         """Append as leader; `controls` make it a control batch."""
         if controls:
-            batch = Batch(batch.base_offset, len(controls), batch.epoch, b"", controls)
+            batch = RaftBatch(batch.base_offset, len(controls), batch.epoch, b"", controls)
         self.write(batch)
         return batch
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: RaftBatch) -> None:
         """Append a batch; what it says about voters holds at once."""
         self.fx.sync_ticket = self.log.append(batch)
         self.fx.log_ops.append(Append(batch))
@@ -302,8 +304,8 @@ class Quorum:
 
     def send(self, node_id: int, request: RaftRequest, endpoints: Endpoints = ()) -> None:
         """To a node that is ready (`connections.is_ready`)."""
-        correlation_id = self.connections.on_sent(node_id, self.now_ms)
-        self.fx.sends.append(Send(node_id, correlation_id, request, endpoints or self.endpoints_of(node_id)))
+        correlation_id = self.requests.on_sent(node_id, self.now_ms)
+        self.fx.sends.append(SendRequest(node_id, correlation_id, request, endpoints or self.endpoints_of(node_id)))
 
     def is_ready(self, node_id: int) -> bool:
-        return self.connections.is_ready(node_id, self.now_ms)
+        return self.requests.is_ready(node_id, self.now_ms)

@@ -51,10 +51,10 @@ from barnabas.server.raft.machine.messages import (
 from barnabas.server.raft.machine.quorum import Quorum
 from barnabas.server.raft.machine.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from barnabas.server.raft.machine.values import (
-    Batch,
     ElectionState,
     LogSummary,
     OffsetAndEpoch,
+    RaftBatch,
     RaftConfig,
     ReplicaKey,
     Voters,
@@ -64,7 +64,7 @@ _STEPS_MAX = 8
 """State changes that one step can set off; more would be two states that send each other back and forth."""
 
 
-class ReplicaView(Struct, frozen=True):
+class QuorumReplicaState(Struct, frozen=True):
     """One replica, as DescribeQuorum shows it; times in milliseconds, -1 where the leader has not heard."""
 
     key: ReplicaKey
@@ -73,14 +73,14 @@ class ReplicaView(Struct, frozen=True):
     last_caught_up_ms: int
 
 
-class QuorumView(Struct, frozen=True):
+class QuorumInfo(Struct, frozen=True):
     """What DescribeQuorum shows."""
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
-    voters: tuple[ReplicaView, ...]
-    observers: tuple[ReplicaView, ...]
+    voters: tuple[QuorumReplicaState, ...]
+    observers: tuple[QuorumReplicaState, ...]
     voter_set: Voters
     """The voters again, with where they are reached."""
 
@@ -131,7 +131,7 @@ class RaftMachine:
         """The name of a snapshot of everything before `end_offset`."""
         return OffsetAndEpoch(self._q.log.epoch_at(end_offset - 1), end_offset)
 
-    def describe(self, now_ms: int) -> QuorumView:
+    def describe(self, now_ms: int) -> QuorumInfo:
         """Raises NotRaftLeaderError where this replica does not lead."""
         q = self._q
         leader = q.leader
@@ -139,13 +139,13 @@ class RaftMachine:
             raise NotRaftLeaderError(f"Node {q.leader_id} leads epoch {q.epoch}; ask it about the quorum.")
         leader.progress.expire_observers(now_ms)
 
-        def view(key: ReplicaKey) -> ReplicaView:
+        def view(key: ReplicaKey) -> QuorumReplicaState:
             if key.covers(q.me):
-                return ReplicaView(q.me, q.log.end_offset, now_ms, now_ms)
+                return QuorumReplicaState(q.me, q.log.end_offset, now_ms, now_ms)
             progress = leader.progress.replica(key)
-            return ReplicaView(key, progress.end_offset, progress.last_fetch_ms, progress.last_caught_up_ms)
+            return QuorumReplicaState(key, progress.end_offset, progress.last_fetch_ms, progress.last_caught_up_ms)
 
-        return QuorumView(
+        return QuorumInfo(
             q.leader_id,
             q.epoch,
             leader.progress.high_watermark,
@@ -174,17 +174,17 @@ class RaftMachine:
             case Received(token, request):
                 _on_request(q, token, request)
             case Answered(source, correlation_id, response):
-                if q.connections.expects(source, correlation_id):
+                if q.requests.expects(source, correlation_id):
                     _on_answer(q, source, response)
             case SendFailed(destination, correlation_id, refused):
-                if q.connections.expects(destination, correlation_id):
-                    q.connections.on_answered(destination, now_ms=q.now_ms, well=False)
+                if q.requests.expects(destination, correlation_id):
+                    q.requests.on_answered(destination, now_ms=q.now_ms, well=False)
                     if refused:
                         elections.on_refused(q, destination)
             case Propose(payload, count):
                 if q.leader is None:
                     raise NotRaftLeaderError(f"Node {q.leader_id} leads epoch {q.epoch}; propose there.")
-                q.append(Batch(q.log.end_offset, count, q.epoch, payload))
+                q.append(RaftBatch(q.log.end_offset, count, q.epoch, payload))
             case Synced(ticket):
                 q.log.synced(ticket)
             case SnapshotTaken():
@@ -234,7 +234,7 @@ def _poll_leader(q: Quorum, leader: Leader) -> None:
             return
     membership.poll(q)
     elections.announce(q, leader)
-    replication.answer_parked(q, leader)
+    replication.answer_delayed_fetches(q, leader)
 
 
 def _on_request(q: Quorum, token: int, request: RaftRequest) -> None:
@@ -263,13 +263,13 @@ def _on_request(q: Quorum, token: int, request: RaftRequest) -> None:
 
 def _on_answer(q: Quorum, source: int, response: RaftResponse) -> None:
     well = response.error == ErrorCode.NONE
-    q.connections.on_answered(source, now_ms=q.now_ms, well=well)
+    q.requests.on_answered(source, now_ms=q.now_ms, well=well)
     match response:
         case VersionsResponse():
             membership.on_versions_answer(q, source, response)
         case ChangeVoterResponse():
             pass  # asked again when it is looked at again
-        case _ if elections.hear_response(q, response):
+        case _ if elections.maybe_handle_common_response(q, response):
             pass
         case VoteResponse():
             elections.on_vote_answer(q, source, isinstance(q.state, Prospective), response)
@@ -300,7 +300,7 @@ def _wake_at(q: Quorum) -> int | None:
             due = state.fetch_deadline_ms
             times = [due if q.is_voter or due > q.now_ms else _ready_again(q), _ready_again(q, q.leader_id)]
         case Leader():
-            times = [state.progress.next_check_ms(), *(fetch.deadline_ms for fetch in q.parked)]
+            times = [state.progress.next_check_ms(), *(fetch.deadline_ms for fetch in q.delayed_fetches)]
             times.append(state.next_announcement_ms if len(q.other_voters) else None)
             times.append(q.pending_change.deadline_ms if q.pending_change else None)
         case Resigned():
@@ -311,7 +311,7 @@ def _wake_at(q: Quorum) -> int | None:
 
 def _ready_again(q: Quorum, *node_ids: int) -> int | None:
     """When one of these nodes (or, without any, of those an observer may ask) may be sent a request again."""
-    asked = node_ids or replication.whom_to_ask(q)
-    times = [q.connections.ready_at_ms(node_id) for node_id in asked]
+    asked = node_ids or replication.leader_discovery_nodes(q)
+    times = [q.requests.ready_at_ms(node_id) for node_id in asked]
     later = [time for time in times if time > q.now_ms]
     return min(later, default=None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from barnabas.core.errors import ErrorCode
 from barnabas.server.raft.machine import membership
-from barnabas.server.raft.machine.log_view import Validity
+from barnabas.server.raft.machine.log_offsets import OffsetValidity
 from barnabas.server.raft.machine.messages import FetchRequest, FetchResponse, FetchSnapshotRequest
-from barnabas.server.raft.machine.quorum import ParkedFetch, Quorum
+from barnabas.server.raft.machine.quorum import DelayedRaftFetch, Quorum
 from barnabas.server.raft.machine.states import Follower, Leader, Unattached
-from barnabas.server.raft.machine.values import NO_NODE, Batch, OffsetAndEpoch
+from barnabas.server.raft.machine.values import NO_NODE, OffsetAndEpoch, RaftBatch
 
 # ---- the leader
 
@@ -34,13 +34,13 @@ def on_fetch(q: Quorum, token: int, request: FetchRequest) -> None:
     if error or leader is None:
         q.reply(token, FetchResponse(error, q.epoch, q.leader_id, endpoints=q.leader_endpoints))
         return
-    place = q.log.compare(request.fetch_offset, request.last_fetched_epoch)
+    valid = q.log.validate_offset_and_epoch(request.fetch_offset, request.last_fetched_epoch)
     if request.fetch_offset == 0 and q.log.latest_snapshot is not None:
         q.reply(token, _respond(q, leader, request, snapshot_id=q.log.latest_snapshot))
-    elif place.validity is Validity.SNAPSHOT:
-        q.reply(token, _respond(q, leader, request, snapshot_id=place.at))
-    elif place.validity is Validity.DIVERGING:
-        q.reply(token, _respond(q, leader, request, diverging=place.at))
+    elif valid.kind is OffsetValidity.SNAPSHOT:
+        q.reply(token, _respond(q, leader, request, snapshot_id=valid.offset_and_epoch))
+    elif valid.kind is OffsetValidity.DIVERGING:
+        q.reply(token, _respond(q, leader, request, diverging=valid.offset_and_epoch))
     else:
         _on_valid_fetch(q, leader, token, request)
 
@@ -55,8 +55,8 @@ def _on_valid_fetch(q: Quorum, leader: Leader, token: int, request: FetchRequest
             q.reply(token, response)
             return
     parks = request.max_wait_ms > 0 and not _has_news(q, leader, request)
-    if parks and len(q.parked) < q.config.parked_fetches_max:
-        q.parked.append(ParkedFetch(token, request, q.now_ms + request.max_wait_ms))
+    if parks and len(q.delayed_fetches) < q.config.delayed_fetches_max:
+        q.delayed_fetches.append(DelayedRaftFetch(token, request, q.now_ms + request.max_wait_ms))
     else:
         q.reply(token, _respond(q, leader, request))
 
@@ -95,17 +95,17 @@ def on_progress(q: Quorum, leader: Leader) -> None:
     membership.on_committed(q, leader)
 
 
-def answer_parked(q: Quorum, leader: Leader) -> None:
+def answer_delayed_fetches(q: Quorum, leader: Leader) -> None:
     """Fetches for which there is something now, or whose time is up."""
-    waiting: list[ParkedFetch] = []
-    for fetch in q.parked:
+    waiting: list[DelayedRaftFetch] = []
+    for fetch in q.delayed_fetches:
         if fetch.request.fetch_offset < q.log.start.offset:
             on_fetch(q, fetch.token, fetch.request)  # the log was cleaned under it
         elif q.now_ms >= fetch.deadline_ms or _has_news(q, leader, fetch.request):
             q.reply(fetch.token, _respond(q, leader, fetch.request))
         else:
             waiting.append(fetch)
-    q.parked = waiting
+    q.delayed_fetches = waiting
 
 
 # ---- the follower
@@ -130,7 +130,7 @@ def on_fetch_answer(q: Quorum, response: FetchResponse) -> None:
     state.fetch_deadline_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
 
 
-def _follows(q: Quorum, batch: Batch) -> bool:
+def _follows(q: Quorum, batch: RaftBatch) -> bool:
     """Epochs in a log never decrease, and none is later than its leader's."""
     return batch.base_offset == q.log.end_offset and q.log.last_epoch <= batch.epoch <= q.epoch and batch.count > 0
 
@@ -155,11 +155,11 @@ def poll_follower(q: Quorum, state: Follower) -> None:
 def poll_observer(q: Quorum, state: Follower | Unattached) -> None:
     """An observer whose leader is silent asks the others, and hears from them who leads."""
     lost = not isinstance(state, Follower) or q.now_ms >= state.fetch_deadline_ms
-    if not lost and not q.connections.has_timed_out(q.leader_id, q.now_ms):
+    if not lost and not q.requests.has_timed_out(q.leader_id, q.now_ms):
         assert isinstance(state, Follower)
         _ask_leader(q, state)
-    elif not q.connections.any_under_way(q.now_ms) and _may_fetch(q):
-        known = whom_to_ask(q)
+    elif not q.requests.any_under_way(q.now_ms) and _may_fetch(q):
+        known = leader_discovery_nodes(q)
         others = [node_id for node_id in known if node_id != q.leader_id]
         gone = isinstance(state, Follower) and state.refused and others
         ready = [node_id for node_id in (others if gone else known) if q.is_ready(node_id)]
@@ -168,7 +168,7 @@ def poll_observer(q: Quorum, state: Follower | Unattached) -> None:
             q.send(node_id, build_fetch(q), q.leader_endpoints if node_id == q.leader_id else ())
 
 
-def whom_to_ask(q: Quorum) -> list[int]:
+def leader_discovery_nodes(q: Quorum) -> list[int]:
     """Who may know the leader: the voters, who was configured, and the leader itself, which need not be a voter yet in
     a log that is behind."""
     nodes = {key.id for key in q.other_voters} | {node_id for node_id, _ in q.config.bootstrap} | {q.leader_id}

@@ -29,7 +29,7 @@ class OffsetAndEpoch(Struct, frozen=True, order=True):
 ORIGIN: Final = OffsetAndEpoch(0, 0)
 
 
-class Endpoint(NamedTuple):
+class RaftEndpoint(NamedTuple):
     """Where a listener of a node is reached."""
 
     listener: str
@@ -37,7 +37,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-Endpoints: TypeAlias = tuple[Endpoint, ...]
+Endpoints: TypeAlias = tuple[RaftEndpoint, ...]
 
 
 class ReplicaKey(Struct, frozen=True, order=True):
@@ -57,7 +57,7 @@ class ReplicaKey(Struct, frozen=True, order=True):
         return str(self.id) if self.directory_id == NO_DIRECTORY else f"{self.id}/{self.directory_id.int:x}"
 
 
-class Voter(Struct, frozen=True):
+class VoterNode(Struct, frozen=True):
     """One member of the quorum, and the versions of the protocol (kraft.version) that it understands."""
 
     key: ReplicaKey
@@ -69,7 +69,7 @@ class Voter(Struct, frozen=True):
 class Voters(Struct, frozen=True):
     """The quorum: voters in the order of their ids. Changes give a new set, or None where they make no sense."""
 
-    members: tuple[Voter, ...] = ()
+    members: tuple[VoterNode, ...] = ()
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class Voters(Struct, frozen=True):
     def majority(self) -> int:
         return len(self.members) // 2 + 1
 
-    def get(self, node_id: int) -> Voter | None:
+    def get(self, node_id: int) -> VoterNode | None:
         return next((voter for voter in self.members if voter.key.id == node_id), None)
 
     def has(self, key: ReplicaKey) -> bool:
@@ -93,7 +93,7 @@ class Voters(Struct, frozen=True):
     def is_only(self, key: ReplicaKey) -> bool:
         return len(self.members) == 1 and self.members[0].key.covers(key)
 
-    def add(self, voter: Voter) -> Voters | None:
+    def add(self, voter: VoterNode) -> Voters | None:
         """None if there is a voter of that id, be it on another disk: it has to be removed first."""
         if self.get(voter.key.id) is not None:
             return None
@@ -105,7 +105,7 @@ class Voters(Struct, frozen=True):
             return None
         return Voters(tuple(voter for voter in self.members if voter.key.id != key.id))
 
-    def update(self, voter: Voter) -> Voters | None:
+    def update(self, voter: VoterNode) -> Voters | None:
         if not self.has(voter.key):
             return None
         return Voters(tuple(voter if member.key.id == voter.key.id else member for member in self.members))
@@ -117,7 +117,7 @@ class Voters(Struct, frozen=True):
 # ---- the log
 
 
-class LeaderChange(Struct, frozen=True):
+class LeaderChangeControl(Struct, frozen=True):
     """The first record of a leader's epoch; committing it commits everything before it."""
 
     leader_id: int
@@ -125,17 +125,17 @@ class LeaderChange(Struct, frozen=True):
     granting_voters: tuple[ReplicaKey, ...]
 
 
-class KRaftVersion(Struct, frozen=True):
+class KRaftVersionControl(Struct, frozen=True):
     """The version of the Raft protocol from here on; 1 lets the voters change."""
 
     version: int
 
 
-ControlRecord: TypeAlias = LeaderChange | KRaftVersion | Voters
+ControlRecord: TypeAlias = LeaderChangeControl | KRaftVersionControl | Voters
 """`Voters` in the log means: the quorum from here on, committed or not (KIP-853)."""
 
 
-class Batch(Struct, frozen=True):
+class RaftBatch(Struct, frozen=True):
     """One batch of the log. The machine looks at everything but the payload, which it never opens.
 
     A batch holds either records of the state machine (`payload`), or control records, one offset each. A batch read
@@ -203,4 +203,4 @@ class RaftConfig(Struct, frozen=True):
     """Where this node is reached."""
     min_version: int = 0
     max_version: int = 1
-    parked_fetches_max: int = 1000
+    delayed_fetches_max: int = 1000

@@ -34,7 +34,7 @@ from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import TopicRecord
 from barnabas.server.node.quorum.metadata_log import QuorumConfig, RaftMetadataLog
-from barnabas.server.raft.machine.values import Endpoint, ReplicaKey
+from barnabas.server.raft.machine.values import RaftEndpoint, ReplicaKey
 from barnabas.testing.sim.disk import MemoryDisk
 from tests.configs import raft_config
 from tests.unit.server.coordination.kit import LoopClock, run_virtual
@@ -133,7 +133,7 @@ class Quorum:
             cluster_id=CLUSTER,
             controller_quorum_voters=everyone if self.static else (),
             controller_quorum_bootstrap_servers=() if self.static or node_id == 1 else tuple(everyone.values()),
-            endpoints=(Endpoint("CONTROLLER", *everyone[node_id]),),
+            endpoints=(RaftEndpoint("CONTROLLER", *everyone[node_id]),),
             may_found=node_id == 1,
             raft=raft_config(controller_quorum_auto_join_enable=not self.static),
         )

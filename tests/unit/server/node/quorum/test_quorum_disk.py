@@ -34,15 +34,15 @@ from barnabas.server.node.quorum.vote_store import VoteStore
 from barnabas.server.raft.machine.events import AdvanceStart, Append, StartAt, Truncate
 from barnabas.server.raft.machine.values import (
     ORIGIN,
-    Batch,
     ElectionState,
-    Endpoint,
-    KRaftVersion,
-    LeaderChange,
+    KRaftVersionControl,
+    LeaderChangeControl,
     LogSummary,
     OffsetAndEpoch,
+    RaftBatch,
+    RaftEndpoint,
     ReplicaKey,
-    Voter,
+    VoterNode,
     Voters,
 )
 from barnabas.server.storage.errors import DiskIoError
@@ -62,7 +62,7 @@ from tests.unit.server.node.quorum.kit import (
 )
 
 ME = ReplicaKey(1, disk_of(1))
-VOTERS = Voters((Voter(ME, (Endpoint("CONTROLLER", "n1", 9093),), 0, 1),))
+VOTERS = Voters((VoterNode(ME, (RaftEndpoint("CONTROLLER", "n1", 9093),), 0, 1),))
 
 
 # ---- a node of its own
@@ -200,11 +200,11 @@ def raft_log(disk: MemoryDisk) -> RaftLog:
 
 def data(offset: int, epoch: int, *values: bytes) -> Append:
     payload = build_batch([SimpleRecord(None, value, 7) for value in values])
-    return Append(Batch(offset, len(values), epoch, payload))
+    return Append(RaftBatch(offset, len(values), epoch, payload))
 
 
-def controls(offset: int, epoch: int, *values: LeaderChange | KRaftVersion | Voters) -> Append:
-    return Append(Batch(offset, len(values), epoch, b"", values))
+def controls(offset: int, epoch: int, *values: LeaderChangeControl | KRaftVersionControl | Voters) -> Append:
+    return Append(RaftBatch(offset, len(values), epoch, b"", values))
 
 
 def test_what_was_synced_is_there_after_a_power_cut_and_the_rest_is_cut_off() -> None:
@@ -213,7 +213,7 @@ def test_what_was_synced_is_there_after_a_power_cut_and_the_rest_is_cut_off() ->
             disk = MemoryDisk()
             log = raft_log(disk)
             assert log.open() == LogSummary()
-            log.apply(controls(0, 1, LeaderChange(1, (ME,), (ME,)), KRaftVersion(1), VOTERS))
+            log.apply(controls(0, 1, LeaderChangeControl(1, (ME,), (ME,)), KRaftVersionControl(1), VOTERS))
             log.apply(data(3, 1, b"a", b"b"))
             await log.sync()
             log.apply(data(5, 2, b"c"))
@@ -232,10 +232,10 @@ def test_batches_come_back_as_they_were_and_leaders_batches_get_their_place() ->
         log = raft_log(MemoryDisk())
         log.open()
         log.apply(data(0, 3, b"a", b"b"))
-        log.apply(controls(2, 4, LeaderChange(2, (ReplicaKey(2),), (ReplicaKey(2),))))
+        log.apply(controls(2, 4, LeaderChangeControl(2, (ReplicaKey(2),), (ReplicaKey(2),))))
         first, second = log.read(1, 100_000)
         assert (first.base_offset, first.count, first.epoch, first.controls) == (0, 2, 3, ())
-        assert second.controls == (LeaderChange(2, (ReplicaKey(2),), (ReplicaKey(2),)),)
+        assert second.controls == (LeaderChangeControl(2, (ReplicaKey(2),), (ReplicaKey(2),)),)
         assert len(log.read(0, 1)) == 1  # one at least
         other = raft_log(MemoryDisk())
         other.open()
@@ -477,8 +477,8 @@ def test_a_directory_of_kraft_version_0_stays_one() -> None:
 def test_a_log_of_apache_kafka_is_led_on_by_the_voter_it_names() -> None:
     """The log of a node that Kafka 4.3.1 formatted with --standalone (kraft.version 1)."""
     kafka = Path(__file__).parents[4] / "golden" / "metadata" / "kafka_4_3_1_cluster_metadata.log"
-    voter = Voter(
-        ReplicaKey(1, UUID("d3679352-da68-4814-b87e-624188973973")), (Endpoint("CONTROLLER", "localhost", 19093),)
+    voter = VoterNode(
+        ReplicaKey(1, UUID("d3679352-da68-4814-b87e-624188973973")), (RaftEndpoint("CONTROLLER", "localhost", 19093),)
     )
 
     async def main() -> None:

@@ -12,18 +12,18 @@ from barnabas.server.node.quorum.quorum_state import QuorumState
 from barnabas.server.node.quorum.starting import starting_config
 from barnabas.server.raft.machine.messages import FetchResponse, RaftRequest, RaftResponse
 from barnabas.server.raft.machine.values import (
-    Endpoint,
     Endpoints,
     LogSummary,
+    RaftEndpoint,
     ReplicaKey,
-    Voter,
+    VoterNode,
     Voters,
 )
 from tests.configs import raft_config
 from tests.unit.server.node.quorum.kit import disk_of, run
 
 ME = ReplicaKey(1, disk_of(1))
-HERE = (Endpoint("CONTROLLER", "n1", 9093),)
+HERE = (RaftEndpoint("CONTROLLER", "n1", 9093),)
 NEW = LogSummary()
 USED = LogSummary(end_offset=5, epochs=((1, 0),))
 ADDRESSES = [("n1", 9093), ("n2", 9093)]
@@ -44,30 +44,30 @@ def start(
         may_found=found,
     )
     assert config.endpoints == HERE
-    expected = [(-2, (Endpoint("CONTROLLER", "n1", 9093),)), (-3, (Endpoint("CONTROLLER", "n2", 9093),))]
+    expected = [(-2, (RaftEndpoint("CONTROLLER", "n1", 9093),)), (-3, (RaftEndpoint("CONTROLLER", "n2", 9093),))]
     assert list(config.bootstrap) == (expected if bootstrap else [])
     return config.voters, config.kraft_version
 
 
 def test_configured_voters_are_static() -> None:
-    two = Voters(tuple(Voter(ReplicaKey(n), (Endpoint("CONTROLLER", f"n{n}", 9093),)) for n in (1, 2)))
+    two = Voters(tuple(VoterNode(ReplicaKey(n), (RaftEndpoint("CONTROLLER", f"n{n}", 9093),)) for n in (1, 2)))
     assert start(voters=(2, 1)) == (two, 0)
     assert start(USED, QuorumState(2, 5, -1, (1, 2)), voters=(1, 2)) == (two, 0)
 
 
 def test_what_the_log_says_of_the_voters_counts() -> None:
-    assert start(replace(USED, voters=((2, Voters((Voter(ME),))),))) == (Voters(), 0)
+    assert start(replace(USED, voters=((2, Voters((VoterNode(ME),))),))) == (Voters(), 0)
 
 
 def test_a_new_node_founds_a_quorum_that_may_grow_if_it_may() -> None:
-    assert start() == (Voters((Voter(ME, HERE),)), 1)
-    assert start(bootstrap=True) == (Voters((Voter(ME, HERE),)), 1)
+    assert start() == (Voters((VoterNode(ME, HERE),)), 1)
+    assert start(bootstrap=True) == (Voters((VoterNode(ME, HERE),)), 1)
     assert start(found=False, bootstrap=True) == (Voters(), 0)
     assert start(can_vote=False, bootstrap=True) == (Voters(), 0)
 
 
 def test_a_directory_from_before_stays_a_quorum_of_one() -> None:
-    alone = Voters((Voter(ReplicaKey(1), HERE),))
+    alone = Voters((VoterNode(ReplicaKey(1), HERE),))
     assert start(USED, QuorumState(1, 5, -1, (1,))) == (alone, 0)
     assert start(USED) == (alone, 0)
     with pytest.raises(MetadataError, match=r"\[1, 2, 3\].*must not decide alone"):

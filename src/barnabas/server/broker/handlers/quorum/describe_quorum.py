@@ -24,7 +24,7 @@ from barnabas.protocol.wire.messages.describe_quorum import (
 from barnabas.server.broker.quorum.parts import listeners, only_partition
 from barnabas.server.broker.quorum.ports import QuorumServices
 from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.raft.machine.raft import QuorumView, ReplicaView
+from barnabas.server.raft.machine.raft import QuorumInfo, QuorumReplicaState
 
 
 async def handle(
@@ -37,7 +37,7 @@ async def handle(
     return describe(view, ctx.api_version, request)
 
 
-def describe(view: QuorumView, version: int, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def describe(view: QuorumInfo, version: int, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """The answer of the leader, which has this view."""
     if only_partition(request.topics) is None:
         return _unknown(request)
@@ -45,7 +45,7 @@ def describe(view: QuorumView, version: int, request: DescribeQuorumRequest) -> 
     return DescribeQuorumResponse(error_message=None, topics=[topic], nodes=_nodes(view) if version >= 2 else [])
 
 
-def _partition(view: QuorumView, version: int) -> PartitionDataResponse:
+def _partition(view: QuorumInfo, version: int) -> PartitionDataResponse:
     return PartitionDataResponse(
         partition_index=0,
         error_message=None,
@@ -57,7 +57,7 @@ def _partition(view: QuorumView, version: int) -> PartitionDataResponse:
     )
 
 
-def _replica(replica: ReplicaView, version: int) -> ReplicaState:
+def _replica(replica: QuorumReplicaState, version: int) -> ReplicaState:
     state = ReplicaState(
         replica_id=replica.key.id,
         log_end_offset=replica.log_end_offset,
@@ -69,7 +69,7 @@ def _replica(replica: ReplicaView, version: int) -> ReplicaState:
     return state
 
 
-def _nodes(view: QuorumView) -> list[Node]:
+def _nodes(view: QuorumInfo) -> list[Node]:
     return [
         Node(node_id=voter.key.id, listeners=listeners(Listener, voter.endpoints)) for voter in view.voter_set.members
     ]

@@ -13,25 +13,26 @@ from enum import Enum
 from msgspec import Struct
 
 from barnabas.server.raft.errors import IllegalRaftStateError
-from barnabas.server.raft.machine.values import Batch, LogSummary, OffsetAndEpoch
+from barnabas.server.raft.machine.values import LogSummary, OffsetAndEpoch, RaftBatch
 
 
-class Validity(Enum):
-    """What a leader finds when it compares a follower's place with its own log."""
+class OffsetValidity(Enum):
+    """The result of comparing a follower's end of the log with the leader's log."""
 
     VALID = "valid"
     DIVERGING = "diverging"
     SNAPSHOT = "snapshot"
 
 
-class Place(Struct, frozen=True):
-    """`at` is where the logs part, or the snapshot to load; for a valid place it is that place."""
+class ValidOffsetAndEpoch(Struct, frozen=True):
+    """Where the leader's and the follower's logs agree (Kafka's class of this name)."""
 
-    validity: Validity
-    at: OffsetAndEpoch
+    kind: OffsetValidity
+    offset_and_epoch: OffsetAndEpoch
+    """VALID: the follower's end. DIVERGING: where the logs diverge. SNAPSHOT: the snapshot that the follower needs."""
 
 
-class LogView:
+class LogOffsets:
     """Follows the log on the disk exactly: whatever changes one is an effect that changes the other."""
 
     def __init__(self, summary: LogSummary) -> None:
@@ -74,10 +75,10 @@ class LogView:
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else self.start.epoch
 
-    def compare(self, offset: int, epoch: int) -> Place:
+    def validate_offset_and_epoch(self, offset: int, epoch: int) -> ValidOffsetAndEpoch:
         """Where a follower stands whose log ends at `offset` with a record of `epoch` (ReplicatedLog)."""
         if self.start.offset == 0 and offset == 0:
-            return Place(Validity.VALID, OffsetAndEpoch(0, 0))
+            return ValidOffsetAndEpoch(OffsetValidity.VALID, OffsetAndEpoch(0, 0))
         if self.snapshots:
             earliest, latest = self.snapshots[0], self.snapshots[-1]
             if (
@@ -85,11 +86,11 @@ class LogView:
                 or (offset == self.start.offset and epoch != self.start.epoch)
                 or epoch < earliest.epoch
             ):
-                return Place(Validity.SNAPSHOT, latest)
+                return ValidOffsetAndEpoch(OffsetValidity.SNAPSHOT, latest)
         end = self.end_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
-            return Place(Validity.DIVERGING, end)
-        return Place(Validity.VALID, OffsetAndEpoch(epoch, offset))
+            return ValidOffsetAndEpoch(OffsetValidity.DIVERGING, end)
+        return ValidOffsetAndEpoch(OffsetValidity.VALID, OffsetAndEpoch(epoch, offset))
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> int:
         """How much a follower keeps, when its leader's log ends the epoch where it says (KIP-595)."""
@@ -98,7 +99,7 @@ class LogView:
 
     # ---- changes; each returns the ticket under which it will be synced
 
-    def append(self, batch: Batch) -> int:
+    def append(self, batch: RaftBatch) -> int:
         if batch.base_offset != self.end_offset or batch.epoch < self.last_epoch:
             raise IllegalRaftStateError(
                 f"A batch at {batch.base_offset} of epoch {batch.epoch} does not follow the log's end {self.end}."

@@ -9,19 +9,19 @@ from barnabas.server.raft.machine.values import RaftConfig
 NO_REQUEST = -1
 
 
-class _Connection(Struct):
+class _NodeRequest(Struct):
     correlation_id: int = NO_REQUEST
     timeout_at_ms: int = 0
     ready_at_ms: int = 0
 
 
-class Connections:
+class RequestManager:
     """A response counts only if it answers the request that is under way."""
 
     def __init__(self, config: RaftConfig) -> None:
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
         self._retry_backoff_ms = config.controller_quorum_retry_backoff_ms
-        self._nodes: dict[int, _Connection] = {}
+        self._nodes: dict[int, _NodeRequest] = {}
         self._next_correlation_id = 0
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
@@ -47,7 +47,7 @@ class Connections:
     def on_sent(self, node_id: int, now_ms: int) -> int:
         """Returns the correlation id to send with."""
         self._next_correlation_id += 1
-        connection = self._nodes.setdefault(node_id, _Connection())
+        connection = self._nodes.setdefault(node_id, _NodeRequest())
         connection.correlation_id = self._next_correlation_id
         connection.timeout_at_ms = now_ms + self._request_timeout_ms
         return self._next_correlation_id
