@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.coordination.share.state import Batch, overlay
+from barnabas.server.coordination.share.state import PersisterStateBatch, overlay
 from barnabas.server.replication.rules.share_partition import SharePartitionState
 from barnabas.server.replication.rules.share_runs import Runs
 from barnabas.server.replication.rules.share_values import (
@@ -44,7 +44,7 @@ class ShareMachine(RuleBasedStateMachine):
         self.log_end = 0
         self.log_start = 0
         self.stored_start = 0
-        self.stored: tuple[Batch, ...] = ()
+        self.stored: tuple[PersisterStateBatch, ...] = ()
         self.state = SharePartitionState(0)
         self.holders: dict[int, tuple[str, int]] = {}  # offset -> who has it, until when
         self.accepted: set[int] = set()  # told so, so never again
@@ -156,7 +156,7 @@ class ShareMachine(RuleBasedStateMachine):
         self._forget_below_start()
 
     def _store(self, write: Any) -> None:
-        self.stored = overlay(self.stored, [Batch(*b) for b in write.batches], write.start_offset)
+        self.stored = overlay(self.stored, [PersisterStateBatch(*b) for b in write.batches], write.start_offset)
         self.stored_start = write.start_offset
         done = sum(b.last - b.first + 1 for b in self.stored if RecordState(b.state) in TERMINAL)
         assert done <= write.complete_count

@@ -1,4 +1,4 @@
-"""For tests: a real broker inside the process. `from barnabas.testing import EmbeddedBroker`."""
+"""A real broker inside the test's process: `from barnabas.testing import EmbeddedBroker`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ __all__ = ["AsyncEmbeddedBroker", "EmbeddedBroker"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: the pytest plugin is loaded by every pytest run of an environment that has this
-    package.
-    """
+    """Imports the broker on first use. Every pytest run of an environment with this package imports this module for the
+    pytest plugin, so the import must stay cheap."""
     if name in __all__:
         from barnabas.testing import embedded
 

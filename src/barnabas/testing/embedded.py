@@ -1,10 +1,11 @@
-"""Shell: a whole broker inside this process: real sockets, real files, Kafka's wire; gone when the block ends.
+"""Shell: a whole broker inside the test's process, with real sockets, real files and Kafka's wire protocol. The broker
+stops when the `with` block ends.
 
     with EmbeddedBroker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-It differs from `barnabas serve` only in settings: a temporary directory, any free port, internal topics with few
-partitions, no rebalance delay, and no fsync of metadata, because nobody will miss it.
+An embedded broker differs from `barnabas serve` only in its settings: a temporary directory, any free port, internal
+topics with few partitions, no rebalance delay, and no fsync of metadata, because the data is deleted at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "share.coordinator.state.topic.num.partitions": "4",
     "log.initial.task.delay.ms": "500",
 }
-"""What an embedded broker sets; the caller's settings win."""
+"""The defaults of an embedded broker. Settings of the caller override them."""
 START_TIMEOUT_S: Final = 30.0
 
 
@@ -52,7 +53,7 @@ class AsyncEmbeddedBroker:
         self._temporary = data_dir is None
         self.data_dir = data_dir or tempfile.mkdtemp(prefix="barnabas-")
         self.bootstrap_servers = ""
-        """`host:port`, once it has started."""
+        """`host:port`, after the start; empty before."""
         self.node: Node | None = None
         self._run: asyncio.Task[None] | None = None
 
@@ -100,10 +101,10 @@ class AsyncEmbeddedBroker:
 
 
 class EmbeddedBroker:
-    """The broker on a loop and a thread of its own, for synchronous tests and clients of any kind.
+    """The broker on an event loop and a thread of its own, for synchronous tests and any kind of client.
 
-    `config` are broker settings by Kafka's names. With `data_dir` the data stays when it stops, and a second one can
-    open it.
+    `config` has broker settings by Kafka's names. With `data_dir` the data stays when the broker stops, and another
+    broker can open the same directory.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients take as `bootstrap.servers`."""
+        """The value of `bootstrap.servers` for clients."""
         return self._inner.bootstrap_servers
 
     @property
@@ -131,9 +132,8 @@ class EmbeddedBroker:
 
     @property
     def node(self) -> Node | None:
-        """The node inside, to look at (metrics, identity); it belongs to another thread. None when it is not
-        running.
-        """
+        """The node, for reading metrics and its identity. The node belongs to another thread. None when the broker is
+        not running."""
         return self._inner.node
 
     def start(self) -> EmbeddedBroker:
@@ -151,7 +151,7 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """A clean shutdown. Harmless when it is not running."""
+        """A clean shutdown. Does nothing if the broker is not running."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stop is None:
             return

@@ -1,4 +1,4 @@
-"""Shell: a pytest plugin, found by itself where this package is installed: the fixtures below, and nothing else.
+"""Shell: a pytest plugin that provides the fixtures below. pytest finds the plugin wherever this package is installed.
 
 def test_orders(barnabas_broker):
     producer = Producer({"bootstrap.servers": barnabas_broker.bootstrap_servers})

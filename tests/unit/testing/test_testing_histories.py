@@ -267,8 +267,8 @@ def test_what_was_tried_before_the_kill_is_known() -> None:
 def test_a_process_does_one_thing_at_a_time() -> None:
     recorder = Recorder()
     first = recorder.invoke("p", OperationKind.SEND, [], 0.0)
-    with pytest.raises(ValueError, match="record its outcome first"):
+    with pytest.raises(ValueError, match="record that outcome first"):
         recorder.invoke("p", OperationKind.SEND, [], 0.0)
     recorder.info(first, [], 1.0)
-    with pytest.raises(ValueError, match="two outcomes"):
+    with pytest.raises(ValueError, match="already has an outcome"):
         recorder.ok(first, [], 1.0)

@@ -1,4 +1,4 @@
-"""What clients saw, written down and judged: `Recorder` keeps a history, `check` names the anomalies in it.
+"""Histories of what clients saw: `Recorder` records a history, `check` finds the anomalies in it.
 
     recorder = Recorder()
     operation = recorder.invoke("producer-1", OperationKind.SEND, [SendAction("orders-0", 17)], now_ms)
@@ -6,7 +6,8 @@
     report = check(recorder.history())
     assert not report.forbidden, report
 
-No broker, no client, no clock: whoever runs a workload, by whatever client, tells the recorder what happened.
+The package uses no broker, no client and no clock. The program that runs a workload calls the recorder before and after
+each client operation.
 """
 
 from __future__ import annotations

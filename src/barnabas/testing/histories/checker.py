@@ -1,4 +1,4 @@
-"""Machine: a history in, a report out."""
+"""Machine: checks a history for every anomaly of the catalogue and builds the report."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from barnabas.testing.histories.report import Finding, Report
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """What the workload was promised. Without a promise, its breach is not looked for."""
+    """The guarantees that the workload had. The checker searches only for violations of these guarantees."""
 
     idempotent: bool = True
     """Producers were idempotent: no duplicates, and order within a partition."""
     read_committed: bool = True
     """Consumers read with isolation.level=read_committed."""
     healed: bool = True
-    """Every partition was polled to its end after the last fault: what was acknowledged must have been seen."""
+    """Every partition was polled to its end after the last fault, so every acknowledged record must have been seen."""
     catching_up: frozenset[str] = frozenset()
-    """Processes whose lag says nothing: they read old records on purpose."""
+    """Processes that read old records on purpose; their lag is ignored."""
 
 
 def check(history: ClientHistory, rules: HistoryRules | None = None) -> Report:
-    """Every anomaly of the catalogue. Raises ValueError if values are not unique."""
+    """Searches for every anomaly of the catalogue. Raises ValueError if a value was sent twice."""
     rules = rules or HistoryRules()
     facts = collect(history)
     lag = worst_realtime_lag(facts, rules.catching_up)

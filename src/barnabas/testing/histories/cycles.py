@@ -1,9 +1,10 @@
-"""Machine: G1c, circular information flow: A read what B wrote, and B (by way of others) what A wrote.
+"""Machine: finds G1c, circular information flow: operation A read a write of B, and B read, directly or through other
+operations, a write of A.
 
-Edges go from the operation that wrote a value to the operations that read it. With them alone, a circle cannot be
-explained by any order of the operations. With the order of writes within a partition as further edges it can, in a log:
-the records of two transactions may interleave. Jepsen found the first kind in real systems (docs of
-`jepsen.tests.kafka`); it is forbidden, the second is counted.
+Edges go from the operation that wrote a value to the operations that read the value. No order of the operations
+explains a cycle of such edges, so that cycle is forbidden; Jepsen found such cycles in real systems (docs of
+`jepsen.tests.kafka`). The order of writes within a partition gives further edges. A cycle that needs those edges is
+legal in a log, because the records of two transactions may interleave; such cycles are only counted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from barnabas.testing.histories.history import ClientOperation, Key, OperationOu
 from barnabas.testing.histories.report import Finding
 
 Graph = dict[int, dict[int, str]]
-"""Operation (by `invoked`) -> those that must come after it, and why."""
+"""Operation (by `invoked`) -> the operations that must come after that one, each with the reason."""
 
 
 def cycles(facts: HistoryFacts) -> Iterator[Finding]:
@@ -28,10 +29,10 @@ def cycles(facts: HistoryFacts) -> Iterator[Finding]:
     circular = components(graph)
     for component in circular:
         yield Finding(Anomaly.INFORMATION_CYCLE, _describe(graph, component, operations))
-    told = {node for component in circular for node in component}
+    reported = {node for component in circular for node in component}
     _add_write_order(facts, graph)
     for component in components(graph):
-        if told.isdisjoint(component):
+        if reported.isdisjoint(component):
             yield Finding(Anomaly.WRITE_CYCLE, _describe(graph, component, operations))
 
 
@@ -106,7 +107,7 @@ def _describe(graph: Graph, component: list[int], operations: Mapping[int, Clien
 
 
 def _shortest_circle(graph: Graph, component: list[int]) -> list[int]:
-    """From the component's first node back to it, inside the component."""
+    """A shortest path inside the component from its first node back to that node."""
     start, inside = component[0], set(component)
     came_from: dict[int, int] = {}
     waiting = deque([start])

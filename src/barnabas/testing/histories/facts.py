@@ -1,4 +1,5 @@
-"""Machine: what a history proves about its writes: who wrote what, what certainly happened, what was seen where."""
+"""Machine: derives from a history which operation wrote each value, which operations certainly happened, and at which
+offsets each value was seen."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from barnabas.testing.histories.history import (
 
 @dataclass(frozen=True, slots=True)
 class WrittenValue:
-    """A value, and the operation that sent it."""
+    """One sent value, with the operation that sent the value."""
 
     send: SendAction
     operation: ClientOperation
@@ -26,7 +27,8 @@ class WrittenValue:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFacts:
-    """`seen` is what was polled by anyone; `offsets` what was polled or acknowledged, of each value by key."""
+    """`seen` has every polled value by key and offset. `offsets` has, for each key and value, every offset at which the
+    value was polled or acknowledged."""
 
     history: ClientHistory
     writes: dict[Value, WrittenValue]
@@ -34,23 +36,23 @@ class HistoryFacts:
     seen_values: frozenset[Value]
     offsets: dict[tuple[Key, Value], set[int]]
     proven: frozenset[int]
-    """Operations, by `invoked`, whose end nobody learnt, of which a write was seen: all of each must have happened."""
+    """Transactions, by `invoked`, that ended INFO and of which a write was seen: the whole transaction happened."""
     visible: dict[Key, list[int]]
-    """The offsets that were polled by anyone, ascending."""
+    """All offsets that any process polled, ascending."""
 
     def happened(self, operation: ClientOperation) -> bool:
-        """It is certain that it happened, all of it."""
+        """Whether the whole operation certainly happened."""
         return operation.outcome is OperationOutcome.OK or operation.invoked in self.proven
 
     def stands(self, write: WrittenValue) -> bool:
-        """It is certain that this write is there. Of plain sends, each has an acknowledgement of its own."""
+        """Whether the write is certainly in the log. Each plain send has an acknowledgement of its own."""
         if self.happened(write.operation):
             return True
         return write.operation.kind is OperationKind.SEND and write.send.offset is not None
 
 
 def collect(history: ClientHistory) -> HistoryFacts:
-    """Raises ValueError if a value was sent twice: then a history proves nothing about it."""
+    """Raises ValueError if a value was sent twice, since then a poll does not identify the write."""
     writes: dict[Value, WrittenValue] = {}
     seen: dict[Key, dict[int, set[Value]]] = defaultdict(lambda: defaultdict(set))
     offsets: dict[tuple[Key, Value], set[int]] = defaultdict(set)
@@ -71,7 +73,7 @@ def collect(history: ClientHistory) -> HistoryFacts:
         for value, write in writes.items()
         if value in seen_values
         and write.operation.outcome is OperationOutcome.INFO
-        and write.operation.kind is OperationKind.TRANSACTION  # of plain sends, each proves only itself
+        and write.operation.kind is OperationKind.TRANSACTION  # a plain send proves nothing about other sends
     }
     visible = {key: sorted(by_offset) for key, by_offset in seen.items()}
     return HistoryFacts(history, writes, dict(seen), frozenset(seen_values), dict(offsets), frozenset(proven), visible)

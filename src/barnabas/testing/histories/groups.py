@@ -1,7 +1,8 @@
-"""Machine: exactly-once processing: what the transactions of one group took of its input, once and without holes.
+"""Machine: checks exactly-once processing: the transactions of one group process each input record once, without holes.
 
-The offsets of what a transaction polled are committed with it, so that the transactions of a group that happened, taken
-together, are one consumer that neither skips nor repeats, whoever ran them and in whatever order they were recorded.
+A transaction commits the offsets of the records that it polled. Together, the committed transactions of a group
+therefore form one consumer that neither skips nor repeats a record, whichever process ran each transaction and in
+whichever order the transactions were recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from barnabas.testing.histories.report import Finding
 
 
 class _Taken:
-    """What a group took of one key: by transactions that happened, and by those of which nobody knows."""
+    """The offsets of one key that a group processed: `surely` by transactions that happened, `perhaps` by transactions
+    whose outcome is unknown."""
 
     def __init__(self) -> None:
         self.surely: dict[int, ClientOperation] = {}
@@ -47,7 +49,7 @@ def processing(facts: HistoryFacts) -> Iterator[Finding]:
 
 
 def _holes(facts: HistoryFacts, group: str, key: Key, taken: _Taken) -> Iterator[Finding]:
-    """Between the first and the last that was taken, everything that was ever seen must have been."""
+    """Every visible offset between the first and the last processed offset must have been processed."""
     visible = facts.visible[key]
     first, last = min(taken.surely), max(taken.surely)
     for offset in visible[bisect_left(visible, first) : bisect_right(visible, last)]:

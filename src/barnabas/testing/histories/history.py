@@ -1,13 +1,14 @@
-"""Value: what clients did and saw: operations of single-threaded processes, each with an invocation and an outcome.
+"""Value: a history of client operations. Each operation belongs to a single-threaded process, and has an invocation and
+an outcome.
 
-A *key* is one partition; every value is sent once, by one operation. An operation is a send, a poll, or a transaction
-of both. It ends in one of three ways:
+A *key* is one partition. Every value is sent once, by one operation. An operation is a send, a poll, or a transaction
+of sends and polls. An operation ends in one of three ways:
 
-    OK    it happened
-    FAIL  it definitely did not happen: nobody may ever see its writes
-    INFO  not known (a time-out, a crash): it may have happened, may not have, may still happen
+    OK    the operation happened
+    FAIL  the operation definitely did not happen: no consumer may ever see its writes
+    INFO  the outcome is unknown (a time-out, a crash): the operation may have happened, or may still happen
 
-A history can be kept as JSON lines, one event each, so that what a check found can be looked at and checked again.
+A history can be stored as JSON lines, one operation a line, so that it can be inspected and checked again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Value = int | str
 
 
 class OperationKind(Enum):
-    """What an operation is. The last three change what a consumer reads, and thereby what may follow what."""
+    """The kind of an operation. ASSIGN, SUBSCRIBE and SEEK change a consumer's position, and so the allowed order of
+    polls."""
 
     SEND = "send"
     POLL = "poll"
@@ -42,7 +44,7 @@ class OperationOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SendAction:
-    """A record was sent to `key`. `offset` is where the broker said it is; None if it did not say."""
+    """A record was sent to `key`. `offset` is the offset that the broker acknowledged; None without acknowledgement."""
 
     key: Key
     value: Value
@@ -51,7 +53,7 @@ class SendAction:
 
 @dataclass(frozen=True, slots=True)
 class PollAction:
-    """A record of `key` was polled. What was polled was seen, whatever became of the operation."""
+    """A record of `key` was polled. The record counts as seen, whatever the outcome of the operation."""
 
     key: Key
     value: Value
@@ -69,17 +71,17 @@ class ClientOperation:
     kind: OperationKind
     outcome: OperationOutcome
     actions: tuple[Action, ...]
-    """In the order in which the process did them."""
+    """In the order in which the process performed the actions."""
     invoked: int
     completed: int | None
     invoked_ms: float
     completed_ms: float | None
     keys: frozenset[Key] = frozenset()
-    """Of ASSIGN and SEEK: what is assigned, what is moved."""
+    """For ASSIGN the assigned keys; for SEEK the keys whose position changes."""
     group: str = ""
-    """Of a TRANSACTION that commits, for this group, the offsets of what it polled (read, process, write)."""
+    """For a TRANSACTION: the group for which it commits the offsets of the polled records (read, process, write)."""
     rebalanced: bool = False
-    """The group gave or took partitions in the middle of it: what it polled is two pieces."""
+    """The group rebalanced during this operation, so its polls before and after are not one sequence."""
 
     @property
     def sends(self) -> Iterator[SendAction]:
@@ -96,12 +98,12 @@ class ClientOperation:
 
 @dataclass(frozen=True, slots=True)
 class ClientHistory:
-    """Operations in the order of their invocations."""
+    """All operations, in the order of their invocations."""
 
     operations: tuple[ClientOperation, ...]
 
     def to_json_lines(self) -> str:
-        """One line an operation."""
+        """The history as JSON, one operation on each line."""
         return "".join(json.dumps(_as_row(operation)) + "\n" for operation in self.operations)
 
     @classmethod

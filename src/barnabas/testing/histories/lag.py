@@ -1,8 +1,9 @@
-"""Machine: how stale consumers were: the age of the oldest acknowledged record that a poll did not give.
+"""Machine: measures how stale consumers were: the age of the oldest acknowledged record that a poll did not return.
 
-For each poll and each partition that the consumer stands in: the time since the first acknowledgement of a record that
-it has still to come to when it asks. Transactions are left out, since they take as much as they can process; so are
-processes that began in the past on purpose. A figure to publish, not an anomaly.
+For each poll and each partition in which the consumer has a position, the lag is the time from the first
+acknowledgement of a record at or after that position to the start of the poll. Transactions are left out, because they
+poll only as much as they can process. Processes that read old records on purpose are left out, too. The lag is a
+measurement, not an anomaly.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from barnabas.testing.histories.history import Key, OperationKind
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The worst that was found, and where (empty: there was none)."""
+    """The worst lag of a history, and a description of the poll; the description is empty if there was no lag."""
 
     ms: float
     where: str
 
 
 class _Known:
-    """Of one key: acknowledged offsets that were seen, and since when one at or behind each was known."""
+    """For one key: the acknowledged offsets that were seen, and for each offset the earliest time at which a record at
+    that offset or later was acknowledged."""
 
     def __init__(self, rows: list[tuple[int, float]]) -> None:
         rows.sort()
@@ -43,7 +45,7 @@ def worst_realtime_lag(facts: HistoryFacts, catching_up: frozenset[str]) -> Lag:
         send, ended = write.send, write.operation.completed_ms
         if send.offset is None or ended is None or not facts.stands(write):
             continue
-        if send.value in facts.seen_values:  # the others have names of their own
+        if send.value in facts.seen_values:  # unseen records are anomalies of their own
             rows.setdefault(send.key, []).append((send.offset, ended))
     known = {key: _Known(found) for key, found in rows.items()}
     positions: dict[str, dict[Key, int]] = {}
@@ -53,12 +55,12 @@ def worst_realtime_lag(facts: HistoryFacts, catching_up: frozenset[str]) -> Lag:
             continue
         at = positions.setdefault(operation.process, {})
         if operation.kind in (OperationKind.ASSIGN, OperationKind.SUBSCRIBE, OperationKind.SEEK):
-            at.clear()  # where it stands is known again with what it polls next
+            at.clear()  # the next poll shows the new position
             continue
         if operation.kind is not OperationKind.POLL:
             continue
         if operation.rebalanced:
-            at.clear()  # some are another's now
+            at.clear()  # some partitions belong to another member now
         for poll in operation.polls:
             at[poll.key] = poll.offset + 1
         for key, position in at.items():

@@ -1,7 +1,8 @@
-"""Machine: anomalies of order: within one operation, and from one operation of a process to its next.
+"""Machine: finds anomalies of order within one operation, and between an operation of a process and its next operation.
 
-A consumer that is moved (assigned, subscribed, sought) begins anew. Between operations, a member of a group may skip
-and repeat: a rebalance comes and goes unseen. One that was assigned its partitions by hand may not.
+ASSIGN, SUBSCRIBE and SEEK reset the expected position of a consumer. Between two operations, a member of a group may
+skip and repeat records, because a rebalance may have moved partitions in the meantime. A consumer with manually
+assigned partitions may not.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _compare(
     if offset <= previous:
         yield Finding(back, f"{key}: {previous}, then {offset}, by {where}")
         return
-    # only what others have polled counts as passed over: markers, aborted records and lost ones leave holes, too
+    # Only offsets that others polled count as skipped: control records, aborted and lost records leave holes, too.
     visible = facts.visible[key]
     passed = visible[bisect_right(visible, previous) : bisect_left(visible, offset)]
     if passed:
@@ -79,7 +80,7 @@ def _compare(
 
 
 def sends(facts: HistoryFacts) -> Iterator[Finding]:
-    """What a process sends to a key later must stand behind what it sent earlier, as far as offsets are known."""
+    """A later send of a process to a key must have a higher offset than its earlier sends, where offsets are known."""
     last: dict[tuple[str, Key], tuple[int, ClientOperation]] = {}
     written = _acknowledged_offsets(facts)
     for operation in _as_processes_did_them(facts):

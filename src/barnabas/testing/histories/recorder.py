@@ -1,8 +1,8 @@
-"""Machine: writes a history down, as processes (threads, tasks, whatever does one thing at a time) tell it.
+"""Machine: records a history. A process is a thread, a task, or anything else that runs one operation at a time.
 
-`invoke` before the client is called (`goes_on` when it is called once more), then one of `ok`, `fail`, `info` with what
-is known then. Every call is one or two operations on a list or a dict that are atomic in CPython, so that threads may
-share a recorder without a lock.
+A process calls `invoke` before it calls the client, `goes_on` before it calls the client again in the same operation,
+and then one of `ok`, `fail` and `info` with the actions known by then. Every method does one or two list or dict
+operations that are atomic in CPython, so threads may share a recorder without a lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.testing.histories.history import (
 
 @dataclass(slots=True)
 class _Open:
-    """An operation that is under way, or has ended."""
+    """An operation that has been invoked, and may have ended."""
 
     process: str
     kind: OperationKind
@@ -40,13 +40,13 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class Invoked:
-    """The handle of an operation that was invoked; to be given back to `ok`, `fail` or `info`, once."""
+    """The handle of an invoked operation. The caller passes the handle to `ok`, `fail` or `info`, once."""
 
     operation: _Open
 
 
 class Recorder:
-    """A history that grows. An operation that never ended counts as INFO."""
+    """Records a history. An operation that never ended counts as INFO."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -63,32 +63,33 @@ class Recorder:
         keys: Iterable[Key] = (),
         group: str = "",
     ) -> Invoked:
-        """`process` is about to do this. A process does one thing at a time: ValueError if it is still at another."""
+        """Records that `process` begins an operation. Raises ValueError if the previous operation of `process` has no
+        outcome yet."""
         if process in self._busy:
-            raise ValueError(f"{process} has not ended what it began before: record its outcome first")
+            raise ValueError(f"{process} has an operation without an outcome: record that outcome first")
         opened = _Open(process, kind, tuple(actions), next(self._numbers), now_ms, frozenset(keys), group)
         self._busy[process] = opened
         self._operations.append(opened)
         return Invoked(opened)
 
     def goes_on(self, invoked: Invoked, actions: Sequence[Action]) -> None:
-        """What it is about to do by what it has seen: all that will be known of it should its process be killed."""
+        """Replaces the actions of a running operation. They are all that is known if the process is killed."""
         invoked.operation.actions = tuple(actions)
 
     def ok(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:
-        """It happened, and these are its actions with what the broker answered."""
+        """The operation happened. `actions` include the offsets that the broker returned."""
         self._end(invoked, OperationOutcome.OK, actions, now_ms, rebalanced)
 
     def fail(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:
-        """It definitely did not happen; what it polled was seen all the same."""
+        """The operation definitely did not happen. Its polls count as seen nevertheless."""
         self._end(invoked, OperationOutcome.FAIL, actions, now_ms, rebalanced)
 
     def info(self, invoked: Invoked, actions: Sequence[Action], now_ms: float, *, rebalanced: bool = False) -> None:
-        """Nobody knows whether it happened."""
+        """The outcome of the operation is unknown."""
         self._end(invoked, OperationOutcome.INFO, actions, now_ms, rebalanced)
 
     def note(self, process: str, kind: OperationKind, keys: Iterable[Key], now_ms: float) -> None:
-        """A consumer was assigned, has subscribed, or was moved: over at once."""
+        """Records an ASSIGN, SUBSCRIBE or SEEK, which has no duration."""
         self.ok(self.invoke(process, kind, (), now_ms, keys=keys), (), now_ms)
 
     def _end(
@@ -96,14 +97,14 @@ class Recorder:
     ) -> None:
         opened = invoked.operation
         if opened.completed is not None:
-            raise ValueError(f"an operation of {opened.process} has two outcomes")
+            raise ValueError(f"an operation of {opened.process} already has an outcome")
         opened.outcome, opened.actions, opened.rebalanced = outcome, tuple(actions), rebalanced
         opened.completed_ms = now_ms
         opened.completed = next(self._numbers)
         del self._busy[opened.process]
 
     def history(self) -> ClientHistory:
-        """What is known by now."""
+        """The history of everything recorded so far."""
         operations = [
             ClientOperation(
                 o.process,

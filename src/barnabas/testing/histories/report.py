@@ -1,4 +1,4 @@
-"""Value: what a check found, readable."""
+"""Value: the findings of a check, and their text for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXAMPLES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One occurrence of one anomaly; `text` says where, with values, offsets and operations."""
+    """One occurrence of one anomaly. `text` names the values, offsets and operations."""
 
     anomaly: Anomaly
     text: str
@@ -23,11 +23,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings, and the sizes that say how much was looked at."""
+    """All findings, and counts that show how much the history contains."""
 
     findings: tuple[Finding, ...]
     operations: dict[str, int]
-    """How many ended ok, fail, info."""
+    """How many operations ended ok, fail and info."""
     sent: int
     acknowledged: int
     seen: int
@@ -36,12 +36,12 @@ class Report:
 
     @property
     def forbidden(self) -> tuple[Finding, ...]:
-        """What no correct broker shows."""
+        """The findings that a correct broker never causes."""
         return tuple(finding for finding in self.findings if not finding.anomaly.legal)
 
     @property
     def anomalies(self) -> frozenset[Anomaly]:
-        """The kinds that were found, legal ones included."""
+        """The anomalies that were found, legal ones included."""
         return frozenset(finding.anomaly for finding in self.findings)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Machine: anomalies of single writes: seen though they failed, not seen though they happened, seen twice."""
+"""Machine: finds anomalies of single writes: failed but seen, acknowledged but not seen, or seen at two offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.testing.histories.report import Finding
 
 
 def inconsistent_offsets(facts: HistoryFacts) -> Iterator[Finding]:
-    """Polls and acknowledgements must agree on what stands at an offset."""
+    """Polls and acknowledgements must agree on the value at each offset."""
     by_offset: dict[tuple[str, int], set[Value]] = {}
     for (key, value), offsets in facts.offsets.items():
         for offset in offsets:
@@ -23,7 +23,7 @@ def inconsistent_offsets(facts: HistoryFacts) -> Iterator[Finding]:
 
 
 def duplicates(facts: HistoryFacts) -> Iterator[Finding]:
-    """A value has one place, in one partition."""
+    """A value must be at one offset of one partition only."""
     places: dict[Value, set[tuple[str, int]]] = {}
     for (key, value), offsets in facts.offsets.items():
         places.setdefault(value, set()).update((key, offset) for offset in offsets)
@@ -42,7 +42,7 @@ def phantoms(facts: HistoryFacts) -> Iterator[Finding]:
 
 
 def aborted_reads(facts: HistoryFacts) -> Iterator[Finding]:
-    """G1a: the reader is named, since it is usually one reader at one moment that went wrong."""
+    """G1a. The finding names the reader, because usually only one reader at one moment saw the aborted value."""
     for operation in facts.history.operations:
         for poll in operation.polls:
             write = facts.writes.get(poll.value)
@@ -61,11 +61,10 @@ def precommitted_reads(facts: HistoryFacts) -> Iterator[Finding]:
 
 
 def missing_writes(facts: HistoryFacts, *, healed: bool) -> Iterator[Finding]:
-    """Writes that happened and that nobody ever polled: lost if something behind them was, else unseen (if by now they
-    ought to have been).
+    """Finds writes that happened and were never polled. Such a write is lost if a later offset was polled; otherwise it
+    is unseen, which is an anomaly only if the run was `healed`.
 
-    Where an acknowledged write is not at a known offset (a transaction proven by what was seen of it), it can only be
-    unseen.
+    A write of a transaction that is only proven to have happened has no known offset, so it can only be unseen.
     """
     for value, write in facts.writes.items():
         if value in facts.seen_values or not facts.stands(write):
@@ -80,4 +79,4 @@ def missing_writes(facts: HistoryFacts, *, healed: bool) -> Iterator[Finding]:
 
 
 def _place(send: SendAction) -> str:
-    return "whose offset nobody learnt" if send.offset is None else f"at {send.offset}"
+    return "at an unknown offset" if send.offset is None else f"at {send.offset}"

@@ -1,4 +1,4 @@
-"""A world in one process: the production nodes and clients on a seeded loop, network and disk, in virtual time.
+"""Simulates a world in one process: production nodes and clients on a seeded loop, network and disk, in virtual time.
 
 from barnabas.testing import sim
 

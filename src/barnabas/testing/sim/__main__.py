@@ -22,7 +22,7 @@ from barnabas.testing.sim.world import World
 
 @dataclass(frozen=True, slots=True)
 class ScenarioCommand:
-    """What a seed is run in."""
+    """A scenario of the command line: its function, its default duration, and its menus of faults."""
 
     run: Callable[..., ScenarioResult]
     seconds: float
@@ -37,7 +37,7 @@ SCENARIOS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run, in whatever process."""
+    """One run of one seed; it can be sent to a worker process."""
 
     seed: int
     scenario: str
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class FailedSeed:
-    """A run that did not go well: which kind of failure, and its message."""
+    """A failed run: the kind of failure, and its message."""
 
     seed: int
     kind: str
@@ -60,19 +60,17 @@ class FailedSeed:
 
 
 def main() -> int:
-    """Exit code 0: all went well; 1: a run failed; 2: the arguments make no sense."""
+    """Returns the exit code: 0 if all runs succeeded, 1 if a run failed, 2 for wrong arguments."""
     parser = argparse.ArgumentParser(prog="python -m barnabas.testing.sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=50, help="how many runs, from --first on (50)")
+    parser.add_argument("--seeds", type=int, default=50, help="number of runs, from --first on (50)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--seed", type=int, help="only this one; prints its history")
+    parser.add_argument("--seed", type=int, help="run only this seed, and print its history")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), default="cluster", help="cluster, or a node alone")
     parser.add_argument("--seconds", type=float, help="simulated seconds with faults")
     parser.add_argument(
-        "--menu", help="what may go wrong (drawn from the seed): kill, power, disk; of clusters: blackout"
+        "--menu", help="kinds of faults (default: drawn from the seed): kill, power, disk; for clusters also blackout"
     )
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes that work at a time (all cores)"
-    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of worker processes (all cores)")
     parser.add_argument("--trace", type=Path, help="write the whole history of --seed to this file")
     arguments = parser.parse_args()
     menus = [menu.value for menu in SCENARIOS[arguments.scenario].menus]
@@ -92,7 +90,7 @@ def _one(job: Job, trace: Path | None) -> int:
     code = 0
     try:
         print(job.run(world))
-    except Exception:  # noqa: BLE001 - whatever it is, it is this run's result
+    except Exception:  # noqa: BLE001 - any exception is the result of this run
         traceback.print_exc()
         code = 1
     if trace is not None:
@@ -137,15 +135,15 @@ def _results(jobs: list[Job], processes: int) -> Iterator[ScenarioResult | Faile
 def _result(job: Job) -> ScenarioResult | FailedSeed:
     try:
         return job.run()
-    except Exception as error:  # noqa: BLE001 - the other seeds are run all the same
+    except Exception as error:  # noqa: BLE001 - the other seeds still run
         return FailedSeed(job.seed, type(error).__name__, str(error) or repr(error))
     finally:
-        if not gc.get_freeze_count():  # the first one: all modules are here to stay, and need not be looked at again
+        if not gc.get_freeze_count():  # after the first run all modules are imported; later collections skip them
             gc.collect()
             gc.freeze()
 
 
 if __name__ == "__main__":
-    if os.environ.get("PYTHONHASHSEED") != "0":  # so that even a set of strings replays in the same order
+    if os.environ.get("PYTHONHASHSEED") != "0":  # so that sets of strings have the same order in a replay
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Shell: a host's clocks: the loop's time, and a wall clock that may be wrong. Fills `core.clock.Clock`."""
+"""Shell: the clocks of a host: the loop's time, and a wall clock that may be wrong. Implements `core.clock.Clock`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 from typing import Final
 
 EPOCH_MS: Final = 1_767_225_600_000
-"""2026-01-01T00:00:00Z: when every world begins."""
+"""2026-01-01T00:00:00Z, the start of every simulated run."""
 
 
 class SimClock:
-    """`skew_s` is how far the wall clock is off now, `drift` how many seconds it gains in one. Both may be changed."""
+    """`skew_s` is the error of the wall clock in seconds; `drift` is the gain in seconds per second. Both may
+    change."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, skew_s: float = 0.0, drift: float = 0.0) -> None:
         self.skew_s = skew_s

@@ -1,10 +1,10 @@
-"""Table: how a simulated run can fail. Three different things, so that nobody takes one for another.
+"""Table: the ways in which a simulated run can fail. The three kinds of SimulationError are kept apart.
 
 SimulationError
-  CrashError         code raised what nobody handles: a node ended by itself, a callback or a handler blew up
-  LivenessError      something that must happen did not: no progress although everything is healthy again
-  CorrectnessError   something happened that never may: a lost, doubled, reordered or invented record
-RealWorldError         simulated code reached for a real file, socket, thread or process
+  CrashError         an exception was not handled: a node ended by itself, or a callback or request handler failed
+  LivenessError      a required event did not happen: no progress, although all faults are healed
+  CorrectnessError   a forbidden event happened: a lost, duplicated, reordered or invented record
+RealWorldError         simulated code used a real file, socket, thread or process
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from barnabas.core.errors import BarnabasError
 
 
 class SimulationError(BarnabasError):
-    """A simulated run failed; the run's seed and history are in the message."""
+    """A simulated run failed. The exception's notes have the seed and the end of the history."""
 
 
 class CrashError(SimulationError):
-    """An exception that nobody handled."""
+    """An exception was not handled."""
 
 
 class LivenessError(SimulationError):
-    """What had to happen did not, in simulated time that was more than enough."""
+    """A required event did not happen within ample simulated time."""
 
 
 class CorrectnessError(SimulationError):
-    """What must never happen did."""
+    """A forbidden event happened."""
 
 
 class RealWorldError(BarnabasError):
-    """Simulated code tried to leave its world: then a replay would not be one."""
+    """Simulated code used something real. The run could then not be replayed."""

@@ -1,4 +1,5 @@
-"""Shell: what is there at the end of a run: read by a client of its own, bounds and committed offsets asked for."""
+"""Shell: gathers the evidence at the end of a run: a separate client reads all records, partition bounds and committed
+offsets."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.workload import Workload
 
 LAST_READER: Final = "last"
-"""What the history calls the client that reads everything at the end."""
+"""The process name, in the history, of the client that reads all records at the end."""
 Bounds = dict[TopicPartition, tuple[int, int, int]]
 """log start offset, last stable offset, high watermark"""
 
 
 class LastLook:
-    """Everything is well again, and nobody writes."""
+    """The final reader. It runs when all faults are healed and all producers have stopped."""
 
     def __init__(self, workload: Workload, within_s: float) -> None:
         self.tps = [TopicPartition(topic, index) for topic in TOPICS for index in range(workload.partitions)]
@@ -32,7 +33,8 @@ class LastLook:
         self._within_s = within_s
 
     async def bounds(self) -> Bounds:
-        """When every transaction has ended: those of dead producers by their time-out."""
+        """The bounds of every partition, after every transaction has ended. Transactions of killed producers end by
+        their time-out."""
         found: Bounds = {}
         tps = self.tps
 
@@ -57,7 +59,8 @@ class LastLook:
     async def read_all(
         self, who: str | None, bounds: Mapping[TopicPartition, tuple[int, int, int]]
     ) -> dict[TopicPartition, Rows]:
-        """Every partition from its start to its end, by hand, read_committed; into the history as `who`."""
+        """Reads every partition from its start to its end with manual assignment and isolation level read_committed.
+        With `who` the polls are recorded in the history under that process name."""
         world, recorder = self._world, self._workload.facts.recorder
         rows: dict[TopicPartition, list[tuple[int, bytes | None]]] = {tp: [] for tp in self.tps}
         async with world.consumer(isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
@@ -81,7 +84,7 @@ class LastLook:
         return {tp: tuple(found) for tp, found in rows.items()}
 
     async def committed(self) -> dict[TopicPartition, int]:
-        """What the readers' group has committed."""
+        """The committed offsets of the readers' group."""
         async with self._world.consumer(group_id=GROUP, default_api_timeout_ms=60_000) as consumer:
             found = await consumer.committed(self.tps)
         return {tp: answer.offset for tp, answer in found.items() if answer is not None}

@@ -1,6 +1,7 @@
-"""Shell: what goes wrong, when and for how long, drawn from the seed: one fault after another, now and then two.
+"""Shell: the faults of the one-node scenario, their times and durations, drawn from the seed.
 
-Each fault is a coroutine that does its harm, waits, and undoes it. Which of them a run may draw is its `Menu`.
+Faults run one after another, and sometimes two at a time. Each fault is a coroutine that applies the fault, waits, and
+undoes the fault. The `NodeFaultMenu` of a run is the set of faults that the run may draw.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class NodeFaultMenu(Enum):
-    """What a run is about, and therefore what may be promised in it."""
+    """The kinds of faults that a run may have. The menu decides which guarantees must hold."""
 
     KILL = "kill"
-    """Processes are killed, paused and cut off; disks are slow. Everything that was acknowledged survives."""
+    """Processes are killed, paused and partitioned; disks are slow. Every acknowledged record survives."""
     POWER = "power"
-    """Also the power fails: what was acknowledged under flush.messages=1 survives."""
+    """In addition the power fails. Every record acknowledged under flush.messages=1 survives."""
     DISK = "disk"
-    """Also the disk fills up, and fsync fails: what was acknowledged under flush.messages=1 survives."""
+    """In addition the disk fills up, and fsync fails. Every record acknowledged under flush.messages=1 survives."""
 
 
 class Faults:
-    """`run` for a while; then `heal` undoes what is still wrong."""
+    """Applies faults: `run` applies them for some time, `heal` undoes those that are still in effect."""
 
     def __init__(self, world: World, node: SimNode, workload: Workload, menu: NodeFaultMenu) -> None:
         self._world = world
@@ -55,7 +56,7 @@ class Faults:
             self._choices += [(4, self.full_disk), (4, self.failing_fsync)]
 
     async def run(self, seconds: float) -> None:
-        """Until that much simulated time has gone by."""
+        """Applies faults for that many simulated seconds."""
         loop = self._world.loop
         end = loop.time() + seconds
         async with asyncio.TaskGroup() as group:
@@ -73,7 +74,7 @@ class Faults:
         await fault()
 
     async def heal(self) -> None:
-        """Everything is well again, and the node runs."""
+        """Undoes every fault, and starts the node if it does not run."""
         node, world = self._node, self._world
         world.network.heal()
         world.trace.event("fault", "everything is healed")
@@ -83,12 +84,12 @@ class Faults:
         node.job_s = node.usual_job_s
         node.clock.skew_s = 0.0
         node.resume()
-        if node.excused or self._disk_suffered:  # the metadata log gives up for good when its disk refuses
+        if node.excused or self._disk_suffered:  # the metadata log stays failed after a disk error
             node.kill()
         await self._up()
 
     async def _up(self) -> None:
-        """An operator starts it again; while its disk refuses, again and again."""
+        """Starts the node as an operator would, and repeats the start while the disk returns errors."""
         async with self._restarts:
             while not self._node.alive:
                 well_before = self._disk_is_well
@@ -106,7 +107,7 @@ class Faults:
         return disk.fail_syncs is never and disk.capacity == _ROOM
 
     def _some(self, low: float, high: float) -> float:
-        """Seconds, short ones more often."""
+        """A random duration in seconds; short durations are more likely."""
         return low + self._rng.random() ** 2 * (high - low)
 
     def _client(self) -> str:
@@ -118,7 +119,7 @@ class Faults:
         self._node.kill()
         await asyncio.sleep(self._some(0.01, 3.0))
         await self._up()
-        if self._rng.random() < 0.3:  # again, in the middle of the recovery or soon after it
+        if self._rng.random() < 0.3:  # a second kill, during the recovery or soon after it
             await asyncio.sleep(self._some(0.0, 0.3))
             self._node.kill()
             await asyncio.sleep(self._some(0.01, 1.0))
@@ -145,7 +146,7 @@ class Faults:
         self._node.resume()
 
     async def wrong_clock(self) -> None:
-        """NTP has corrected it, in either direction."""
+        """The wall clock jumps in either direction, as when NTP corrects it."""
         self._node.clock.skew_s = self._rng.uniform(-4, 4)
 
     # ---- its disk
@@ -168,7 +169,7 @@ class Faults:
         disk.capacity = _ROOM
 
     async def failing_fsync(self) -> None:
-        """One fsync fails; its directory goes offline, and an operator restarts the broker."""
+        """One fsync fails, the log directory goes offline, and an operator restarts the broker."""
         disk, node = self._node.disk, self._node
         left = [self._rng.randrange(3)]
 

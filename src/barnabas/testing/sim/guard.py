@@ -1,7 +1,7 @@
-"""Shell: while a simulation runs, this thread opens no real file for writing, no socket, no thread and no process.
+"""Shell: prevents the thread of a simulation from opening real files, sockets, threads and processes.
 
-An audit hook (PEP 578) sees every attempt, whichever library makes it. Reading files is allowed where code and its
-compiled caches live, because modules are imported when they are first needed.
+An audit hook (PEP 578) sees every attempt of any library. Reading files is allowed in the directories of Python code
+and of its compiled caches, because modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.loop import SimLoop
 
 _CALLBACK_S: Final = 5.0
-"""Of the processor; a callback of the production code takes milliseconds."""
+"""CPU seconds after which a callback counts as endless; callbacks of the production code take milliseconds."""
 
 _FORBIDDEN: Final = frozenset(
     {
@@ -63,10 +63,10 @@ _installed = False
 
 @contextmanager
 def no_real_world() -> Iterator[None]:
-    """The calling thread is inside a simulation."""
+    """While the block runs, real files, sockets, threads and processes raise RealWorldError in the calling thread."""
     global _installed
     if not _installed:
-        sys.addaudithook(_hook)  # for good: a hook cannot be taken away
+        sys.addaudithook(_hook)  # permanent: CPython cannot remove an audit hook
         _forbid_threads()
         _installed = True
     thread = threading.get_ident()
@@ -79,9 +79,9 @@ def no_real_world() -> Iterator[None]:
 
 @contextmanager
 def no_endless_callback(loop: SimLoop) -> Iterator[None]:
-    """A callback that runs on and on, and lets nobody else run, is interrupted: `loop` fails with LivenessError.
+    """While the block runs, an endless callback of `loop` is interrupted, and the loop fails with LivenessError.
 
-    Only in the main thread; elsewhere there are no signals, and the test's own time-out has to do.
+    This works in the main thread only, because it uses a signal. In other threads the test's own time-out applies.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -92,7 +92,7 @@ def no_endless_callback(loop: SimLoop) -> Iterator[None]:
         nonlocal before
         if loop.steps == before:
             loop.hung = "".join(traceback.format_stack(frame, 6))
-            raise LivenessError(f"A callback has been running for {_CALLBACK_S:g} s of the processor:\n{loop.hung}")
+            raise LivenessError(f"A callback has been running for {_CALLBACK_S:g} s of CPU time:\n{loop.hung}")
         before = loop.steps
 
     told = signal.signal(signal.SIGVTALRM, on_tick)
@@ -105,7 +105,7 @@ def no_endless_callback(loop: SimLoop) -> Iterator[None]:
 
 
 def _forbid_threads() -> None:
-    """Python 3.11 has no audit event for the start of a thread."""
+    """Replaces `Thread.start`, because Python 3.11 has no audit event for the start of a thread."""
     real = threading.Thread.start
 
     def start(self: threading.Thread) -> None:
@@ -131,4 +131,4 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     if event in _FORBIDDEN:
         if event in ("os.rename", "os.mkdir") and "__pycache__" in os.fsdecode(args[0]):
             return
-        raise RealWorldError(f"Simulated code did what only the real world has: {event}{args!r:.200}.")
+        raise RealWorldError(f"Simulated code did something real: {event}{args!r:.200}.")

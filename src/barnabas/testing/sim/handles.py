@@ -1,6 +1,7 @@
-"""Value: what waits for its turn on a simulated loop: asyncio's handles, made, run and ordered in fewer steps.
+"""Value: the callbacks and timers that wait on a simulated loop: asyncio's handles, with less work to create, run and
+order them.
 
-A storm makes a hundred thousand of them. They are handles for whoever holds one; only the loop knows the difference.
+A run of the cluster scenario creates a hundred thousand handles. They have the interface of asyncio's handles.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class SimHandle(asyncio.Handle):
-    """There is no debug mode: nothing is kept of where it was made."""
+    """A handle without asyncio's debug mode: it does not keep the traceback of its creation."""
 
-    # asyncio.Handle's own; the type stubs leave them out.
+    # Attributes of asyncio.Handle that the type stubs omit.
     _callback: Any
     _args: Any
     _loop: SimLoop
@@ -40,7 +41,7 @@ class SimHandle(asyncio.Handle):
         self._callback = self._args = None
 
     def on_error(self, error: BaseException) -> None:
-        """What `Handle._run` does with what its callback raises."""
+        """Handles an exception of the callback as `Handle._run` does."""
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
             raise error
         source = format_helpers._format_callback_source(self._callback, self._args)
@@ -50,7 +51,8 @@ class SimHandle(asyncio.Handle):
 
 
 class SimTimer(SimHandle, asyncio.TimerHandle):
-    """Lies in the loop's heap beside its time: pairs are compared in C, and of two at one time neither is less."""
+    """A timer. The loop's heap has pairs of a time and a timer, which C code compares. Two timers are never less than
+    each other, so timers for the same time keep their order."""
 
     _when: float
     _scheduled: bool

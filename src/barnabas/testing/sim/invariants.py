@@ -1,6 +1,6 @@
-"""Machine: what must hold when a run is over, by name. Each is a class; its docstring is the promise.
+"""Machine: the invariants that must hold at the end of a run. Each invariant is a class whose docstring states it.
 
-The client-visible anomalies are judged by `barnabas.testing.histories`; the rest needs a look at the cluster.
+`barnabas.testing.histories` checks the anomalies that clients can see; the other invariants need data from the cluster.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Rows = tuple[tuple[int, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a run leaves behind. `power_failed` weakens promises that only replication or fsync could keep."""
+    """The data of a finished run. `power_failed` weakens guarantees that only replication or fsync can provide."""
 
     history: ClientHistory
     power_failed: bool
     committed_acked: Mapping[TopicPartition, int]
     """The highest offset whose commit was acknowledged."""
     committed_found: Mapping[TopicPartition, int]
-    """What the group's coordinator says at the end."""
+    """The committed offset that the group coordinator returns at the end."""
     bounds: Mapping[TopicPartition, tuple[int, int, int]]
     """log start offset, last stable offset, high watermark"""
     before_restart: Mapping[TopicPartition, Rows]
-    """All that a read_committed reader sees."""
+    """All records that a read_committed consumer reads."""
     after_restart: Mapping[TopicPartition, Rows]
-    """The same, after a kill -9 and a restart."""
+    """The same after a kill -9 and a restart."""
     done_again: tuple[str, ...] = ()
-    """Records that share consumers were given although one was done with them."""
+    """Records that a share consumer received after their acknowledgement was confirmed to another one."""
 
 
 class Invariant(ABC):
-    """Raises CorrectnessError when it does not hold."""
+    """An invariant; `check` raises CorrectnessError if it does not hold."""
 
     @abstractmethod
     def check(self, evidence: Evidence) -> None: ...
@@ -48,7 +48,7 @@ class Invariant(ABC):
 
 
 class NoForbiddenAnomaly(Invariant):
-    """Nothing acknowledged is lost, nothing doubled, reordered, skipped, or seen although it was aborted."""
+    """No acknowledged record is lost; no record is duplicated, reordered, skipped, or visible although aborted."""
 
     def check(self, evidence: Evidence) -> None:
         report: Report = check(evidence.history, HistoryRules())
@@ -57,15 +57,15 @@ class NoForbiddenAnomaly(Invariant):
 
 
 class CommittedOffsetsSurvive(Invariant):
-    """A group's offset whose commit was acknowledged is not forgotten, and does not go back."""
+    """An acknowledged committed offset of a group is neither lost nor decreased."""
 
     def check(self, evidence: Evidence) -> None:
         if evidence.power_failed:
-            return  # the coordinator's topic is not flushed: replicas protect it, and here is only one
+            return  # the coordinator's topic is protected by replicas, not by fsync, and one node has no replicas
         for tp, acked in evidence.committed_acked.items():
             found = evidence.committed_found.get(tp, -1)
             if found < acked:
-                raise self.broken(f"{tp}: offset {acked} was committed, {found} is remembered")
+                raise self.broken(f"{tp}: offset {acked} was committed, the coordinator returns {found}")
 
 
 class BoundsInOrder(Invariant):
@@ -78,7 +78,7 @@ class BoundsInOrder(Invariant):
 
 
 class ConsistentFinalRead(Invariant):
-    """What a reader has seen is seen again, byte for byte, after the broker was killed and has recovered."""
+    """A reader sees the same records, byte for byte, after the broker was killed and has recovered."""
 
     def check(self, evidence: Evidence) -> None:
         for tp, before in evidence.before_restart.items():
@@ -91,7 +91,7 @@ class ConsistentFinalRead(Invariant):
 
 
 class OffsetsAscend(Invariant):
-    """Within a partition every record stands at a higher offset than the one before it."""
+    """Within a partition every record has a higher offset than the previous record."""
 
     def check(self, evidence: Evidence) -> None:
         for tp, rows in evidence.after_restart.items():
@@ -101,7 +101,7 @@ class OffsetsAscend(Invariant):
 
 
 class DoneIsDone(Invariant):
-    """A record whose acknowledgement was confirmed to a share consumer is given to nobody to be done with (KIP-932)."""
+    """A record whose acknowledgement was confirmed to a share consumer is not delivered again (KIP-932)."""
 
     def check(self, evidence: Evidence) -> None:
         if evidence.done_again and not evidence.power_failed:

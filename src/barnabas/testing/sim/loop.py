@@ -1,8 +1,9 @@
-"""Shell: an asyncio event loop without a world: time is a number, and jumps to the next timer when nothing is ready.
+"""Shell: an asyncio event loop with virtual time. Time is a number that jumps to the next timer when no callback is
+ready.
 
-What asyncio promises is kept: `call_soon` is first in, first out, and timers go off in order. What it does not promise
-is drawn from the seed: which of several processes goes first, how long an executor's job takes, and when within that
-time it happens. Nothing here can wait, open or connect anything real.
+The loop keeps asyncio's guarantees: `call_soon` is first in, first out, and timers fire in order. The seed decides
+everything that asyncio leaves open: which of several processes runs first, how long an executor job takes, and at which
+moment within that time the job takes effect. The loop cannot wait for, open or connect to anything real.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from barnabas.testing.sim.process import CURRENT, Life, Process
 T = TypeVar("T")
 
 _STEPS_AT_ONE_INSTANT: Final = 200_000
-"""Callbacks without time going by, after which the code is taken to be in an endless loop."""
+"""The number of callbacks at one moment of virtual time after which the code counts as an endless loop."""
 _CANCELLED_TIMERS_KEPT: Final = 200
 _RUNNING: Final = Life.RUNNING
 
 
 class SimFuture(asyncio.Future[Any]):
-    """A future whose place in a set is its number, not its address: so sets of futures replay in the same order."""
+    """A future whose hash is its number, not its address, so that sets of futures have the same order in a replay."""
 
     number: int
 
@@ -39,10 +40,10 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimTask(asyncio.Task[T]):
-    """Likewise. `asyncio.TaskGroup` cancels a set of tasks."""
+    """A task whose hash is its number, like `SimFuture`'s. `asyncio.TaskGroup` cancels a set of tasks."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], loop: SimLoop, name: object, context: Context | None) -> None:
-        self.number = number = loop.next_number()  # asked for at once: asyncio keeps a set of all tasks
+        self.number = number = loop.next_number()  # before super().__init__: asyncio adds the task to a set
         super().__init__(coroutine, loop=loop, name=f"Task-{number}" if name is None else str(name), context=context)
 
     def __hash__(self) -> int:
@@ -50,9 +51,9 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimLoop(BaseEventLoop):
-    """The loop of one world. `network` is where connections and servers go."""
+    """The event loop of one world. `network` creates its connections and servers."""
 
-    # BaseEventLoop's own, and part of it since Python 3.4; the type stubs leave them out.
+    # Attributes of BaseEventLoop since Python 3.4, which the type stubs omit.
     _ready: deque[SimHandle]
     _scheduled: list[tuple[float, SimTimer]]
     _stopping: bool
@@ -60,17 +61,17 @@ class SimLoop(BaseEventLoop):
     def __init__(self, rng: random.Random, *, start: float = 1_000.0) -> None:
         super().__init__()
         self.network: Any = None
-        """A `network.Network`; set by the world."""
+        """A `network.SimNetwork`; the world sets this attribute."""
         self.steps = 0
-        """Callbacks run so far."""
+        """The number of callbacks run so far."""
         self.hung = ""
-        """Where a callback was that had to be interrupted."""
+        """The stack of a callback that was interrupted as endless; empty if there was none."""
         self.after_step: Callable[[Process | None], None] | None = None
-        """Looks at the world after every step of a process; what it raises ends the run."""
+        """Called after every step of a process, to check rules. An exception of the callable ends the run."""
         self._rng = rng
         self._now = start
         self.next_number: Callable[[], int] = numbers(1).__next__
-        """Of futures and tasks."""
+        """Numbers futures and tasks."""
         self._steps_here = 0
         self._clock_resolution = 1e-9
 
@@ -107,7 +108,7 @@ class SimLoop(BaseEventLoop):
         self._timer_cancelled_count += 1
 
     get_debug = bool
-    """Never, in C: every future and every task asks."""
+    """Always False. Every future and task calls this method, and `bool` is the fastest such callable."""
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
@@ -125,7 +126,7 @@ class SimLoop(BaseEventLoop):
         self.steps += count
         self._steps_here += count
         if self._steps_here > _STEPS_AT_ONE_INSTANT:
-            raise LivenessError(f"{_STEPS_AT_ONE_INSTANT} callbacks have run without time going by: an endless loop.")
+            raise LivenessError(f"{_STEPS_AT_ONE_INSTANT} callbacks ran without any progress of time: an endless loop.")
         after = self.after_step
         for owner, handles in self._groups(count):
             if owner is None or owner.life is _RUNNING:
@@ -139,11 +140,11 @@ class SimLoop(BaseEventLoop):
                     after(owner)
             elif owner.life is Life.PAUSED:
                 owner.held.extend(handle for handle in handles if not handle._cancelled)
-        if self.hung:  # whoever caught the interruption
-            raise LivenessError(f"A callback ran on and on:\n{self.hung}")
+        if self.hung:  # also if the callback caught the interruption
+            raise LivenessError(f"A callback did not end:\n{self.hung}")
 
     def _jump(self) -> None:
-        """To the next timer."""
+        """Moves the time to the next timer."""
         scheduled = self._scheduled
         while scheduled and scheduled[0][1]._cancelled:
             heappop(scheduled)[1]._scheduled = False
@@ -153,7 +154,7 @@ class SimLoop(BaseEventLoop):
         if not scheduled:
             if self._stopping:
                 return
-            raise LivenessError("Everything waits, and no timer is set: nothing will ever happen again.")
+            raise LivenessError("Deadlock: no callback is ready and no timer is set, so nothing can happen any more.")
         when = scheduled[0][0]
         if when > self._now:
             self._now = when
@@ -169,7 +170,8 @@ class SimLoop(BaseEventLoop):
         self._timer_cancelled_count = 0
 
     def _groups(self, count: int) -> Collection[tuple[Process | None, Sequence[SimHandle]]]:
-        """The next `count` handles: in order within a process, processes in an order drawn from the seed."""
+        """The next `count` handles by process. Handles of a process keep their order; the seed decides the order of the
+        processes."""
         popleft = self._ready.popleft
         if count == 1:
             handle = popleft()
@@ -190,7 +192,7 @@ class SimLoop(BaseEventLoop):
         return groups
 
     def release(self, process: Process) -> None:
-        """A paused process goes on: what became ready meanwhile is ready now."""
+        """Schedules the callbacks that became ready while the process was paused."""
         held, process.held = process.held, []
         self._ready.extend(held)
 
@@ -216,7 +218,8 @@ class SimLoop(BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """On the loop, at a moment within the time that the host says a job takes; the result at the end of it."""
+        """Runs the function on the loop, at a random moment within the duration that the host draws for the job. The
+        future gets the result at the end of that duration."""
         process = CURRENT.get()
         delay = 0.0 if process is None else process.executor_delay()
         acts_after = self._rng.random() * delay
@@ -226,7 +229,7 @@ class SimLoop(BaseEventLoop):
         def act() -> None:
             try:
                 outcome.append((True, func(*args)))
-            except Exception as error:  # noqa: BLE001 - as a thread's, it belongs to whoever awaits the future
+            except Exception as error:  # noqa: BLE001 - the future gets it, as from a thread
                 outcome.append((False, error))
             self.call_later(delay - acts_after, settle)
 
@@ -261,7 +264,7 @@ class SimLoop(BaseEventLoop):
         return server
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:
-        raise RealWorldError(f"There is no name service in a simulation; {host}:{port} was looked up.")
+        raise RealWorldError(f"A simulation has no name service; {host}:{port} was looked up.")
 
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:  # type: ignore[override]
         raise RealWorldError("A simulation watches no real file descriptor.")
@@ -276,10 +279,10 @@ class SimLoop(BaseEventLoop):
         raise RealWorldError("A simulation uses no real socket.")
 
     def _check_closed(self) -> None:
-        """After the end of the world nothing complains: what is closed then only clears itself away."""
+        """Does nothing: after the end of the run, coroutines that are being closed may still call a closed loop."""
 
     def _process_events(self, event_list: Any) -> None:
-        """There is no selector."""
+        """Does nothing: the loop has no selector."""
 
     def _write_to_self(self) -> None:
-        """There is no selector to wake."""
+        """Does nothing: the loop has no selector to wake up."""

@@ -1,4 +1,4 @@
-"""Shell: plays a scenario in its world: an `Outcome` when it goes well, else one of the three failures (`judged`)."""
+"""Shell: runs a scenario in a world. A run returns a `ScenarioResult`, or raises one of the three kinds of failure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from barnabas.testing.sim.workload import Workload
 from barnabas.testing.sim.world import World, run_world
 
 _LONGEST_S = 3_600.0
-"""Of simulated time; a scenario that lasts longer hangs."""
+"""Simulated seconds after which a scenario counts as hanging."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """What it was about, what it cost, and what came of it."""
+    """The parameters, the cost and the counts of one successful run."""
 
     seed: int
     about: str
     simulated_s: float
     cpu_s: float
-    """Of the processor: what the machine does beside does not count."""
+    """CPU time of this process; other work on the machine does not count."""
     steps: int
     faults: int
     acknowledged: int
     transactions: int
     digest: str
-    """Of the whole trace: equal for equal seeds."""
+    """A hash of the whole trace; equal for equal seeds."""
 
     def __str__(self) -> str:
         return (
@@ -41,14 +41,14 @@ class ScenarioResult:
 
 
 class Scenario(Protocol):
-    """What is played: the torture of a node, the storm over a cluster."""
+    """A scenario that `play` can run: `Torture` of one node, or `Storm` of a cluster."""
 
     @property
     def workload(self) -> Workload: ...
 
     @property
     def about(self) -> str:
-        """What was drawn, in a few words."""
+        """The parameters that were drawn from the seed, in a few words."""
         ...
 
     @property
@@ -77,8 +77,8 @@ def play(world: World, scenario: Scenario) -> ScenarioResult:
 
 @contextlib.contextmanager
 def judged(world: World, what_failed: str) -> Iterator[None]:
-    """Says of whatever a scenario raises which kind of failure it is. `what_failed` is said of what comes out of the
-    task group that applies faults."""
+    """Converts the exceptions of a scenario to one of the three kinds of failure. `what_failed` begins the message for
+    an exception of the task group that applies faults."""
     try:
         yield
     except ExceptionGroup as group:

@@ -1,4 +1,5 @@
-"""Value: a file of the simulated disk, in the page cache and on the platter, and what of it a power cut leaves."""
+"""Value: a file of the simulated disk, with its content in the page cache and its durable content on the platter. The
+functions compute the content that remains after a power cut."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from typing import Final
 from barnabas.core.rng import Rng
 
 SECTOR: Final = 512
-"""Bytes that are written wholly or not at all."""
+"""Bytes that the disk writes atomically."""
 
 
 class Inode:
-    """`data` is the page cache. Durable is `shadow`, or while that is None the first `synced` bytes of `data`: so
-    files that only grow cost no copy."""
+    """`data` is the page cache. The durable content is `shadow`; while `shadow` is None, the durable content is the
+    first `synced` bytes of `data`, so that append-only files need no copy."""
 
     __slots__ = ("data", "mtime_ms", "shadow", "synced")
 
@@ -27,7 +28,7 @@ class Inode:
         return bytes(self.data[: self.synced]) if self.shadow is None else self.shadow
 
     def before_change(self, position: int) -> None:
-        """Bytes from `position` on are about to change."""
+        """Must be called before bytes from `position` on change; copies the durable content if necessary."""
         if self.shadow is None and position < self.synced:
             self.shadow = bytes(self.data[: self.synced])
 
@@ -37,7 +38,7 @@ class Inode:
 
 
 def left_of(inode: Inode, extra: int) -> bytes:
-    """What was synced and, of a file that only grew, `extra` bytes more."""
+    """The durable content, and for an append-only file `extra` more bytes."""
     kept = inode.durable
     if inode.shadow is None or inode.data[: len(kept)] == kept:
         return bytes(inode.data[: len(kept) + extra])
@@ -45,8 +46,8 @@ def left_of(inode: Inode, extra: int) -> bytes:
 
 
 def left_by_chance(inode: Inode, rng: Rng) -> bytes:
-    """What a disk may have written unasked: nothing of what was not synced, a prefix of it (torn anywhere), all of it,
-    or its sectors with holes of zeros between them: few or many, so that often only the middle is missing."""
+    """Draws the content after a power cut. Of the unsynced bytes a disk may have written none, a prefix that ends at
+    any byte, all, or some sectors with holes of zeros between them; with few holes often only the middle is missing."""
     durable = inode.durable
     if inode.shadow is None and len(inode.data) == inode.synced:
         return durable

@@ -1,7 +1,9 @@
-"""Value: a simulated operating-system process: whose a callback is, and whether it may run.
+"""Value: a simulated operating-system process. Each callback belongs to a process, and runs only if the process may
+run.
 
-A context variable says in which process code runs; tasks, timers and callbacks inherit it. So one loop can hold back
-everything of a paused process and forget everything of a dead one, as the operating system would.
+A context variable holds the process whose code runs; tasks, timers and callbacks inherit the variable. So one event
+loop can hold back all callbacks of a paused process and drop all callbacks of a killed one, as an operating system
+does.
 """
 
 from __future__ import annotations
@@ -23,26 +25,26 @@ T = TypeVar("T")
 
 
 class Life(Enum):
-    """What the operating system does with a process."""
+    """The scheduling state of a process."""
 
     RUNNING = "running"
     PAUSED = "paused"
-    """SIGSTOP: nothing of it runs; its sockets still take bytes and its timers are late."""
+    """After SIGSTOP: no code of the process runs. Its sockets still accept bytes, and its timers fire late."""
     DEAD = "dead"
-    """Nothing of it will ever run again."""
+    """No code of the process will ever run again."""
 
 
 class Process:
-    """One life of a program on a host. A restart is another process."""
+    """One run of a program on a host. A restart creates another process."""
 
     def __init__(self, name: str, host: str, executor_delay: Callable[[], float]) -> None:
         self.name = name
         self.host = host
         self.life = Life.RUNNING
         self.executor_delay = executor_delay
-        """Seconds that a job for an executor takes on this host now."""
+        """Returns the seconds that the next executor job takes on this host."""
         self.held: list[SimHandle] = []
-        """What became ready while it was paused, in order."""
+        """The callbacks that became ready while the process was paused, in order."""
         self.tasks: dict[SimTask[Any], None] = {}
         self.transports: dict[SimTransport, None] = {}
         self.context = Context()
@@ -52,18 +54,18 @@ class Process:
         return f"Process({self.name}, {self.life.value})"
 
     def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Call something as if this process did."""
+        """Calls `function` in the context of this process."""
         return self.context.copy().run(function, *args)
 
     def spawn(self, loop: SimLoop, coroutine: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """A task of this process."""
+        """Starts a task in the context of this process."""
         return loop.create_task(coroutine, name=name, context=self.context.copy())
 
     def bury(self) -> None:
-        """After its death, at the end of the world: close what its tasks left open, without a word.
+        """Closes the coroutines of a killed process at the end of the run, without any warnings.
 
-        Until then they are kept: a coroutine that is collected runs its `finally` blocks whenever the collector comes
-        by, and that is nothing a replay could repeat.
+        Until then the process keeps its tasks. A coroutine that is garbage-collected runs its `finally` blocks at a
+        moment that a replay could not repeat.
         """
         tasks, self.tasks = list(self.tasks), {}
         for task in tasks:
@@ -71,15 +73,15 @@ class Process:
 
 
 def bury(task: asyncio.Task[Any]) -> None:
-    """Close the coroutine of a task that will never run again, whatever it has to say to that."""
+    """Closes the coroutine of a task that will never run again, and ignores every exception of the coroutine."""
     if task.done():
         return
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine: Any = task.get_coro()
     with contextlib.suppress(BaseException), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # one that never began was never awaited: so it goes
+        warnings.simplefilter("ignore", RuntimeWarning)  # "never awaited", of a task that never began
         coroutine.close()
 
 
 CURRENT: ContextVar[Process | None] = ContextVar("barnabas_sim_process", default=None)
-"""The process whose code runs; None is the test itself, which is never paused, cut off or killed."""
+"""The process whose code runs. None is the test itself, which cannot be paused, partitioned or killed."""

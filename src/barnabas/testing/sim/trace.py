@@ -1,7 +1,7 @@
-"""Shell: what happened in a world, for people to read and for replays to be compared.
+"""Shell: the trace of a simulated run, which people read and which proves that a replay is the same run.
 
-Events are lines. Bytes on the network and on disks are only counted into a running checksum, which is written down with
-every event: two traces are equal exactly if the same bytes went the same ways at the same times.
+Each event is a line. Network deliveries update a running checksum, and every line contains that checksum. So two traces
+are equal exactly if the same bytes were delivered on the same connections at the same times.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _ROW: Final = Struct(">dIIqI")
 
 
 class Trace:
-    """Grows for the length of a run."""
+    """The events of one run so far."""
 
     def __init__(self, now: Callable[[], float], origin: float) -> None:
         self.lines: list[str] = []
         self.checksum = 0
-        """Of every delivery so far: when, on which connection, how many bytes, which."""
+        """Over every delivery so far: its time, its connection, its number of bytes and its bytes."""
         self._now = now
         self._origin = origin
 
@@ -29,7 +29,7 @@ class Trace:
         self.lines.append(f"{self._now() - self._origin:12.6f} {self.checksum:08x} {who:<10} {what}")
 
     def count(self, connection: int, from_client: bool, size: int, checksum: int) -> None:
-        """A delivery."""
+        """Adds one delivery of bytes to the running checksum."""
         row = _ROW.pack(self._now(), connection, from_client, size, checksum)
         self.checksum = zlib.crc32(row, self.checksum)
 
@@ -37,11 +37,11 @@ class Trace:
         return "\n".join(self.lines) + "\n"
 
     def digest(self) -> str:
-        """Of everything; equal for equal runs."""
+        """A hash of the whole trace; equal for equal runs."""
         return hashlib.sha256(f"{self.text()}{self.checksum}".encode()).hexdigest()
 
     def tail(self, count: int) -> str:
-        """The last lines, for a failure's message; network noise left out."""
+        """The last lines without network events, for the message of a failure."""
         lines = [line for line in self.lines if " net " not in line[21:33]]
         cut = f"... {len(lines) - count} lines before\n" if len(lines) > count else ""
         return cut + "\n".join(lines[-count:])
