@@ -83,7 +83,7 @@ def test_json_columns_and_a_row_that_is_none(broker: EmbeddedBroker, client: Reg
         {"value": {"name": "Ada", "age": 36}, "value_error": None},
         {
             "value": None,
-            "value_error": "it begins with byte 112, not 0: it was not written by a serializer of a schema registry",
+            "value_error": "the value begins with byte 112, not 0: it was not written by a schema registry serializer",
         },
         {"value": None, "value_error": None},
     ]

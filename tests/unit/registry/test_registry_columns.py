@@ -104,10 +104,10 @@ def test_avro_rows_that_cannot_be_read() -> None:
     assert decoded.errors.to_pylist() == [
         None,
         "the row ends before its last field",
-        "1 bytes are too short to begin with the id of a schema",
+        "1 bytes are too short for a schema id",
         None,
         "the registry has no schema with the id 99",
-        "it begins with byte 123, not 0: it was not written by a serializer of a schema registry",
+        "the value begins with byte 123, not 0: it was not written by a schema registry serializer",
         "a number is out of range",
     ]
     assert decoded.values.is_null().to_pylist() == [False, True, True, True, True, True, True]
@@ -194,7 +194,7 @@ def test_json_rows_that_cannot_be_read() -> None:
     with pytest.raises(SerializationError, match="Row 1 of a batch of 't'"):
         JsonColumns(registry, pa.struct({"a": pa.int64()})).decode(rows.slice(0, 4), "t")
     mixed = binary([b'\0\0\0\0\x01{"a":1}', b'\0\0\0\0\x01{"a":"x"}'])
-    with pytest.raises(SerializationError, match=r"do not fit one type.*Say which"):
+    with pytest.raises(SerializationError, match=r"do not fit one type.*Give the type"):
         JsonColumns(registry, on_error="null").decode(mixed, "t")
 
 
@@ -203,7 +203,7 @@ def test_schemas_of_another_type_are_refused() -> None:
     row = JsonSerializer(registry, "{}").serialize("t", (), {})
     decoded = AvroColumns(registry, '"string"', on_error="null").decode(binary([row]), "t")
     assert decoded.errors is not None
-    assert decoded.errors.to_pylist() == ["the row was written with a JSON schema: use the columns for that"]
+    assert decoded.errors.to_pylist() == ["the row was written with a JSON schema: use the columns class for that type"]
     with pytest.raises(ValueError, match='on_error is "raise" or "null"'):
         AvroColumns(registry, on_error="drop")  # type: ignore[arg-type]
 
@@ -240,7 +240,7 @@ def test_protobuf_with_and_without_a_class() -> None:
     decoded = ProtobufColumns(registry, on_error="null").decode(bad, "t")
     assert decoded.errors is not None
     problems = decoded.errors.to_pylist()
-    assert problems[:2] == [None, "it is a shop.Order.Line, and the column of shop.Order"]
+    assert problems[:2] == [None, "the message is a shop.Order.Line, but the column has shop.Order"]
     assert problems[2].startswith("DecodeError")
     assert decoded.values.to_pylist() == [expected[0], None, None]
 

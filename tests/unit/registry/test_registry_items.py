@@ -122,9 +122,9 @@ def test_blocks(payload: str, items: list[int]) -> None:
     ("payload", "problem"),
     [
         ("", "the row ends before its last field"),
-        ("02", "a field says that it is longer than the row"),
+        ("02", "the length of a field is larger than the rest of the row"),
         ("0204", "the row ends before its last field"),  # one item, and no end
-        ("feffffffff0f02", "a field says that it is longer than the row"),  # 2 ** 35 items
+        ("feffffffff0f02", "the length of a field is larger than the rest of the row"),  # 2 ** 35 items
         ("01", "the row ends before its last field"),  # a negative count needs a size
         ("ffffffffffffffffff01", "the row ends before its last field"),
     ],

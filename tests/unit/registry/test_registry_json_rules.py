@@ -134,8 +134,8 @@ def test_references_to_other_documents() -> None:
         ("{", "not JSON"),
         ("7", "object or a boolean"),
         ('{"type": "strin"}', "not valid at type"),
-        ('{"$ref": "#/definitions/no"}', "points to nothing"),
-        ('{"$ref": "#/a", "a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}}', "in a circle"),
+        ('{"$ref": "#/definitions/no"}', "points to a part of its document that does not exist"),
+        ('{"$ref": "#/a", "a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}}', "is circular"),
     ],
 )
 def test_what_is_not_a_schema_is_told_so(text: str, complaint: str) -> None:

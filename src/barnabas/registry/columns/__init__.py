@@ -1,4 +1,4 @@
-"""Codec: columns of keys and values in the wire format of schema registries: whole batches to typed Arrow, and back.
+"""Codec: decodes columns of framed keys and values into typed Arrow columns, in whole batches, and encodes them.
 
 async for batch in consumer.arrow(value_format=AvroColumns(registry)): ...
 await producer.send_arrow("orders", table, value="order", value_format=AvroColumns(registry, ORDER_SCHEMA))

@@ -1,7 +1,8 @@
-"""Codec: Avro values, whole batches at a time.
+"""Codec: columns of Avro values, in whole batches.
 
-Rows are grouped by the schema that they were written with; each group is read as the reader's schema has it: by a
-compiled program where there is one (all but wider unions and aliases), else record by record with fastavro.
+Rows are grouped by the schema with which they were written. Each group is resolved to the reader's schema: by a
+compiled program if `avro_program` supports the two schemas (it supports all but unions of several types and aliases),
+else record by record with fastavro.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from barnabas.client.columns.byte_column import ByteColumn, np, pa
 from barnabas.client.errors import SerializationError
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.columns.avro_kernels import GOOD, PROBLEMS, run_program
-from barnabas.registry.columns.avro_program import Node, NoProgramError, Program, compile_avro
-from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, load_avro
+from barnabas.registry.columns.avro_program import ColumnNode, NoProgramError, Program, compile_avro
+from barnabas.registry.columns.avro_types import FastavroSchema, arrow_type, load_avro
 from barnabas.registry.columns.avro_write import write_program
 from barnabas.registry.columns.base import (
     OnError,
@@ -38,11 +39,12 @@ _PROGRAMS_MAX: Final = 1_000
 
 
 class AvroColumns(RegistryColumns):
-    """Avro in frames <-> typed columns (a struct for records).
+    """Framed Avro <-> typed columns (a record becomes a struct).
 
-    Columns have the shape of the reader's schema: `schema`, or else the latest of the topic's subject when the first
-    batch is read, and that from then on; so a stream has one type, whatever versions its rows were written with.
-    Writing uses `schema` too, or the latest. Options are those of `SerializerOptions`.
+    The columns have the type of the reader's schema. That is `schema`, or else the latest version of the topic's
+    subject at the time of the first batch; later batches use the same version, so a stream has one type, whatever
+    versions its rows were written with. Writing also uses `schema` or the latest version. The other options are those
+    of `SerializerOptions`.
     """
 
     def __init__(
@@ -57,16 +59,18 @@ class AvroColumns(RegistryColumns):
         super().__init__(registry, is_key=is_key, on_error=on_error)
         given = Schema(schema) if isinstance(schema, str) else schema
         self._given = None if given is None else load_avro(registry, given)
-        self._readers: dict[str, tuple[AvroSchema, Any]] = {}
-        self._programs: dict[tuple[int, int], tuple[Program, Node] | None] = {}
+        self._readers: dict[str, tuple[FastavroSchema, Any]] = {}
+        self._programs: dict[tuple[int, int], tuple[Program, ColumnNode] | None] = {}
         if given is None:
             options.setdefault("use_latest_version", True)
         self._writer = AvroSerializer(registry, given, is_key=is_key, **options)
-        self._writers: dict[int, AvroSchema] = {}
+        self._writers: dict[int, FastavroSchema] = {}
 
-    def _make(self, schema: Schema) -> AvroSchema:
+    def _make(self, schema: Schema) -> FastavroSchema:
         if schema.type is not SchemaType.AVRO:
-            raise ValueError(f"the row was written with a {schema.type.value} schema: use the columns for that")
+            raise ValueError(
+                f"the row was written with a {schema.type.value} schema: use the columns class for that type"
+            )
         return load_avro(self._registry, schema)
 
     def _decode(self, framed: ByteColumn, ids: Any, topic: str, errors: RowErrors) -> Any:
@@ -82,8 +86,8 @@ class AvroColumns(RegistryColumns):
                 parts.append((rows, self._read(schema_id, writer, reader, kind, framed, rows, errors)))
         return assemble(parts, len(framed), kind)
 
-    def _reader(self, topic: str, newest: int | None) -> tuple[AvroSchema, Any] | None:
-        """The reader's schema and its type; None if nothing says which, as when all rows are null."""
+    def _reader(self, topic: str, newest: int | None) -> tuple[FastavroSchema, Any] | None:
+        """The reader's schema and its Arrow type; None if they cannot be determined, because all rows are null."""
         found = self._readers.get(topic)
         if found is None:
             reader = self._given or self._latest(topic, newest)
@@ -92,7 +96,7 @@ class AvroColumns(RegistryColumns):
             found = self._readers[topic] = reader, arrow_type(reader, reader.parsed)
         return found
 
-    def _latest(self, topic: str, newest: int | None) -> AvroSchema | None:
+    def _latest(self, topic: str, newest: int | None) -> FastavroSchema | None:
         try:
             latest = self._registry.latest(topic_name(topic, self._is_key, None)).schema
             if latest.type is SchemaType.AVRO:
@@ -102,14 +106,15 @@ class AvroColumns(RegistryColumns):
                 raise
         if newest is None:
             return None
-        made: AvroSchema = self._for_id(newest, topic)  # subjects of another strategy: the newest schema of the batch
+        # subjects named by another strategy: use the newest schema of the batch
+        made: FastavroSchema = self._for_id(newest, topic)
         return made
 
     def _read(
         self,
         schema_id: int,
-        writer: AvroSchema,
-        reader: AvroSchema,
+        writer: FastavroSchema,
+        reader: FastavroSchema,
         kind: Any,
         framed: ByteColumn,
         rows: Any,
@@ -120,7 +125,7 @@ class AvroColumns(RegistryColumns):
             try:
                 column, status = run_program(*program, framed, rows)
             except pa.ArrowInvalid:
-                pass  # a text is not UTF-8, or a decimal too long: the plain path finds which
+                pass  # a string is not UTF-8 or a decimal is too long; fastavro finds the row
             else:
                 for index in np.flatnonzero(status != GOOD).tolist():
                     errors.add(int(rows[index]), PROBLEMS[int(status[index])])
@@ -133,7 +138,9 @@ class AvroColumns(RegistryColumns):
 
         return to_array(read_each(framed, rows, errors, read), kind, rows, errors)
 
-    def _program(self, schema_id: int, writer: AvroSchema, reader: AvroSchema) -> tuple[Program, Node] | None:
+    def _program(
+        self, schema_id: int, writer: FastavroSchema, reader: FastavroSchema
+    ) -> tuple[Program, ColumnNode] | None:
         key = schema_id, id(reader)
         if key not in self._programs:
             if len(self._programs) >= _PROGRAMS_MAX:
@@ -145,7 +152,7 @@ class AvroColumns(RegistryColumns):
         return self._programs[key]
 
     def encode(self, column: pa.Array | pa.ChunkedArray, topic: str) -> pa.Array:
-        """Each row in a frame. Raises SerializationError for a row that does not fit the schema."""
+        """Encode and frame each row. Raises SerializationError for a row that does not fit the schema."""
         registered = self._writer.prepare(topic)
         schema = self._writers.get(registered.id)
         if schema is None:
@@ -162,12 +169,12 @@ class AvroColumns(RegistryColumns):
         return _write_each(schema, whole, start, topic)
 
 
-def _write_each(schema: AvroSchema, column: Any, start: bytes, topic: str) -> Any:
-    """Row by row with fastavro, which also says what does not fit."""
+def _write_each(schema: FastavroSchema, column: Any, start: bytes, topic: str) -> Any:
+    """Encode row by row with fastavro, whose errors say what does not fit."""
     try:
         kind = arrow_type(schema, schema.parsed)
     except ValueError:
-        kind = column.type  # wider unions: fastavro chooses the branches
+        kind = column.type  # unions of several types: fastavro chooses the branches
     try:
         column = _numbers(column, kind)
     except pa.ArrowException as error:
@@ -181,14 +188,14 @@ def _write_each(schema: AvroSchema, column: Any, start: bytes, topic: str) -> An
         out.write(start)
         try:
             fastavro.schemaless_writer(out, schema.parsed, value)
-        except Exception as error:  # fastavro raises whatever a value makes it come upon
+        except Exception as error:  # fastavro raises exceptions of many types, depending on the value
             raise SerializationError(f"Row {row} for {topic!r} does not fit its Avro schema: {error}") from error
         encoded.append(out.getvalue())
     return pa.array(encoded, pa.binary())
 
 
 def _numbers(column: Any, kind: Any) -> Any:
-    """The column with dates and times as the numbers that Avro writes, in the units of the schema."""
+    """The column with dates and times converted to the numbers that Avro writes, in the units of the schema."""
     own = column.type
     if pa.types.is_struct(own) and pa.types.is_struct(kind):
         fields = [field for field in own if kind.get_field_index(field.name) >= 0]
@@ -203,7 +210,7 @@ def _numbers(column: Any, kind: Any) -> Any:
 def _fit(column: Any, kind: Any) -> Any:
     plain = _number_type(kind)
     if pa.types.is_integer(kind) and pa.types.is_integer(column.type):
-        return column.cast(kind)  # fastavro would write an int that is too large
+        return column.cast(kind)  # fastavro would write an int that is out of range
     if plain == kind:
         return column
     column = column.cast(kind)

@@ -1,8 +1,9 @@
-"""Codec: the kernel that runs a program of `avro_program` over the rows of a column, and the columns it leaves.
+"""Codec: the compiled kernel that runs an `avro_program` over the rows of a column, and builds Arrow columns from its
+results.
 
-One interpreter for all schemas, compiled once: a row is a straight line of a few steps, so finding the next step costs
-less than reading its bytes. Nothing is believed: each read is checked against the row's end, and a row that breaks off,
-or names a branch or symbol that does not exist, is marked and leaves nulls.
+One interpreter serves all schemas and is compiled once. A row is a sequence of a few steps, so finding the next step
+costs less than reading its bytes. The input is not trusted: each read is checked against the row's end. A row that is
+truncated, or names a union branch or an enum symbol that does not exist, gets an error status, and its values are null.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from barnabas.client.columns.byte_column import (
     np,
     pa,
 )
-from barnabas.registry.columns.avro_program import ITEMS_DEPTH_MAX, Constant, Items, Leaf, Node, Program, Step, Struct
+from barnabas.registry.columns.avro_program import (
+    ITEMS_DEPTH_MAX,
+    ColumnNode,
+    Constant,
+    Items,
+    Leaf,
+    Program,
+    Step,
+    StructNode,
+)
 from barnabas.registry.serde.wire_format import HEADER
 
 STEPS: Final = numba.types.Array(numba.int64, 2, "C", readonly=True)
@@ -31,15 +41,15 @@ NUMBERS: Final = numba.int64[:, ::1]
 VALID: Final = numba.uint8[:, ::1]
 
 GOOD: Final = 0
-CUT_OFF: Final = 1
+TRUNCATED: Final = 1
 BAD_BRANCH: Final = 2
 BAD_NUMBER: Final = 3
 BAD_LENGTH: Final = 4
 PROBLEMS: Final = {
-    CUT_OFF: "the row ends before its last field",
-    BAD_BRANCH: "it names a branch of a union, or a symbol of an enum, that its schema does not have",
+    TRUNCATED: "the row ends before its last field",
+    BAD_BRANCH: "the row has an index of a union branch or enum symbol that its schema does not have",
     BAD_NUMBER: "a number is out of range",
-    BAD_LENGTH: "a field says that it is longer than the row",
+    BAD_LENGTH: "the length of a field is larger than the rest of the row",
 }
 _BOOLEAN: Final = int(Step.BOOLEAN)
 _INT: Final = int(Step.INT)
@@ -55,7 +65,7 @@ _ITEMS: Final = int(Step.ITEMS)
 
 @kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64))
 def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
-    """(number, position after it); the position is -CUT_OFF or -BAD_NUMBER if there is none."""
+    """(number, position after the number); the position is -TRUNCATED or -BAD_NUMBER if there is no valid number."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while position < end:
@@ -69,16 +79,16 @@ def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
         shift += np.uint64(7)
         if shift > 63:
             return 0, -BAD_NUMBER
-    return 0, -CUT_OFF
+    return 0, -TRUNCATED
 
 
 @kernel(numba.types.UniTuple(numba.int64, 2)(BYTES, numba.int64, numba.int64))
 def _block(data: Any, position: int, end: int) -> tuple[int, int]:
-    """(how many items come next, 0 at the end; the position of the first). Each item takes a byte at least."""
+    """(number of items in the next block, 0 at the end; position of the first item). An item has at least one byte."""
     count, position = _varint(data, position, end)
     if position < 0:
         return 0, position
-    if count < 0:  # then the bytes of the block are given, too, for who passes over them
+    if count < 0:  # then the block's size in bytes follows, for readers that skip blocks
         count = -count
         _, position = _varint(data, position, end)
         if position < 0:
@@ -90,10 +100,11 @@ def _block(data: Any, position: int, end: int) -> tuple[int, int]:
 
 @kernel(numba.int64(BYTES, numba.int64, numba.int64, STEPS, NUMBERS, VALID, numba.int64, NUMBERS))
 def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, valid: Any, row: int, stack: Any) -> int:
-    """Runs the steps. The position after the row, or what is wrong, negative.
+    """Run the steps over one row. Returns the position after the row, or a negative error status.
 
-    Items are passed over in a loop, with what is around them on `stack`: a step, where its items begin, how many there
-    are, how many of the block are left, and where the steps around it end. (numba cannot keep recursion in its cache.)
+    The items of arrays and maps are skipped in a loop. `stack` holds the enclosing steps: the step, where its items
+    begin, the number of items, the number of items left in the block, and where the enclosing steps end. (numba cannot
+    cache recursive functions.)
     """
     index, last, depth = 0, len(steps), 0
     while True:
@@ -139,20 +150,20 @@ def _read_row(data: Any, position: int, end: int, steps: Any, numbers: Any, vali
             stack[depth, 0], stack[depth, 1], stack[depth, 2] = at_step, position, 0
             stack[depth, 3], stack[depth, 4] = 1, last
             depth += 1
-            index = last = steps[at_step, 3]  # as after the last item of a block: the first one comes next
+            index = last = steps[at_step, 3]  # the next item is the first of a block, as after the last item of a block
             continue
         value = np.int64(0)
         if kind == _RECORD:
             value = np.int64(1)
         elif kind == _BOOLEAN:
             if position >= end:
-                return -CUT_OFF
+                return -TRUNCATED
             value = np.int64(1 if data[position] else 0)
             position += 1
         elif kind in (_FLOAT, _DOUBLE):
             width = 4 if kind == _FLOAT else 8
             if position + width > end:
-                return -CUT_OFF
+                return -TRUNCATED
             for at in range(width):
                 value |= np.int64(data[position + at]) << (8 * at)
             position += width
@@ -200,7 +211,7 @@ def _read_rows(
 def _read_items(
     data: Any, starts: Any, counts: Any, ends: Any, steps: Any, numbers: Any, valid: Any, stack: Any
 ) -> int:
-    """The items of all rows, one after the other, as rows of their own. How many; `_read_row` has checked them."""
+    """Read the items of all rows as rows of their own. Returns the number of items; `_read_row` has validated them."""
     item = 0
     for row in range(len(starts)):
         left, position, end = counts[row], starts[row], ends[row]
@@ -219,8 +230,8 @@ def _read_items(
 
 @kernel(numba.int64(BYTES, I64, I64, BYTES, OUT_I64))
 def _decimals(data: Any, at: Any, length: Any, valid: Any, out: Any) -> int:
-    """Two's complement, big end first, as Arrow's 16 bytes: the low half and the high half of row i at 2i. The first
-    row that needs more than 16 bytes, or -1.
+    """Convert big-endian two's complement numbers to Arrow's 16-byte decimals: the low half of row i at 2i, the high
+    half at 2i + 1. Returns the first row that needs more than 16 bytes, or -1.
     """
     for row in range(len(at)):
         low, high = np.uint64(0), np.uint64(0)
@@ -249,12 +260,12 @@ def _gather(data: Any, at: Any, length: Any, offsets: Any, out: Any) -> None:
             copy_bytes(out, offsets[row], data, at[row], length[row])
 
 
-def run_program(program: Program, node: Node, framed: ByteColumn, rows: Any) -> tuple[Any, Any]:
-    """(the column of these rows, which must have frames; a status for each row: GOOD or a key of PROBLEMS).
+def run_program(program: Program, node: ColumnNode, framed: ByteColumn, rows: Any) -> tuple[Any, Any]:
+    """(the column of these rows, which must be framed; a status for each row: GOOD or a key of PROBLEMS).
 
-    Raises ArrowInvalid if a text is not UTF-8, or a decimal is too long.
+    Raises ArrowInvalid if a string is not UTF-8 or a decimal is too long.
     """
-    assert HEADER.size == 5, "the kernel passes over frames of five bytes"
+    assert HEADER.size == 5, "the kernel skips frame headers of five bytes"
     count = len(rows)
     numbers = np.zeros((program.slots, count), np.int64)
     valid = np.zeros((program.slots, count), np.uint8)
@@ -274,11 +285,11 @@ class _Builder:
         self.valid = valid
         self.count = count
 
-    def build(self, node: Node, bad: Any = None) -> Any:
-        """A column; rows that are `bad` are null."""
+    def build(self, node: ColumnNode, bad: Any = None) -> Any:
+        """Build the column of a node; rows that are `bad` are null."""
         if isinstance(node, Constant):
             return pa.repeat(pa.scalar(node.value, node.kind), self.count)
-        if isinstance(node, Struct):
+        if isinstance(node, StructNode):
             absent = bad
             if node.slot >= 0:
                 absent = self.valid[node.slot] == 0
@@ -297,7 +308,7 @@ class _Builder:
         numbers = np.zeros((node.program.slots, total), np.int64)
         valid = np.zeros((node.program.slots, total), np.uint8)
         found = _read_items(self.data, starts, counts, ends, node.program.table(), numbers, valid, _new_stack())
-        assert found == total, "these items were read once before"
+        assert found == total, "the first pass has validated these items"
         inner = _Builder(self.data, numbers, valid, total)
         values = inner.build(node.value)
         if node.key is not None:
@@ -340,7 +351,7 @@ class _Builder:
             raise pa.ArrowInvalid("a decimal of more than 16 bytes")
         bits = None if mask is None else pa.array(~mask).buffers()[1]
         column = pa.Array.from_buffers(node.kind, self.count, [bits, pa.py_buffer(out)])
-        column.validate(full=True)  # are there more digits than the type has?
+        column.validate(full=True)  # checks that no value has more digits than the type
         return column
 
     def _bytes(self, at: Any, length: Any, mask: Any, kind: Any) -> Any:
@@ -351,7 +362,7 @@ class _Builder:
         bits = None if mask is None else pa.array(~mask).buffers()[1]
         if pa.types.is_fixed_size_binary(kind):
             return self._fixed(at, mask, kind, out, bits)
-        # A column is below 2 GiB, so what is cut from it is as well.
+        # A column is smaller than 2 GiB, so the selected bytes are too, and int32 offsets are sufficient.
         buffers = [bits, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
         column = pa.Array.from_buffers(kind, self.count, buffers)
         if pa.types.is_string(kind):

@@ -1,14 +1,14 @@
-"""Codec: how rows of one schema become columns of another: a list of steps for the kernel, and a tree that says which
-column becomes what.
+"""Codec: compiles a writer's and a reader's schema into a program: steps for the kernel, and a tree that maps their
+slots to Arrow columns.
 
     record User {id: long, name: [null, string], at: {x: float, y: float}}      writer
     LONG 0   STRING 1 (2: its length), null if branch 0   FLOAT 3   FLOAT 4     steps, with their slots
     struct(id = slot 0, name = slot 1, at = struct(x = slot 3, y = slot 4))     tree
 
-Evolution is done here, once: a step whose field the reader does not have keeps nothing (slot -1), a field that the
-writer does not have is a constant. The items of an array or a map are rows themselves, with a program of their own; in
-that of their row they are only passed over. What needs more (wider unions, aliases) has no program, and is read record
-by record.
+Schema resolution happens once, at compile time: a step whose field the reader does not have stores nothing (slot -1),
+and a field that the writer does not have is a constant. The items of an array or a map are rows with a program of their
+own; the enclosing row's program only skips them. For other schemas (unions of several types, aliases) there is no
+program, and fastavro reads them record by record.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from enum import IntEnum
 from typing import Any, Final
 
 from barnabas.client.columns.byte_column import np, pa
-from barnabas.registry.columns.avro_types import AvroSchema, arrow_type, nullable, type_name
+from barnabas.registry.columns.avro_types import FastavroSchema, arrow_type, nullable, type_name
 
 
 class Step(IntEnum):
-    """What the kernel reads next."""
+    """The operation that the kernel runs next."""
 
     NULL = 0
     BOOLEAN = 1
@@ -33,8 +33,8 @@ class Step(IntEnum):
     BYTES = 6
     FIXED = 7
     ENUM = 8
-    RECORD = 9  # nullable records only: its fields are steps of their own
-    ITEMS = 10  # of an array or a map, in blocks; the steps of one item come next
+    RECORD = 9  # only for nullable records: the fields have steps of their own
+    ITEMS = 10  # of an array or a map, in blocks; followed by the steps of one item
 
 
 _STEPS: Final = {
@@ -64,11 +64,11 @@ _PROMOTIONS: Final = {
 _ITEMS_AT: Final = {"array": "items", "map": "values"}
 _DECIMAL_DIGITS_MAX: Final = 38
 ITEMS_DEPTH_MAX: Final = 16
-"""Arrays within arrays: deeper ones are read record by record."""
+"""The maximum nesting of arrays; records with deeper nesting are read record by record."""
 
 
 class NoProgramError(Exception):
-    """These schemas are read record by record."""
+    """There is no program for these schemas; they are read record by record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,35 +86,37 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
+class StructNode:
     kind: Any
-    slot: int  # of whether it is null; -1: never
-    fields: tuple[tuple[str, Node], ...]
+    slot: int  # the slot of the null flag; -1: never null
+    fields: tuple[tuple[str, ColumnNode], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list, or with `key` a map. Three slots: where the items of a row begin, how many there are, where they end."""
+    """A list, or a map if `key` is set. Three slots: where the items of a row begin, their number, and where
+    they end.
+    """
 
     kind: Any
     slot: int
     program: Program
     key: Leaf | None
-    value: Node
+    value: ColumnNode
 
 
-Node = Leaf | Constant | Struct | Items
+ColumnNode = Leaf | Constant | StructNode | Items
 
 
 @dataclass(slots=True)
 class Program:
-    """The steps as columns: kind, slot (-1: not kept), null branch (-1: none), step after a null, size."""
+    """The steps as columns: kind, slot (-1: not stored), null branch (-1: none), next step after a null, size."""
 
     steps: list[list[int]] = field(default_factory=list)
     slots: int = 0
 
     def add(self, step: Step, slots: int, null_branch: int, size: int = 0) -> tuple[int, int]:
-        """(the step's place, its first slot)"""
+        """(the index of the new step, its first slot)"""
         slot = self.slots if slots else -1
         self.slots += slots
         self.steps.append([step, slot, null_branch, len(self.steps) + 1, size])
@@ -124,8 +126,8 @@ class Program:
         return np.array(self.steps, np.int64).reshape(-1, 5)
 
 
-def compile_avro(writer: AvroSchema, reader: AvroSchema) -> tuple[Program, Node]:
-    """What reads the writer's rows as the reader has them. Raises NoProgramError."""
+def compile_avro(writer: FastavroSchema, reader: FastavroSchema) -> tuple[Program, ColumnNode]:
+    """Compile the program that reads the writer's rows in the shape of the reader's schema. Raises NoProgramError."""
     program = Program()
     node = _Compiler(writer, reader, program).read(writer.parsed, reader.parsed)
     return program, node
@@ -133,16 +135,16 @@ def compile_avro(writer: AvroSchema, reader: AvroSchema) -> tuple[Program, Node]
 
 @dataclass(slots=True)
 class _Compiler:
-    writer: AvroSchema
-    reader: AvroSchema
+    writer: FastavroSchema
+    reader: FastavroSchema
     program: Program
     depth: int = 0
 
-    def read(self, written: Any, wanted: Any) -> Node:
+    def read(self, written: Any, wanted: Any) -> ColumnNode:
         null_branch, written = nullable(written)
         wanted_null, wanted = nullable(wanted)
         if null_branch >= 0 and wanted_null < 0:
-            raise NoProgramError("null for a reader that knows none")
+            raise NoProgramError("null for a reader without null")
         written, wanted = self.writer.resolve(written), self.reader.resolve(wanted)
         name, wanted_name = type_name(written), type_name(wanted)
         if name == "record" and wanted_name == "record":
@@ -152,27 +154,27 @@ class _Compiler:
         if name not in _STEPS or not (name == wanted_name or (name, wanted_name) in _PROMOTIONS):
             raise NoProgramError(f"{name} as {wanted_name}")
         if _decimal(written) != _decimal(wanted) or (_decimal(written) or (0,))[0] > _DECIMAL_DIGITS_MAX:
-            raise NoProgramError("another decimal, or a very long one")
+            raise NoProgramError("different decimals, or more than 38 digits")
         if name in ("fixed", "enum"):
             self._same_name(written, wanted)
         size, symbols = _size(written, name), ()
         if name == "fixed" and size != wanted["size"]:
-            raise NoProgramError("another size")
+            raise NoProgramError("different sizes")
         if name == "enum":
             symbols = tuple(written["symbols"])
             if not set(symbols) <= set(wanted["symbols"]):
-                raise NoProgramError("symbols that the reader does not know")
+                raise NoProgramError("symbols that the reader does not have")
         step = _STEPS[name]
         _, slot = self.program.add(step, 2 if step in (Step.BYTES, Step.FIXED) else 1, null_branch, size)
         return Leaf(arrow_type(self.reader, wanted), step, slot, symbols)
 
-    def _record(self, written: Any, wanted: Any, null_branch: int) -> Struct:
+    def _record(self, written: Any, wanted: Any, null_branch: int) -> StructNode:
         self._same_name(written, wanted)
         place, slot = -1, -1
         if null_branch >= 0:
             place, slot = self.program.add(Step.RECORD, 1, null_branch)
         wanted_fields = {f["name"]: f for f in wanted["fields"]}
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, ColumnNode] = {}
         for one in written["fields"]:
             match = wanted_fields.get(one["name"])
             if match is None:
@@ -185,10 +187,10 @@ class _Compiler:
         if place >= 0:
             self.program.steps[place][3] = len(self.program.steps)
         kind = arrow_type(self.reader, wanted)
-        return Struct(kind, slot, tuple((name, nodes[name]) for name in wanted_fields))
+        return StructNode(kind, slot, tuple((name, nodes[name]) for name in wanted_fields))
 
     def _items(self, written: Any, wanted: Any, null_branch: int) -> Items:
-        slot = self._pass_over(written, null_branch, 3)
+        slot = self._skip_items(written, null_branch, 3)
         program, name = Program(), type_name(written)
         key = None
         if name == "map":
@@ -197,20 +199,20 @@ class _Compiler:
         value = inner.read(written[_ITEMS_AT[name]], wanted[_ITEMS_AT[name]])
         return Items(arrow_type(self.reader, wanted), slot, program, key, value)
 
-    def _pass_over(self, written: Any, null_branch: int, slots: int) -> int:
-        """The step of an array or a map, and those of one item, which keep nothing. Its first slot."""
+    def _skip_items(self, written: Any, null_branch: int, slots: int) -> int:
+        """Add the step of an array or a map, and the steps of one item, which store nothing. Returns the first slot."""
         name = type_name(written)
         place, slot = self.program.add(Step.ITEMS, slots, null_branch)
         if name == "map":
             self.program.add(Step.BYTES, 0, -1)
         self.depth += 1
         if self.depth > ITEMS_DEPTH_MAX:
-            raise NoProgramError("arrays too deep")
+            raise NoProgramError("arrays nested too deeply")
         self._skip(written[_ITEMS_AT[name]])
         self.depth -= 1
         steps = self.program.steps
         if not any(map(_takes_bytes, steps[place + 1 :])):
-            raise NoProgramError("items of no bytes: any number of them would fit")
+            raise NoProgramError("items of zero bytes, whose number is not limited by the row's size")
         steps[place][3] = len(steps)
         return slot
 
@@ -225,11 +227,11 @@ class _Compiler:
             if place >= 0:
                 self.program.steps[place][3] = len(self.program.steps)
         elif name in _ITEMS_AT:
-            self._pass_over(written, null_branch, 0)
+            self._skip_items(written, null_branch, 0)
         elif name in _STEPS:
             self.program.add(_STEPS[name], 0, null_branch, _size(written, name))
         else:
-            raise NoProgramError(f"{name} to pass over")
+            raise NoProgramError(f"{name} to skip")
 
     def _default(self, wanted: Any) -> Constant:
         if "default" not in wanted or wanted.get("aliases"):
@@ -238,13 +240,13 @@ class _Compiler:
         part = self.reader.resolve(nullable(wanted["type"])[1])
         plain = type_name(part) in ("null", "boolean", "int", "long", "float", "double", "string", "enum")
         if value is not None and (not plain or (isinstance(part, dict) and part.get("logicalType"))):
-            raise NoProgramError("a default that is not a plain value")
+            raise NoProgramError("a default that is not a scalar")
         return Constant(arrow_type(self.reader, wanted["type"]), value)
 
     @staticmethod
     def _same_name(written: Any, wanted: Any) -> None:
         if written["name"] != wanted["name"]:
-            raise NoProgramError("another name")
+            raise NoProgramError("different names")
 
 
 def _size(part: Any, name: str) -> int:
@@ -254,7 +256,7 @@ def _size(part: Any, name: str) -> int:
 
 
 def _decimal(part: Any) -> tuple[int, int] | None:
-    """Precision and scale."""
+    """Precision and scale of a decimal."""
     if isinstance(part, dict) and part.get("logicalType") == "decimal":
         return part["precision"], part.get("scale", 0)
     return None

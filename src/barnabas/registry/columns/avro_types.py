@@ -1,7 +1,7 @@
-"""Codec: Avro schemas as types of Arrow columns.
+"""Codec: Avro schemas as Arrow types.
 
-Logical types that only say what a number means (dates, times, timestamps) are read as the numbers they are and become
-Arrow's own types, which hold them in the same form; decimals become Arrow's decimals; a uuid stays text.
+Dates, times and timestamps are decoded as plain numbers and become Arrow's temporal types, which store the same
+numbers. Decimals become Arrow's decimals; a uuid remains a string.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ MEANINGS: Final[dict[tuple[str, str], Any]] = {
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
 MEANING: Final = "arrowMeaning"
-"""Where a logical type is kept that fastavro shall not turn into Python's objects."""
+"""The attribute under which `logicalType` is kept, so that fastavro does not convert values to Python objects."""
 _DECIMAL_128_DIGITS: Final = 38
 
 
-class AvroSchema:
-    """A schema as fastavro takes it, and its parts by name."""
+class FastavroSchema:
+    """A schema as fastavro parses it, and its named types."""
 
     def __init__(self, parsed: Any, named: Mapping[str, Any]) -> None:
         self.parsed = parsed
         self.named = named
 
     def resolve(self, part: Any) -> Any:
-        """A part of the schema; a name becomes what it names."""
+        """A part of the schema; the name of a type is replaced by the type."""
         if isinstance(part, str) and part not in PRIMITIVES:
             return self.named[part]
         return part
 
 
-def load_avro(registry: RegistryClient, schema: Schema) -> AvroSchema:
-    """A schema with what it refers to."""
+def load_avro(registry: RegistryClient, schema: Schema) -> FastavroSchema:
+    """Parse a schema and the schemas to which it refers."""
     named: dict[str, Any] = {}
     for dependency in registry.dependencies(schema).values():
         fastavro.parse_schema(_load(dependency.text), named_schemas=named)
-    return AvroSchema(fastavro.parse_schema(_load(schema.text), named_schemas=named), named)
+    return FastavroSchema(fastavro.parse_schema(_load(schema.text), named_schemas=named), named)
 
 
 def type_name(part: Any) -> str:
-    """`record`, `array`, ..., or a primitive; `union` for a list."""
+    """`record`, `array`, ..., or the name of a primitive type; `union` for a list."""
     if isinstance(part, list):
         return "union"
     name: str = part if isinstance(part, str) else part["type"]
@@ -73,7 +73,9 @@ def type_name(part: Any) -> str:
 
 
 def nullable(part: Any) -> tuple[int, Any]:
-    """(which branch is null, the other one) of a union of null and one type; (-1, the part itself) for all else."""
+    """(index of the null branch, the other branch) for a union of null and one type; (-1, the part itself)
+    otherwise.
+    """
     if isinstance(part, list) and len(part) == 2:
         for index in (0, 1):
             if type_name(part[index]) == "null":
@@ -81,18 +83,18 @@ def nullable(part: Any) -> tuple[int, Any]:
     return -1, part
 
 
-def arrow_type(schema: AvroSchema, part: Any, within: tuple[str, ...] = ()) -> Any:
-    """The type of a column with such values. Raises ValueError if there is none."""
+def arrow_type(schema: FastavroSchema, part: Any, within: tuple[str, ...] = ()) -> Any:
+    """The Arrow type of a column with such values. Raises ValueError if there is none."""
     part = schema.resolve(nullable(part)[1])
     name = type_name(part)
     if name == "union":
         raise ValueError(
-            "a union of several types has no column type: read with a reader's schema that leaves the field out, "
+            "a union of several types has no column type: read with a reader's schema without this field, "
             "or record by record with AvroDeserializer"
         )
     if name == "record":
         if part["name"] in within:
-            raise ValueError(f"{part['name']} contains itself, which no column type can: use AvroDeserializer")
+            raise ValueError(f"{part['name']} contains itself and has no column type: use AvroDeserializer")
         inner = (*within, part["name"])
         return pa.struct([pa.field(f["name"], arrow_type(schema, f["type"], inner)) for f in part["fields"]])
     if name == "array":
@@ -115,11 +117,11 @@ def _load(text: str) -> Any:
     try:
         return _keep_numbers(json.loads(text))
     except ValueError:
-        return text  # a primitive's name without quotes
+        return text  # the name of a primitive type without quotes
 
 
 def _keep_numbers(part: Any) -> Any:
-    """The schema with its logical types, decimals aside, under a name that fastavro passes over."""
+    """Copy a schema with its logical types, except decimals, moved to the attribute MEANING, which fastavro ignores."""
     if isinstance(part, list):
         return [_keep_numbers(one) for one in part]
     if not isinstance(part, dict):

@@ -1,8 +1,9 @@
-"""Codec: columns to Avro in bulk: the programs of `avro_program`, run the other way round.
+"""Codec: encodes columns as Avro in bulk: the programs of `avro_program`, run in the other direction.
 
-    struct column ── its leaves as numbers, and as places in one run of bytes ── kernel ── frames, one after the other
+    struct column -> its leaves as numbers and as positions in one buffer -> kernel -> frames, one after the other
 
-What a program cannot write, and what does not fit the schema, is left to the plain path, which says what is wrong.
+Schemas that a program cannot write, and values that do not fit the schema, are left to fastavro, whose errors name the
+value.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ import pyarrow.compute
 
 from barnabas.client.columns.byte_column import BYTES, MUTABLE_BYTES, OUT_I64, copy_bytes, from_arrow, kernel, np, pa
 from barnabas.registry.columns.avro_kernels import STEPS
-from barnabas.registry.columns.avro_program import Constant, Items, Leaf, Node, NoProgramError, Program, Step, Struct
+from barnabas.registry.columns.avro_program import (
+    ColumnNode,
+    Constant,
+    Items,
+    Leaf,
+    NoProgramError,
+    Program,
+    Step,
+    StructNode,
+)
 
-_pc: Any = pyarrow.compute  # Any: its functions are made at run time
+_pc: Any = pyarrow.compute  # Any, because pyarrow.compute creates its functions at run time
 _NUMBERS: Final = numba.types.Array(numba.int64, 2, "C", readonly=True)
 _VALID: Final = numba.types.Array(numba.uint8, 2, "C", readonly=True)
 _BOOLEAN: Final = int(Step.BOOLEAN)
@@ -94,10 +104,12 @@ def _write_rows(
         offsets[row + 1] = position
 
 
-def write_program(program: Program, node: Node, column: Any, start: bytes) -> Any:
-    """The column as binary, each row behind `start`; null rows stay null. Raises NoProgramError for the plain path."""
+def write_program(program: Program, node: ColumnNode, column: Any, start: bytes) -> Any:
+    """The column as binary, each row with the prefix `start`; null rows stay null. Raises NoProgramError if fastavro
+    must write the column.
+    """
     rows = len(column)
-    loader = _Loader(program, rows)
+    loader = _SlotLoader(program, rows)
     present = np.asarray(column.is_valid())
     try:
         loader.load(node, column, present)
@@ -111,16 +123,16 @@ def write_program(program: Program, node: Node, column: Any, start: bytes) -> An
     here = present.astype(np.uint8)
     _write_rows(first, here, program.table(), loader.numbers, loader.valid, data, out, offsets, bad)
     if bad[0]:
-        raise NoProgramError("null where the schema has none")
+        raise NoProgramError("null for a schema without null")
     size = int(offsets[-1])
     if size > _COLUMN_BYTES_MAX:
-        raise NoProgramError("more than one column holds")
+        raise NoProgramError("more bytes than one column can have")
     bits = None if bool(present.all()) else pa.array(present).buffers()[1]
     buffers = [bits, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out[:size].copy())]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
 
-class _Loader:
+class _SlotLoader:
     """Fills the slots of a program from a column."""
 
     def __init__(self, program: Program, rows: int) -> None:
@@ -130,9 +142,9 @@ class _Loader:
         self.lengths: list[int] = []
         self._chunk_at = 0
 
-    def load(self, node: Node, column: Any, present: Any) -> None:
-        """`present`: rows of which all parents are there."""
-        assert not isinstance(node, Constant), "a schema has all of its own fields"
+    def load(self, node: ColumnNode, column: Any, present: Any) -> None:
+        """Load the column of a node. `present` marks the rows of which no parent is null."""
+        assert not isinstance(node, Constant), "with equal schemas no field is constant"
         here = present & np.asarray(column.is_valid())
         if isinstance(node, Items):
             raise NoProgramError("lists and maps are written row by row")
@@ -145,7 +157,7 @@ class _Loader:
             return
         self._record(node, column, present, here)
 
-    def _record(self, node: Struct, column: Any, present: Any, here: Any) -> None:
+    def _record(self, node: StructNode, column: Any, present: Any, here: Any) -> None:
         if node.slot >= 0:
             self.valid[node.slot] = here
         elif not bool((here == present).all()):

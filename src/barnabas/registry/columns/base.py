@@ -1,8 +1,8 @@
-"""Codec: what the columns of all types share: ids read in bulk, rows grouped by id, failures noted or raised.
+"""Codec: shared parts of the columns of all formats: reading schema ids in bulk, grouping rows by id, recording errors.
 
-    frames ── ids (one pass of numpy) ── rows of each id ── the type's own decoder ── one column, in the rows' order
+    frames -> ids (one pass of numpy) -> rows of each id -> the format's decoder -> one column, in the order of the rows
 
-A batch may hold rows of several schemas; the column has one type.
+A batch may have rows of several schemas; the column has one type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BROKEN_ID: Final = -2
 
 @dataclass(slots=True)
 class RowErrors:
-    """Why rows could not be read. With `on_error="raise"` the first one raises."""
+    """The errors of rows that could not be read. With `on_error="raise"`, the first error is raised."""
 
     topic: str
     on_error: OnError
@@ -36,12 +36,12 @@ class RowErrors:
         if self.on_error == "raise":
             raise SerializationError(
                 f"Row {row} of a batch of {self.topic!r} cannot be read: {problem} "
-                '(on_error="null" makes such rows null and notes why)'
+                '(on_error="null" makes such rows null and records the error)'
             )
         self.found[row] = str(problem)
 
     def column(self, rows: int) -> Any:
-        """The problems as a column; None where they raise."""
+        """The errors as a column; None with `on_error="raise"`."""
         if self.on_error == "raise":
             return None
         if not self.found:
@@ -50,7 +50,7 @@ class RowErrors:
 
 
 class RegistryColumns(SchemaReader):
-    """Rows of any number of schemas to one column. Subclasses read the rows of one schema.
+    """Decodes rows of any number of schemas into one column. Subclasses decode the rows of one schema.
 
     `failures` counts the rows that could not be read so far (with `on_error="null"`).
     """
@@ -63,7 +63,7 @@ class RegistryColumns(SchemaReader):
         self.failures = 0
 
     def decode(self, column: pa.Array, topic: str = "") -> DecodedColumn:
-        """A binary column, typed. Raises SerializationError, or what the registry's client raises."""
+        """Decode a binary column. Raises SerializationError and the errors of the registry client."""
         errors = RowErrors(topic, self._on_error)
         framed = from_arrow(column)
         ids = schema_ids(framed)
@@ -74,11 +74,11 @@ class RegistryColumns(SchemaReader):
         return DecodedColumn(decoded, errors.column(len(framed)))
 
     def _decode(self, framed: ByteColumn, ids: Any, topic: str, errors: RowErrors) -> Any:
-        """The typed column, for frames and the ids in them (NULL_ID and BROKEN_ID: no row)."""
+        """The typed column for these frames and their schema ids (NULL_ID and BROKEN_ID: no value)."""
         raise NotImplementedError
 
     def _try_for_id(self, schema_id: int, topic: str, rows: Any, errors: RowErrors) -> Any:
-        """What was made of a schema, or None when no row of it can be read (which is noted)."""
+        """The parsed form of a schema, or None if no row of this schema can be read (the rows' errors are recorded)."""
         try:
             return self._for_id(schema_id, topic)
         except RegistryError as error:
@@ -93,7 +93,7 @@ class RegistryColumns(SchemaReader):
 
 
 def schema_ids(framed: ByteColumn) -> Any:
-    """The id of every row as int64; NULL_ID for nulls, BROKEN_ID for what has no frame."""
+    """The schema id of every row as int64; NULL_ID for nulls, BROKEN_ID for values without a valid frame."""
     ids = np.full(len(framed), NULL_ID, np.int64)
     length = framed.length
     ids[length >= 0] = BROKEN_ID
@@ -108,14 +108,14 @@ def schema_ids(framed: ByteColumn) -> Any:
 
 
 def rows_of_ids(ids: Any) -> list[tuple[int, Any]]:
-    """(id, its rows in order), by id."""
+    """(id, its rows in ascending order), sorted by id."""
     if len(ids) and ids[0] >= 0 and bool((ids == ids[0]).all()):
         return [(int(ids[0]), np.arange(len(ids)))]
     return [(int(one), np.flatnonzero(ids == one)) for one in np.unique(ids).tolist() if one >= 0]
 
 
 def assemble(parts: list[tuple[Any, Any]], rows: int, kind: Any) -> Any:
-    """(rows, their values) pairs as one column of `rows` rows; rows that no part has are null."""
+    """Combine pairs of (rows, their values) into one column of `rows` rows; rows without a value are null."""
     if len(parts) == 1 and len(parts[0][0]) == rows:
         return parts[0][1]
     index = np.full(rows, -1, np.int64)
@@ -130,14 +130,14 @@ def assemble(parts: list[tuple[Any, Any]], rows: int, kind: Any) -> Any:
 
 
 def payloads(framed: ByteColumn, rows: Any) -> list[bytes]:
-    """What follows the ids, row by row: for the paths that need Python's bytes."""
+    """The bytes after the frame header, row by row, for decoders that need Python's bytes."""
     data, at, length = framed.data, framed.at[rows].tolist(), framed.length[rows].tolist()
     view = memoryview(data)
     return [bytes(view[start + HEADER.size : start + size]) for start, size in zip(at, length, strict=True)]
 
 
 def read_each(framed: ByteColumn, rows: Any, errors: RowErrors, read: Callable[[bytes], Any]) -> list[Any]:
-    """One payload after the other to values, the plain path; None for those that cannot be read."""
+    """Decode one payload after the other; None for payloads that cannot be read."""
     values: list[Any] = []
     for row, payload in zip(rows.tolist(), payloads(framed, rows), strict=True):
         try:
@@ -149,7 +149,7 @@ def read_each(framed: ByteColumn, rows: Any, errors: RowErrors, read: Callable[[
 
 
 def to_array(values: list[Any], kind: Any, rows: Any, errors: RowErrors) -> Any:
-    """Values as an array of `kind`; those that do not fit are null."""
+    """The values as an array of type `kind`; values that do not fit are null."""
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
@@ -157,7 +157,7 @@ def to_array(values: list[Any], kind: Any, rows: Any, errors: RowErrors) -> Any:
 
 
 def _array_of_good(values: list[Any], kind: Any, rows: Any, errors: RowErrors) -> Any:
-    """Some value does not fit the type: find which."""
+    """As `to_array`, for values of which at least one does not fit; finds and records which."""
     for index, row in enumerate(rows.tolist()):
         try:
             pa.array([values[index]], kind)
@@ -169,6 +169,6 @@ def _array_of_good(values: list[Any], kind: Any, rows: Any, errors: RowErrors) -
 
 def _why_broken(framed: ByteColumn, row: int) -> str:
     if framed.length[row] < HEADER.size:
-        return f"{framed.length[row]} bytes are too short to begin with the id of a schema"
+        return f"{framed.length[row]} bytes are too short for a schema id"
     first = framed.data[framed.at[row]]
-    return f"it begins with byte {first}, not 0: it was not written by a serializer of a schema registry"
+    return f"the value begins with byte {first}, not 0: it was not written by a schema registry serializer"

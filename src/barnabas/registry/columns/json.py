@@ -1,13 +1,13 @@
-"""Codec: JSON values, whole batches at a time, through Arrow's own parser: no Python object per record.
+"""Codec: columns of JSON values, in whole batches, with Arrow's parser: no Python object is created per record.
 
-The five bytes of the frame become the start of an object around each value, in one copy of the column's bytes:
+One copy of the column's bytes replaces the five bytes of each frame header by the beginning of a JSON object:
 
     00 00 00 00 07 {"a": 1}  00 00 00 00 07 {"a": 2}        frames
-        {"":       {"a": 1}  }  {"":        {"a": 2} }      what is parsed: objects, one after the other
+        {"":       {"a": 1}  }  {"":        {"a": 2} }      the parser's input: objects, one after the other
 
-So a value may be anything, on any number of lines, and one that is empty or cut off cannot be taken for no row.
-Values are not checked against their JSON Schema (`JsonDeserializer` does that); what does not fit the column's type
-fails.
+So a value may be any JSON value, on any number of lines, and an empty or truncated value is not mistaken for a missing
+row. Values are not validated against their JSON Schema (`JsonDeserializer` does that); values that do not fit the
+column's type are errors.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WHATEVER: Final = pa.null()
 
 
 class JsonColumns(RegistryColumns):
-    """JSON in frames <-> typed columns.
+    """Framed JSON <-> typed columns.
 
-    `kind` is the type of the column (an Arrow schema stands for a struct): fields that it does not name are left out,
-    missing ones are null. Without it each batch has the type that its rows suggest (of all of them: a field that some
-    rows have is null in the others); texts that look like times become timestamps.
+    `kind` is the type of the column (an Arrow schema stands for a struct). Fields that `kind` does not have are
+    ignored, and missing fields are null. Without `kind`, the type of each batch is inferred from all its rows: a field
+    that only some rows have is null in the others, and strings that look like times become timestamps.
 
-    Writing needs `json_schema`, a text or a Schema, unless the version to write is the latest one of the subject.
+    Writing needs `json_schema`, a string or a Schema, or `use_latest_version`.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class JsonColumns(RegistryColumns):
 
     def _make(self, schema: Schema) -> Schema:
         if schema.type is not SchemaType.JSON:
-            raise ValueError(f"the row was written with a {schema.type.value} schema: use the columns for that")
+            raise ValueError(
+                f"the row was written with a {schema.type.value} schema: use the columns class for that type"
+            )
         return schema
 
     def _decode(self, framed: ByteColumn, ids: Any, topic: str, errors: RowErrors) -> Any:
@@ -79,12 +81,12 @@ class JsonColumns(RegistryColumns):
             except pa.ArrowInvalid as error:
                 raise SerializationError(
                     f"The rows of a batch of {topic!r} do not fit one type: {error}. "
-                    "Say which: JsonColumns(registry, kind)"
+                    "Give the type: JsonColumns(registry, kind)"
                 ) from error
         return assemble([(rows, values)], len(framed), values.type)
 
     def _without_bad_rows(self, framed: ByteColumn, rows: Any, errors: RowErrors) -> Any:
-        """The rows that can be parsed each by itself. Halves, and halves of these: few bad rows cost few parses."""
+        """The rows that can be parsed on their own. Bisects the rows, so that few bad rows cost few parses."""
         good: list[Any] = []
         todo = [rows]
         while todo:
@@ -101,7 +103,7 @@ class JsonColumns(RegistryColumns):
         return np.concatenate(good) if good else rows[:0]
 
     def encode(self, column: pa.Array | pa.ChunkedArray, topic: str) -> pa.Array:
-        """Each row as one document. Values are not checked against the schema."""
+        """Encode each row as one document. Values are not validated against the schema."""
         schema_id = self._writer.prepare(topic).id
         start = HEADER.pack(MAGIC, schema_id)
         encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_as_text).encode
@@ -111,7 +113,7 @@ class JsonColumns(RegistryColumns):
 
 
 def parse(framed: ByteColumn, rows: Any, kind: Any) -> Any:
-    """The values of some rows. Raises ArrowInvalid if any of them is not JSON, or not of the type."""
+    """Parse the values of some rows. Raises ArrowInvalid if one of them is not JSON or does not have the type."""
     text = _objects(framed, rows)
     schema = None if kind is None else pa.schema([("", kind)])
     table = pyarrow.json.read_json(
@@ -124,11 +126,11 @@ def parse(framed: ByteColumn, rows: Any, kind: Any) -> Any:
         ),
     )
     if table.num_rows != len(rows) or table.num_columns != 1:
-        raise pa.ArrowInvalid("JSON parse error: the text is not one value")
+        raise pa.ArrowInvalid("JSON parse error: the text is not exactly one value")
     values = table.column(0).combine_chunks()
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks)
-    values.validate(full=True)  # the parser takes texts for UTF-8 without looking
+    values.validate(full=True)  # the parser does not check that strings are UTF-8
     return values
 
 
@@ -140,7 +142,7 @@ def _objects(framed: ByteColumn, rows: Any) -> Any:
         data = np.frombuffer(joined, np.uint8)
         at = np.concatenate(([0], np.cumsum(length[:-1], dtype=np.int64)))
         begin, end = 0, len(data)
-    else:  # neighbours in memory, as fetched
+    else:  # the rows are adjacent in memory, as fetched
         data, begin, end = framed.data, int(at[0]), int(at[-1]) + int(length[-1])
     text = np.empty(end - begin + 1, np.uint8)
     text[:-1] = data[begin:end]
@@ -148,11 +150,11 @@ def _objects(framed: ByteColumn, rows: Any) -> Any:
     starts = at - begin
     for offset, byte in enumerate(OPENING.tolist()):
         text[starts + offset] = byte
-    text[0] = ord(" ")  # nothing to close yet
+    text[0] = ord(" ")  # before the first row there is no object to close
     return text
 
 
 def _as_text(value: object) -> str:
-    """Times and decimals have no form of their own in JSON."""
+    """Times and decimals have no JSON type and are written as strings."""
     isoformat = getattr(value, "isoformat", None)
     return isoformat() if isoformat is not None else str(value)

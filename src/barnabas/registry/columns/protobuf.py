@@ -1,4 +1,4 @@
-"""Codec: Protobuf messages as columns: parsed one by one by protobuf's own parser, gathered into structs."""
+"""Codec: columns of Protobuf messages: protobuf's parser parses one message at a time; their fields become structs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TOPICS_MAX: Final = 10_000
 
 
 class ProtobufColumns(RegistryColumns):
-    """Messages in frames <-> columns of structs.
+    """Framed messages <-> columns of structs.
 
-    The struct is that of `message_class`; without one, that of the first row's message in the newest schema of the
-    first batch of a topic, and that from then on; other messages fail.
-    Writing needs the class. Options are those of `SerializerOptions`.
+    The struct type is that of `message_class`. Without a class, the type is that of the first row's message, in the
+    newest schema of the first batch of a topic; later batches use the same type, and other messages are errors. Writing
+    needs the class. The other options are those of `SerializerOptions`.
     """
 
     def __init__(
@@ -53,7 +53,9 @@ class ProtobufColumns(RegistryColumns):
 
     def _make(self, schema: Schema) -> Any:
         if schema.type is not SchemaType.PROTOBUF:
-            raise ValueError(f"the row was written with a {schema.type.value} schema: use the columns for that")
+            raise ValueError(
+                f"the row was written with a {schema.type.value} schema: use the columns class for that type"
+            )
         return build_file(self._registry, schema)
 
     def _decode(self, framed: ByteColumn, ids: Any, topic: str, errors: RowErrors) -> Any:
@@ -73,12 +75,12 @@ class ProtobufColumns(RegistryColumns):
                 fits = message is not None and message.DESCRIPTOR.full_name == name
                 values.append(to_dict(message) if fits else None)
                 if message is not None and not fits:
-                    errors.add(row, f"it is a {message.DESCRIPTOR.full_name}, and the column of {name}")
+                    errors.add(row, f"the message is a {message.DESCRIPTOR.full_name}, but the column has {name}")
             parts.append((rows, to_array(values, kind, rows, errors)))
         return assemble(parts, len(framed), kind)
 
     def _parser(self, file: Any) -> Callable[[bytes], Message]:
-        """What parses a payload: as our class, or as the class that its indexes lead to."""
+        """The function that parses a payload, with `message_class` or the class that the message indexes identify."""
         classes: dict[tuple[int, ...], type[Message]] = {}
 
         def parse(data: bytes) -> Message:
@@ -106,7 +108,7 @@ class ProtobufColumns(RegistryColumns):
         return found
 
     def encode(self, column: pa.Array | pa.ChunkedArray, topic: str) -> pa.Array:
-        """Each struct as a message; null fields are left out."""
+        """Encode each struct as a message; null fields are left out."""
         if self._class is None or self._writer is None:
             raise SerializationError("Writing Protobuf needs a class: ProtobufColumns(registry, Order)")
         encoded: list[bytes | None] = []

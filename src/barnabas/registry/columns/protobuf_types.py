@@ -1,7 +1,8 @@
-"""Codec: Protobuf messages as types of Arrow columns, and as values for them.
+"""Codec: Protobuf messages as Arrow types, and as values of these types.
 
-A field without presence (proto3's plain fields) has its default where nothing was written; one with presence (messages,
-`optional`, members of a oneof) is null. Enums are their names, or the number as text where it has none.
+A field without presence (proto3's plain fields) has its default value if it was not written. A field with presence
+(messages, `optional`, members of a oneof) is then null. Enums are the names of their values, or the number as a string
+if it has no name.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ _KINDS: Final = {
 
 
 def arrow_type(descriptor: Any, within: tuple[str, ...] = ()) -> Any:
-    """The struct of a message. Raises ValueError if it contains itself."""
+    """The struct type of a message. Raises ValueError if the message contains itself."""
     if descriptor.full_name in within:
-        raise ValueError(f"{descriptor.full_name} contains itself, which no column type can: use ProtobufDeserializer")
+        raise ValueError(f"{descriptor.full_name} contains itself and has no column type: use ProtobufDeserializer")
     inner = (*within, descriptor.full_name)
     return pa.struct([pa.field(one.name, _field_type(one, inner)) for one in descriptor.fields])
 
 
 def read_message(descriptor: Any) -> Getter:
-    """What makes a dictionary for the struct of a message. The message may be of another version of it."""
+    """The function that converts a message to a dictionary for its struct. The message may be of another schema
+    version.
+    """
     readers = [(one.name, _reader(one)) for one in descriptor.fields]
 
     def read(message: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Machine: whether a new version of a schema keeps what the subject's compatibility level promises. Pure."""
+"""Machine: checks a new version of a schema against the subject's compatibility level."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from barnabas.registry.values import Compatibility, Incompatibility
 
 
 def check(level: Compatibility, new: Parsed, olds: Sequence[Parsed]) -> list[tuple[int, Incompatibility]]:
-    """What breaks the level: (index of the old version, reason). `olds` are oldest first.
+    """The violations of the level: (index of the old version, reason). `olds` are sorted from old to new.
 
-    Without TRANSITIVE only the newest of `olds` counts. Schemas of another type are never compatible.
+    Without TRANSITIVE, only the newest of `olds` is compared. Schemas of different types are never compatible.
     """
     problems: list[tuple[int, Incompatibility]] = []
     if level is Compatibility.NONE or not olds:
@@ -20,7 +20,7 @@ def check(level: Compatibility, new: Parsed, olds: Sequence[Parsed]) -> list[tup
     for index in reversed(range(first, len(olds))):
         old = olds[index]
         if type(old) is not type(new):
-            message = "the schema is of another type than the version before; use another subject, or level NONE"
+            message = "the schema has another type than the previous version; use another subject, or level NONE"
             problems.append((index, Incompatibility("SCHEMA_TYPE_CHANGED", "/", message)))
             continue
         found: list[Incompatibility] = []

@@ -1,7 +1,8 @@
-"""Machine: Avro's schema resolution: can a reader with one schema read what was written with another?
+"""Machine: Avro's schema resolution: whether a reader with one schema can read data written with another.
 
-The rules are those of the specification's "Schema Resolution", read as Java's `SchemaCompatibility` reads them: named
-types match by their unqualified name or by an alias of the reader's, fields by name or by an alias of the reader's.
+The rules are those of the specification's "Schema Resolution", as Java's `SchemaCompatibility` interprets them: named
+types match by their unqualified name or by an alias of the reader's type, fields by name or by an alias of the reader's
+field.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Final
 from barnabas.registry.formats.avro_nodes import (
     MISSING,
     ArrayType,
+    AvroField,
     AvroType,
     EnumType,
-    Field,
     FixedType,
     MapType,
     NamedType,
@@ -31,16 +32,16 @@ PROMOTIONS: Final = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""What was written as the key is read as one of these too."""
+"""Promotions: data written with the key type can be read as one of these types."""
 
 
 def read_problems(reader: AvroType, writer: AvroType) -> list[Incompatibility]:
-    """Everything that keeps `reader` from reading what `writer` wrote."""
+    """All reasons why `reader` cannot read data written with `writer`."""
     return _Resolver().compare(reader, writer, "/")
 
 
 class _Resolver:
-    """One comparison. Pairs of records that are being compared count as compatible: recursion ends there."""
+    """One comparison. A pair of records that is already being compared counts as compatible, so that recursion ends."""
 
     def __init__(self) -> None:
         self._under_way: set[tuple[int, int]] = set()
@@ -68,7 +69,7 @@ class _Resolver:
         return [_problem("TYPE_MISMATCH", path, message)]
 
     def _written_union(self, reader: AvroType, writer: UnionType, path: str) -> list[Incompatibility]:
-        """Any branch may have been written, so each must be readable."""
+        """Each branch must be readable, because any branch may have been written."""
         problems: list[Incompatibility] = []
         for index, branch in enumerate(writer.branches):
             if self.compare(reader, branch, path):
@@ -77,7 +78,7 @@ class _Resolver:
         return problems
 
     def _read_union(self, reader: UnionType, writer: AvroType, path: str) -> list[Incompatibility]:
-        """One branch that can read it is enough."""
+        """One branch that can read the data is enough."""
         if any(not self.compare(branch, writer, f"{path}{i}/") for i, branch in enumerate(reader.branches)):
             return []
         message = f"no branch of the reader's union can read {writer.label}"
@@ -102,7 +103,7 @@ class _Resolver:
         return problems
 
 
-def _written_field(one: Field, by_name: dict[str, Field]) -> Field | None:
+def _written_field(one: AvroField, by_name: dict[str, AvroField]) -> AvroField | None:
     for name in (one.name, *one.aliases):
         if name in by_name:
             return by_name[name]

@@ -1,8 +1,9 @@
 """Machine: the content models of JSON objects and arrays.
 
-A model is *open* when it takes members that it does not name, *closed* when it refuses them, *partially open* when it
-takes those that fit a schema. Naming a new member narrows an open model (it accepted anything there), and removing one
-from a closed model refuses what was accepted.
+A content model is *open* if it accepts members without a schema of their own, *closed* if it rejects them, and
+*partially open* if it accepts those that match a schema for additional members. Adding a schema for a new member
+narrows an open model (which accepted any value there). Removing one from a closed model rejects values that were
+accepted.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.registry.formats.json_nodes import Kind, Node
+from barnabas.registry.formats.json_nodes import JsonSchemaKind, JsonSchemaNode
 from barnabas.registry.values import Incompatibility
 
-Compare = Callable[[Node, Node, str], list[Incompatibility]]
+Compare = Callable[[JsonSchemaNode, JsonSchemaNode, str], list[Incompatibility]]
 
 
-def compare_objects(compare: Compare, old: Node, new: Node, path: str) -> list[Incompatibility]:
+def compare_objects(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     problems = _required(old, new, path)
     for name in sorted({*old.properties, *new.properties}):
         place = f"{path}/properties/{name}"
@@ -37,7 +38,7 @@ def compare_objects(compare: Compare, old: Node, new: Node, path: str) -> list[I
     return problems
 
 
-def compare_arrays(compare: Compare, old: Node, new: Node, path: str) -> list[Incompatibility]:
+def compare_arrays(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     problems: list[Incompatibility] = []
     before, after = _tuple(old), _tuple(new)
     for index in range(max(len(before), len(after))):
@@ -57,113 +58,119 @@ def compare_arrays(compare: Compare, old: Node, new: Node, path: str) -> list[In
     return problems
 
 
-# -- what is not named
+# -- additional members
 
 
-def rest_of_object(node: Node, name: str) -> Node:
-    """What a property that is not named must be."""
+def rest_of_object(node: JsonSchemaNode, name: str) -> JsonSchemaNode:
+    """The schema for a property that has no schema of its own."""
     for pattern, schema in node.patterns.items():
         if re.search(pattern, name):
             return schema
     return _additional(node)
 
 
-def _additional(node: Node) -> Node:
+def _additional(node: JsonSchemaNode) -> JsonSchemaNode:
     for key in ("additionalProperties", "unevaluatedProperties"):
         found = node.child_at(key)
         if found is not None:
             return found
-    return Node(Kind.EMPTY, {}, node.scope)
+    return JsonSchemaNode(JsonSchemaKind.EMPTY, {}, node.scope)
 
 
-def _is_open(node: Node) -> bool:
-    return not node.patterns and _additional(node).kind is Kind.EMPTY
+def _is_open(node: JsonSchemaNode) -> bool:
+    return not node.patterns and _additional(node).kind is JsonSchemaKind.EMPTY
 
 
-def _tuple(node: Node) -> list[Node]:
+def _tuple(node: JsonSchemaNode) -> list[JsonSchemaNode]:
     listed = node.document.get("prefixItems", node.document.get("items"))
     return [node.child(one) for one in listed] if isinstance(listed, list) else []
 
 
-def _items_rest(node: Node) -> Node:
-    """What items behind the listed ones must be; all of them where none are listed."""
+def _items_rest(node: JsonSchemaNode) -> JsonSchemaNode:
+    """The schema for items after those with schemas of their own; for all items if there are none."""
     document = node.document
     first = "items" if isinstance(document.get("items"), (dict, bool)) else "additionalItems"
     for key in (first, "unevaluatedItems"):
         found = node.child_at(key)
         if found is not None:
             return found
-    return Node(Kind.EMPTY, {}, node.scope)
+    return JsonSchemaNode(JsonSchemaKind.EMPTY, {}, node.scope)
 
 
-def _rest(compare: Compare, old: Node, new: Node, path: str, code: str) -> list[Incompatibility]:
-    if new.kind is Kind.EMPTY or old.kind is Kind.NOTHING:
+def _rest(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, path: str, code: str) -> list[Incompatibility]:
+    if new.kind is JsonSchemaKind.EMPTY or old.kind is JsonSchemaKind.NOTHING:
         return []
-    if new.kind is Kind.NOTHING:
+    if new.kind is JsonSchemaKind.NOTHING:
         return [_problem(f"{code}_REMOVED", path, "what is not named is now refused")]
-    if old.kind is Kind.EMPTY:
+    if old.kind is JsonSchemaKind.EMPTY:
         return [_problem(f"{code}_NARROWED", path, "what is not named must now fit a schema")]
     return compare(old, new, path)
 
 
-# -- members that came or went
+# -- added and removed members
 
 
-def _removed(compare: Compare, before: Node, rest: Node, path: str, code: str) -> list[Incompatibility]:
-    """A named member is gone: what it accepted must fit what is now asked of the rest."""
-    if rest.kind is Kind.EMPTY or before.kind is Kind.NOTHING:
+def _removed(
+    compare: Compare, before: JsonSchemaNode, rest: JsonSchemaNode, path: str, code: str
+) -> list[Incompatibility]:
+    """A member's schema was removed: values that it accepted must match the schema for additional members."""
+    if rest.kind is JsonSchemaKind.EMPTY or before.kind is JsonSchemaKind.NOTHING:
         return []
-    if rest.kind is Kind.NOTHING:
-        message = "it is no longer named, and what is not named is refused"
+    if rest.kind is JsonSchemaKind.NOTHING:
+        message = "its schema was removed, and additional members are rejected"
         return [_problem(f"{code}_REMOVED_FROM_CLOSED_CONTENT_MODEL", path, message)]
     problems = compare(before, rest, path)
     if problems:
-        message = "it is no longer named, and does not fit the schema for what is not named"
+        message = "its schema was removed and does not fit the schema for additional members"
         problems.append(_problem(f"{code}_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path, message))
     return problems
 
 
-def _property_added(compare: Compare, old: Node, new: Node, name: str, after: Node, path: str) -> list[Incompatibility]:
+def _property_added(
+    compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, name: str, after: JsonSchemaNode, path: str
+) -> list[Incompatibility]:
     rest = rest_of_object(old, name)
     if _is_open(old):
-        if after.kind is Kind.EMPTY:
+        if after.kind is JsonSchemaKind.EMPTY:
             return []
-        message = "it was not named, so anything was accepted there, and now is restricted"
+        message = "it had no schema and accepted any value, which is now restricted"
         return [_problem("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", path, message)]
     problems: list[Incompatibility] = []
-    if rest.kind is not Kind.NOTHING:
+    if rest.kind is not JsonSchemaKind.NOTHING:
         problems = compare(rest, after, path)
         if problems:
-            message = "what was accepted there does not fit its schema"
+            message = "values that were accepted do not fit its schema"
             problems.append(_problem("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path, message))
     if name in _required_names(new) and not after.has_default:
-        message = "it is required, has no default, and could not be there before"
+        message = "it is required, has no default, and was not allowed before"
         problems.append(_problem("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", path, message))
     return problems
 
 
-def _item_added(compare: Compare, rest: Node, after: Node, path: str) -> list[Incompatibility]:
-    if rest.kind is Kind.NOTHING or after.kind is Kind.EMPTY:
+def _item_added(compare: Compare, rest: JsonSchemaNode, after: JsonSchemaNode, path: str) -> list[Incompatibility]:
+    if rest.kind is JsonSchemaKind.NOTHING or after.kind is JsonSchemaKind.EMPTY:
         return []
-    if rest.kind is Kind.EMPTY:
+    if rest.kind is JsonSchemaKind.EMPTY:
         return [_problem("ITEM_ADDED_TO_OPEN_CONTENT_MODEL", path, "anything was accepted there")]
     problems = compare(rest, after, path)
     if problems:
-        message = "what was accepted there does not fit its schema"
+        message = "values that were accepted do not fit its schema"
         problems.append(_problem("ITEM_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path, message))
     return problems
 
 
-# -- the rest of the keywords
+# -- other keywords
 
 
-def _required_names(node: Node) -> list[str]:
+def _required_names(node: JsonSchemaNode) -> list[str]:
     required = node.document.get("required", [])
     return required if isinstance(required, list) else []
 
 
-def _required(old: Node, new: Node, path: str) -> list[Incompatibility]:
-    """Of properties known before and now; new ones are `_property_added`'s, unknown ones any change's."""
+def _required(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
+    """Compare the required properties that both versions have. `_property_added` handles new properties, and removed
+    ones may be absent.
+    """
     problems = []
     for name in sorted(set(_required_names(new)) - set(_required_names(old))):
         schema = new.properties.get(name)
@@ -174,19 +181,19 @@ def _required(old: Node, new: Node, path: str) -> list[Incompatibility]:
     return problems
 
 
-def _patterns(compare: Compare, old: Node, new: Node, path: str) -> list[Incompatibility]:
+def _patterns(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     problems: list[Incompatibility] = []
     for pattern, after in new.patterns.items():
         before = old.patterns.get(pattern) or _additional(old)
         found = compare(before, after, f"{path}/patternProperties/{pattern}")
-        if before.kind is Kind.EMPTY and found:
-            message = "properties of that name were not restricted before"
+        if before.kind is JsonSchemaKind.EMPTY and found:
+            message = "properties with that name were not restricted before"
             found = [_problem("PATTERN_PROPERTY_ADDED", f"{path}/patternProperties/{pattern}", message)]
         problems += found
     return problems
 
 
-def _dependencies(compare: Compare, old: Node, new: Node, path: str) -> list[Incompatibility]:
+def _dependencies(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     problems: list[Incompatibility] = []
     lists_before, schemas_before = _split_dependencies(old)
     lists_after, schemas_after = _split_dependencies(new)
@@ -197,7 +204,7 @@ def _dependencies(compare: Compare, old: Node, new: Node, path: str) -> list[Inc
             problems.append(_problem("DEPENDENCY_ARRAY_ADDED", place, f"it now needs {', '.join(after)}"))
         elif not set(after) <= set(before):
             kind = "DEPENDENCY_ARRAY_EXTENDED" if set(before) < set(after) else "DEPENDENCY_ARRAY_CHANGED"
-            problems.append(_problem(kind, place, "it now needs other properties"))
+            problems.append(_problem(kind, place, "it now requires other properties"))
     for name, schema in sorted(schemas_after.items()):
         place = f"{path}/dependencies/{name}"
         if name not in schemas_before:
@@ -207,8 +214,8 @@ def _dependencies(compare: Compare, old: Node, new: Node, path: str) -> list[Inc
     return problems
 
 
-def _split_dependencies(node: Node) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Draft 7's `dependencies`, and the two keywords that took its place."""
+def _split_dependencies(node: JsonSchemaNode) -> tuple[dict[str, list[str]], dict[str, Any]]:
+    """Draft 7's `dependencies`, and the two keywords that replaced it in later drafts."""
     document = node.document
     mixed = document.get("dependencies", {})
     lists = {name: value for name, value in mixed.items() if isinstance(value, list)}
@@ -216,7 +223,7 @@ def _split_dependencies(node: Node) -> tuple[dict[str, list[str]], dict[str, Any
     return {**lists, **document.get("dependentRequired", {})}, {**schemas, **document.get("dependentSchemas", {})}
 
 
-def _size(old: Node, new: Node, path: str, suffix: str, code: str) -> list[Incompatibility]:
+def _size(old: JsonSchemaNode, new: JsonSchemaNode, path: str, suffix: str, code: str) -> list[Incompatibility]:
     problems = []
     for prefix, upper in (("max", True), ("min", False)):
         key = f"{prefix}{suffix}"
@@ -232,8 +239,8 @@ def _size(old: Node, new: Node, path: str, suffix: str, code: str) -> list[Incom
     return problems
 
 
-def _opaque(old: Node, new: Node, path: str, keys: tuple[str, ...]) -> list[Incompatibility]:
-    """Keywords whose changes are not looked into: gone or the same is safe, anything else is not."""
+def _opaque(old: JsonSchemaNode, new: JsonSchemaNode, path: str, keys: tuple[str, ...]) -> list[Incompatibility]:
+    """Compare keywords that are not analysed: a removed or equal keyword is compatible, any other change is not."""
     return [
         _problem(f"{_snake(key)}_CHANGED", f"{path}/{key}", f"{key} is new or changed, which cannot be compared")
         for key in keys

@@ -1,8 +1,8 @@
 """Machine: whether every document that one JSON Schema accepts is accepted by another.
 
-The rules and the names of what breaks them are those that Confluent's registry made the field's common language. They
-compare schemas part by part and are cautious: what is not known to be safe is refused. Where they are blind
-(`patternProperties`, `contains`, `if`) a change counts as a break here.
+The rules and the names of the violations are those of Confluent's registry. Schemas are compared part by part, and a
+change that is not known to be compatible is a violation. Confluent's registry ignores changes of `patternProperties`,
+`contains` and `if`; here they are violations.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from fractions import Fraction
 from typing import Any
 
 from barnabas.registry.compatibility.json_content import compare_arrays, compare_objects
-from barnabas.registry.formats.json_nodes import Kind, Node
+from barnabas.registry.formats.json_nodes import JsonSchemaKind, JsonSchemaNode
 from barnabas.registry.values import Incompatibility
 
 
-def read_problems(reader: Node, writer: Node) -> list[Incompatibility]:
-    """What `writer` accepts and `reader` may refuse."""
+def read_problems(reader: JsonSchemaNode, writer: JsonSchemaNode) -> list[Incompatibility]:
+    """The reasons why `reader` may reject documents that `writer` accepts."""
     return Comparison().compare(writer, reader, "#")
 
 
 class Comparison:
-    """One comparison of an old (written) schema with a new one (to read with); recursive schemas end at themselves."""
+    """One comparison of an old schema (written) with a new one (to read with). Recursive schemas end at pairs that are
+    already being compared.
+    """
 
     def __init__(self) -> None:
         self._under_way: set[tuple[int, int]] = set()
 
-    def compare(self, old: Node, new: Node, path: str) -> list[Incompatibility]:
-        """Problems at `path`, a pointer into the schemas."""
+    def compare(self, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
+        """The problems at `path`, a pointer into the schemas."""
         pair = (id(old), id(new))
         if pair in self._under_way or old is new:
             return []
@@ -38,60 +40,60 @@ class Comparison:
         finally:
             self._under_way.discard(pair)
 
-    def _compare(self, old: Node, new: Node, path: str) -> list[Incompatibility]:
+    def _compare(self, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
         if new.kind.combined and not old.kind.combined:
-            candidates: Iterable[Node] = ()
-            if len(new.branches) == 1 or new.kind is not Kind.ALL:
+            candidates: Iterable[JsonSchemaNode] = ()
+            if len(new.branches) == 1 or new.kind is not JsonSchemaKind.ALL:
                 candidates = new.branches
             if any(not self.compare(old, branch, path) for branch in candidates):
                 return []
-        # What satisfied all parts satisfied each of them, so one that fits is enough.
+        # A document that matched all parts matched each of them, so one compatible part is enough.
         if old.kind.combined and not new.kind.combined:
-            parts = old.branches if old.kind is Kind.ALL or len(old.branches) == 1 else []
+            parts = old.branches if old.kind is JsonSchemaKind.ALL or len(old.branches) == 1 else []
             if any(not self.compare(part, new, path) for part in parts):
                 return []
         if old.kind.combined and new.kind.combined:
             return self._combined(old, new, path)
         if old.kind is not new.kind:
-            if old.kind is Kind.NOTHING or new.kind is Kind.EMPTY:
+            if old.kind is JsonSchemaKind.NOTHING or new.kind is JsonSchemaKind.EMPTY:
                 return []
             return [problem("TYPE_CHANGED", path, f"{old.kind.value} became {new.kind.value}")]
         match old.kind:
-            case Kind.STRING:
+            case JsonSchemaKind.STRING:
                 return _strings(old, new, path)
-            case Kind.NUMBER:
+            case JsonSchemaKind.NUMBER:
                 return _numbers(old, new, path)
-            case Kind.ENUM:
+            case JsonSchemaKind.ENUM:
                 return _enums(old, new, path)
-            case Kind.CONST:
+            case JsonSchemaKind.CONST:
                 same = _same(old.document["const"], new.document["const"])
                 return [] if same else [problem("CONST_CHANGED", f"{path}/const", "the constant is another one")]
-            case Kind.NOT:
+            case JsonSchemaKind.NOT:
                 if self.compare(new.branches[0], old.branches[0], f"{path}/not"):
                     return [problem("NOT_TYPE_EXTENDED", f"{path}/not", "more is excluded than before")]
-            case Kind.CONDITION:
+            case JsonSchemaKind.CONDITION:
                 return _conditions(old, new, path)
-            case Kind.OBJECT:
+            case JsonSchemaKind.OBJECT:
                 return compare_objects(self.compare, old, new, path)
-            case Kind.ARRAY:
+            case JsonSchemaKind.ARRAY:
                 return compare_arrays(self.compare, old, new, path)
         return []
 
-    def _combined(self, old: Node, new: Node, path: str) -> list[Incompatibility]:
+    def _combined(self, old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
         problems: list[Incompatibility] = []
         if not _may_become(old, new):
             return [problem("COMBINED_TYPE_CHANGED", path, f"{old.kind.value} became {new.kind.value}")]
         before, after = _distinct(old.branches), _distinct(new.branches)
-        if new.kind is Kind.ALL and len(after) > len(before):
+        if new.kind is JsonSchemaKind.ALL and len(after) > len(before):
             problems.append(problem("PRODUCT_TYPE_EXTENDED", path, "allOf has more parts, all of which must hold"))
-        if Kind.ALL not in (old.kind, new.kind) and len(after) < len(before):
+        if JsonSchemaKind.ALL not in (old.kind, new.kind) and len(after) < len(before):
             problems.append(problem("SUM_TYPE_NARROWED", path, f"{new.kind.value} has fewer alternatives"))
         fitting = [
             [not self.compare(one, other, f"{path}/{old.kind.value}/{index}") for other in after]
             for index, one in enumerate(before)
         ]
         if _matching_size(fitting) < min(len(before), len(after)):
-            message = "the parts before and now cannot be paired so that each is compatible"
+            message = "the old and new parts cannot be paired so that each pair is compatible"
             problems.append(problem("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path, message))
         return problems
 
@@ -101,9 +103,16 @@ def problem(kind: str, path: str, message: str) -> Incompatibility:
 
 
 def limit_problems(
-    old: Node, new: Node, path: str, key: str, code: str, *, upper: bool, values: tuple[Any, Any] | None = None
+    old: JsonSchemaNode,
+    new: JsonSchemaNode,
+    path: str,
+    key: str,
+    code: str,
+    *,
+    upper: bool,
+    values: tuple[Any, Any] | None = None,
 ) -> list[Incompatibility]:
-    """A limit that appeared or became tighter."""
+    """The violations of a limit that was added or became stricter."""
     before, after = values if values is not None else (old.document.get(key), new.document.get(key))
     if after is None or before == after:
         return []
@@ -116,17 +125,17 @@ def limit_problems(
     return []
 
 
-def _may_become(old: Node, new: Node) -> bool:
-    """Whether one combination may take the place of another: anyOf accepts what allOf and oneOf accepted."""
-    if old.kind is new.kind or new.kind is Kind.ANY:
+def _may_become(old: JsonSchemaNode, new: JsonSchemaNode) -> bool:
+    """Whether one combination may replace another: anyOf accepts all documents that allOf and oneOf accepted."""
+    if old.kind is new.kind or new.kind is JsonSchemaKind.ANY:
         return True
-    if new.kind is Kind.ONE:
-        return len(old.branches) == 1 or (old.kind is Kind.ALL and len(new.branches) == 1)
+    if new.kind is JsonSchemaKind.ONE:
+        return len(old.branches) == 1 or (old.kind is JsonSchemaKind.ALL and len(new.branches) == 1)
     return len(old.branches) == 1 and len(new.branches) == 1
 
 
-def _distinct(branches: list[Node]) -> list[Node]:
-    distinct: list[Node] = []
+def _distinct(branches: list[JsonSchemaNode]) -> list[JsonSchemaNode]:
+    distinct: list[JsonSchemaNode] = []
     for node in branches:
         if not any(
             node.kind is other.kind and node.integer == other.integer and node.document == other.document
@@ -137,7 +146,7 @@ def _distinct(branches: list[Node]) -> list[Node]:
 
 
 def _matching_size(fitting: list[list[bool]]) -> int:
-    """How many rows can be paired with a column each (augmenting paths)."""
+    """The maximum number of rows that can be paired with a column of their own (augmenting paths)."""
     row_of: dict[int, int] = {}
 
     def place(row: int, seen: set[int]) -> bool:
@@ -152,7 +161,7 @@ def _matching_size(fitting: list[list[bool]]) -> int:
     return sum(place(row, set()) for row in range(len(fitting)))
 
 
-def _strings(old: Node, new: Node, path: str) -> list[Incompatibility]:
+def _strings(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     problems = limit_problems(old, new, path, "maxLength", "MAX_LENGTH", upper=True)
     problems += limit_problems(old, new, path, "minLength", "MIN_LENGTH", upper=False)
     before, after = old.document.get("pattern"), new.document.get("pattern")
@@ -162,7 +171,7 @@ def _strings(old: Node, new: Node, path: str) -> list[Incompatibility]:
     return problems
 
 
-def _numbers(old: Node, new: Node, path: str) -> list[Incompatibility]:
+def _numbers(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     problems: list[Incompatibility] = []
     for key, code, upper in (("maximum", "MAXIMUM", True), ("minimum", "MINIMUM", False)):
         exclusive = f"exclusive{key.capitalize()}"
@@ -183,15 +192,15 @@ def _numbers(old: Node, new: Node, path: str) -> list[Incompatibility]:
     return problems
 
 
-def _limits(node: Node, key: str, exclusive: str) -> tuple[Any, Any]:
-    """(inclusive, exclusive) limit; in draft 4 the exclusive one is a boolean about the other."""
+def _limits(node: JsonSchemaNode, key: str, exclusive: str) -> tuple[Any, Any]:
+    """The (inclusive, exclusive) limit. In draft 4 the exclusive limit is a boolean that modifies the inclusive one."""
     limit, strict = node.document.get(key), node.document.get(exclusive)
     if isinstance(strict, bool):
         return (None, limit) if strict else (limit, None)
     return limit, strict
 
 
-def _enums(old: Node, new: Node, path: str) -> list[Incompatibility]:
+def _enums(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     before, after = old.document["enum"], new.document["enum"]
     lost = [value for value in before if not any(_same(value, other) for other in after)]
     if not lost:
@@ -201,7 +210,7 @@ def _enums(old: Node, new: Node, path: str) -> list[Incompatibility]:
     return [problem(kind, f"{path}/enum", f"no longer allowed: {', '.join(map(repr, lost))}")]
 
 
-def _conditions(old: Node, new: Node, path: str) -> list[Incompatibility]:
+def _conditions(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incompatibility]:
     keys = ("if", "then", "else")
     if all(old.document.get(key) == new.document.get(key) for key in keys):
         return []
@@ -209,5 +218,5 @@ def _conditions(old: Node, new: Node, path: str) -> list[Incompatibility]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Equality of JSON values: true does not equal 1."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other

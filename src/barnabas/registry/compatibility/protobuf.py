@@ -1,8 +1,8 @@
-"""Machine: whether what was written with one Protobuf schema can be read with another.
+"""Machine: whether data written with one Protobuf schema can be read with another.
 
-On the wire a field is its number and its wire type, so names may change and fields may come and go; what may not change
-is how the bytes behind a number are read. Messages keep their names, because records say which message they hold. The
-groups of types that may stand for each other are those of protobuf's "Updating a message type".
+On the wire, a field is its number and its wire type, so names may change and fields may be added and removed. The
+interpretation of the bytes of a number must not change. Messages keep their names, because records identify their
+message. The groups of interchangeable types are those of protobuf's "Updating a message type".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GROUP_OF: Final = {member: name for name, members in _GROUPS.items() for member
 def read_problems(
     new: pb.FileDescriptorProto, new_symbols: Symbols, old: pb.FileDescriptorProto, old_symbols: Symbols
 ) -> list[Incompatibility]:
-    """What keeps a reader with `new` from reading what was written with `old`."""
+    """All reasons why a reader with `new` cannot read data written with `old`."""
     comparison = _Comparison(old_symbols, new_symbols)
     if old.package != new.package:
         message = f"the package {old.package!r} became {new.package!r}"
@@ -80,7 +80,7 @@ class _Comparison:
         self.messages(old.nested_type, new.nested_type, path)
 
     def _oneofs(self, old: pb.DescriptorProto, new: pb.DescriptorProto, path: str) -> None:
-        """What could be set together must not exclude each other now, and alternatives must not disappear."""
+        """Fields that could be set together must not be in one oneof now, and no field of a oneof may be removed."""
         was_in, is_in = _oneof_of(old), _oneof_of(new)
         numbers_before = {field.number for field in old.field}
         for name in sorted(set(is_in.values())):
@@ -97,7 +97,7 @@ class _Comparison:
         surviving = {was_in[number] for number in was_in if number in is_in} | set(is_in.values())
         for number, name in sorted(was_in.items()):
             if number not in remaining and name in surviving:
-                message = f"the alternative {number} of oneof {name} is gone"
+                message = f"the alternative {number} of oneof {name} was removed"
                 self.add("ONEOF_FIELD_REMOVED", f"{path}/{name}/{number}", message)
 
     def _field(self, old: pb.FieldDescriptorProto, new: pb.FieldDescriptorProto, path: str) -> None:
@@ -140,7 +140,9 @@ class _Comparison:
 
 
 def _oneof_of(message: pb.DescriptorProto) -> dict[int, str]:
-    """The written oneofs, by the numbers of their fields; `optional` of proto3 is none."""
+    """The oneofs that are written in the schema, by the numbers of their fields; without those of proto3's
+    `optional`.
+    """
     return {
         field.number: message.oneof_decl[field.oneof_index].name
         for field in message.field

@@ -1,4 +1,4 @@
-"""Codec: schema texts as parsed schemas, whatever their type. The types' libraries are imported on first use."""
+"""Codec: parses schema texts of all types. The libraries that a type needs are imported on first use."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from barnabas.registry.errors import InvalidSchemaError
 from barnabas.registry.values import Incompatibility, Reference, Schema, SchemaType
 
 Lookup = Callable[[Reference], Schema]
-"""Finds what a reference refers to, or raises InvalidSchemaError."""
+"""Finds the schema to which a reference refers, or raises InvalidSchemaError."""
 DEPENDENCIES_MAX = 1_000
-"""So many schemas may hang together; more is a mistake or an attack."""
+"""The maximum number of direct and indirect references; more are a mistake or an attack."""
 
 
 @runtime_checkable
 class Parsed(Protocol):
-    """A schema that has been understood."""
+    """A parsed schema."""
 
     @property
     def name(self) -> str | None:
-        """The name of the record or message, where the schema has one."""
+        """The name of the record or message, if the schema has one."""
 
     @property
     def canonical(self) -> str:
-        """The text that is stored, and by which two schemas are told to be the same."""
+        """The text that is stored. Two schemas are the same if their canonical texts are equal."""
 
     @property
     def normalized(self) -> str:
-        """The canonical text with what does not matter put in order (`normalize=true`)."""
+        """The canonical text with parts whose order has no meaning sorted (`normalize=true`)."""
 
     def formatted(self, name: str) -> str:
-        """The text in another format (`format=...`); the canonical text for "" and for formats it does not have."""
+        """The text in the format that `format=...` names; the canonical text for "" and for unknown formats."""
 
     def read_problems(self, writer: Parsed) -> list[Incompatibility]:
-        """Why a reader with this schema cannot read what was written with `writer`; empty when it can."""
+        """The reasons why a reader with this schema cannot read data written with `writer`; empty if there are none."""
 
 
 def parse(schema: Schema, lookup: Lookup, *, strict: bool = True) -> Parsed:
-    """Understand a schema and what it refers to. Raises InvalidSchemaError.
+    """Parse a schema and the schemas to which it refers. Raises InvalidSchemaError.
 
-    With `strict` everything is checked (defaults against their types, for example); what is stored already is parsed
-    without, because it has been accepted.
+    With `strict`, everything is checked (for example defaults against their types). Stored schemas are parsed without,
+    because they were accepted before.
     """
     dependencies = resolve_references(schema, lookup)
     match schema.type:
@@ -60,7 +60,9 @@ def parse(schema: Schema, lookup: Lookup, *, strict: bool = True) -> Parsed:
 
 
 def resolve_references(schema: Schema, lookup: Lookup) -> Mapping[str, Schema]:
-    """Everything that the schema refers to, directly or not, by name; what others need comes first."""
+    """All schemas to which a schema refers, directly or indirectly, by reference name. Each comes after its own
+    references.
+    """
     found: dict[str, Schema] = {}
     under_way: set[str] = set()
 

@@ -1,7 +1,8 @@
-"""Codec: Avro schemas: text to typed nodes, and back to the one text that Java's `Schema.toString` gives.
+"""Codec: parses Avro schemas into typed nodes, and writes nodes as the canonical text, which is that of Java's
+`Schema.toString`.
 
-Two texts that mean the same (attributes in another order, `{"type": "string"}` for `"string"`, a namespace in the name)
-have the same canonical text. Rules are those of the Avro 1.12 specification.
+Equivalent texts (attributes in another order, `{"type": "string"}` for `"string"`, a namespace in the name) have the
+same canonical text. The rules are those of the Avro 1.12 specification.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from barnabas.registry.formats.avro_nodes import (
     MISSING,
     PRIMITIVES,
     ArrayType,
+    AvroField,
     AvroType,
     EnumType,
-    Field,
     FixedType,
     MapType,
     NamedType,
@@ -46,8 +47,10 @@ _RESERVED: Final = {
 
 
 def parse_avro(text: str, dependencies: Sequence[str] = (), *, strict: bool = True) -> AvroSchema:
-    """Parse a schema after the schemas that it may name. Raises InvalidSchemaError that says what is wrong where."""
-    parser = _Parser(strict)
+    """Parse a schema and, before it, the schemas whose types it may name. Raises InvalidSchemaError with the reason and
+    the path.
+    """
+    parser = _AvroParser(strict)
     for dependency in dependencies:
         parser.parse_text(dependency)
     borrowed = frozenset(parser.names)
@@ -57,7 +60,7 @@ def parse_avro(text: str, dependencies: Sequence[str] = (), *, strict: bool = Tr
 
 @dataclass
 class AvroSchema:
-    """A parsed Avro schema. `borrowed` are the named types that its references bring; they are not written out."""
+    """A parsed Avro schema. `borrowed` are the named types of its references, which are not written out."""
 
     root: AvroType
     borrowed: frozenset[str] = frozenset()
@@ -76,7 +79,7 @@ class AvroSchema:
 
     @cached_property
     def resolved(self) -> str:
-        """The text with everything that it refers to written out."""
+        """The text with the types of all references written out."""
         return _dump(_Writer(frozenset()).write(self.root, ""))
 
     def formatted(self, name: str) -> str:
@@ -87,7 +90,7 @@ class AvroSchema:
 
 
 @dataclass
-class _Parser:
+class _AvroParser:
     strict: bool
     names: dict[str, NamedType] = field(default_factory=dict)
     depth: int = 0
@@ -99,7 +102,7 @@ class _Parser:
             raise InvalidSchemaError("The Avro schema is nested too deeply.") from None
         except ValueError as error:
             stripped = text.strip()
-            if stripped not in PRIMITIVES:  # a bare name is what some clients send for a primitive
+            if stripped not in PRIMITIVES:  # some clients send the bare name of a primitive type
                 raise InvalidSchemaError(f"The Avro schema is not JSON: {error}") from error
             document = stripped
         return self.parse(document, "", "/")
@@ -125,7 +128,9 @@ class _Parser:
         for candidate in (name,) if "." in name or not namespace else (f"{namespace}.{name}", name):
             if candidate in self.names:
                 return self.names[candidate]
-        raise InvalidSchemaError(f"At {path}: the type {name!r} is not defined (before this place, or in a reference).")
+        raise InvalidSchemaError(
+            f"At {path}: the type {name!r} is not defined (earlier in the schema, or in a reference)."
+        )
 
     def _union(self, branches: list[Any], namespace: str, path: str) -> UnionType:
         union = UnionType([self.parse(branch, namespace, f"{path}{i}/") for i, branch in enumerate(branches)])
@@ -164,16 +169,16 @@ class _Parser:
         return self._named(kind, namespace, path)
 
     def _names_of(self, document: dict[str, Any], namespace: str, path: str) -> tuple[str, str, list[str]]:
-        """(namespace, name, full aliases) of a named type."""
+        """(namespace, name, full names of the aliases) of a named type."""
         name = _need(document, "name", path)
         if not isinstance(name, str):
-            raise InvalidSchemaError(f"At {path}: the name {name!r} is not a text.")
+            raise InvalidSchemaError(f"At {path}: the name {name!r} is not a string.")
         if "." in name:
             space, _, name = name.rpartition(".")
         else:
             space = document.get("namespace", namespace) or ""
         if not isinstance(space, str):
-            raise InvalidSchemaError(f"At {path}: the namespace {space!r} is not a text.")
+            raise InvalidSchemaError(f"At {path}: the namespace {space!r} is not a string.")
         for part in (*filter(None, space.split(".")), name):
             _check_name(part, path)
         if name in PRIMITIVES and not space:
@@ -202,7 +207,7 @@ class _Parser:
             record.fields.append(one)
         return record
 
-    def _field(self, entry: Any, namespace: str, path: str) -> Field:
+    def _field(self, entry: Any, namespace: str, path: str) -> AvroField:
         if not isinstance(entry, dict):
             raise InvalidSchemaError(f"At {path}: {entry!r} is not a field.")
         name = _need(entry, "name", path)
@@ -217,7 +222,7 @@ class _Parser:
             if problem is not None:
                 raise InvalidSchemaError(f"At {path}: the default of field {name!r} does not fit its type: {problem}.")
         aliases = _texts(entry.get("aliases", []), f"{path}aliases")
-        return Field(name, kind, default, aliases, _doc(entry), order, _props(entry, "field"))
+        return AvroField(name, kind, default, aliases, _doc(entry), order, _props(entry, "field"))
 
     def _enum(self, document: dict[str, Any], namespace: str, path: str) -> EnumType:
         space, name, aliases = self._names_of(document, namespace, path)
@@ -244,7 +249,7 @@ class _Parser:
 
 
 class _Writer:
-    """Nodes back to JSON, attributes in Java's order, every named type written out where it is met first."""
+    """Converts nodes to JSON: attributes in Java's order, each named type written out at its first use."""
 
     def __init__(self, known: frozenset[str], *, sort: bool = False) -> None:
         self._known = set(known)
@@ -287,7 +292,7 @@ class _Writer:
             head["aliases"] = [_relative(alias, node.namespace) for alias in node.aliases]
         return head
 
-    def _field(self, one: Field, namespace: str) -> dict[str, Any]:
+    def _field(self, one: AvroField, namespace: str) -> dict[str, Any]:
         entry: dict[str, Any] = {"name": one.name, "type": self.write(one.type, namespace)}
         if one.doc is not None:
             entry["doc"] = one.doc
@@ -328,7 +333,7 @@ def _check_name(name: Any, path: str) -> None:
 
 def _texts(values: Any, path: str) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InvalidSchemaError(f"At {path}: expected a list of texts.")
+        raise InvalidSchemaError(f"At {path}: expected a list of strings.")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Codec: whether a JSON value is a default of an Avro type."""
+"""Codec: checks whether a JSON value is a valid default of an Avro type."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ _LONG = 1 << 63
 
 
 def default_problem(node: AvroType, value: Any) -> str | None:
-    """Why `value` cannot be a default of the type, or None. Bytes are texts of the code points 0 to 255."""
+    """Why `value` is not a valid default of the type, or None. The JSON form of bytes is a string of the code points 0
+    to 255.
+    """
     match node:
         case Primitive():
             return None if _fits(node.name, value) else f"{value!r} is not a {node.name}"
         case UnionType():
-            # Avro 1.12: the default is of the first branch that it fits; before, it had to fit the first.
+            # Avro 1.12: the default must fit any branch; earlier versions require that it fits the first branch.
             if any(default_problem(branch, value) is None for branch in node.branches):
                 return None
             return f"{value!r} fits no branch of the union"

@@ -1,4 +1,4 @@
-"""Value: the types of an Avro schema as a graph; a recursive record is its own descendant."""
+"""Value: the types of an Avro schema as a graph. A recursive record is reachable from its own fields."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-"""No default: something else than the default null."""
+"""The field has no default. (`None` is the default null.)"""
 
 
 @dataclass(eq=False, slots=True)
 class Primitive:
-    """null, boolean, int, long, float, double, bytes or string; `props` hold a logical type."""
+    """null, boolean, int, long, float, double, bytes or string. `props` has attributes such as logicalType."""
 
     name: str
     props: dict[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class UnionType:
 
 @dataclass(eq=False)
 class NamedType:
-    """What records, enums and fixeds have in common. Aliases are full names."""
+    """The common attributes of records, enums and fixed types. Aliases are full names."""
 
     namespace: str
     name: str
@@ -75,7 +75,7 @@ class NamedType:
 @dataclass(eq=False)
 class RecordType(NamedType):
     kind_name: str = "record"
-    fields: list[Field] = field(default_factory=list)
+    fields: list[AvroField] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
@@ -102,8 +102,8 @@ class FixedType(NamedType):
 
 
 @dataclass(eq=False, slots=True)
-class Field:
-    """A field of a record. `default` is JSON, or MISSING."""
+class AvroField:
+    """A field of a record. `default` is a JSON value, or MISSING."""
 
     name: str
     type: AvroType
@@ -118,7 +118,7 @@ AvroType = Primitive | ArrayType | MapType | UnionType | NamedType
 
 
 def type_name(node: AvroType) -> str:
-    """The name of the kind of a type, as error messages write it."""
+    """The name of a type's kind, for error messages."""
     match node:
         case Primitive():
             return node.name

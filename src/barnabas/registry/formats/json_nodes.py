@@ -1,8 +1,8 @@
-"""Codec: JSON Schema documents as nodes of one kind each, which is what compatibility rules are written for.
+"""Codec: converts a JSON Schema into nodes of one kind each, the form that the compatibility rules compare.
 
-A document like `{"type": "object", "properties": ..., "anyOf": [...]}` says two things; it becomes a node of kind ALL
-with one node for each. `{"type": ["string", "null"]}` becomes ANY of two. `$ref` is followed, `{}` is EMPTY (everything
-is valid), `false` is NOTHING. Drafts 4 to 2020-12 end in the same nodes.
+A document such as `{"type": "object", "properties": ..., "anyOf": [...]}` has two restrictions and becomes a node of
+kind ALL with one branch for each. `{"type": ["string", "null"]}` becomes ANY of two branches. A `$ref` is replaced by
+its target. `{}` is EMPTY (every value is valid), and `false` is NOTHING. All drafts from 4 to 2020-12 use these nodes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _KEYWORDS: Final = {
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }  # fmt: skip
-"""What a document that names no type is about is told from its keywords."""
+"""If a document names no type, the types that it restricts follow from its keywords."""
 
 
-class Kind(Enum):
-    """What a node restricts."""
+class JsonSchemaKind(Enum):
+    """The restriction that a node expresses."""
 
     EMPTY = "empty"
     NOTHING = "false"
@@ -53,24 +53,24 @@ class Kind(Enum):
 
     @property
     def combined(self) -> bool:
-        return self in (Kind.ALL, Kind.ANY, Kind.ONE)
+        return self in (JsonSchemaKind.ALL, JsonSchemaKind.ANY, JsonSchemaKind.ONE)
 
 
 @dataclass(eq=False)
-class Node:
-    """One restriction. `document` is the JSON object that it was read from."""
+class JsonSchemaNode:
+    """One restriction. `document` is the JSON object from which the node was read."""
 
-    kind: Kind
+    kind: JsonSchemaKind
     document: Mapping[str, Any]
     scope: Scope
-    branches: list[Node] = field(default_factory=list)
+    branches: list[JsonSchemaNode] = field(default_factory=list)
     integer: bool = False
 
-    def child(self, document: Any) -> Node:
-        """The node of a schema inside this one."""
+    def child(self, document: Any) -> JsonSchemaNode:
+        """The node of a subschema of this one."""
         return self.scope.load(document)
 
-    def child_at(self, key: str) -> Node | None:
+    def child_at(self, key: str) -> JsonSchemaNode | None:
         return self.child(self.document[key]) if key in self.document else None
 
     @property
@@ -78,23 +78,23 @@ class Node:
         return "default" in self.document
 
     @cached_property
-    def properties(self) -> dict[str, Node]:
+    def properties(self) -> dict[str, JsonSchemaNode]:
         return {name: self.child(value) for name, value in self.document.get("properties", {}).items()}
 
     @cached_property
-    def patterns(self) -> dict[str, Node]:
+    def patterns(self) -> dict[str, JsonSchemaNode]:
         return {pattern: self.child(value) for pattern, value in self.document.get("patternProperties", {}).items()}
 
 
 @dataclass
-class Library:
-    """The document and those that it refers to, by URI."""
+class JsonSchemaDocuments:
+    """The schema's document and the documents to which it refers, by URI."""
 
     documents: dict[str, Any]
-    nodes: dict[int, Node] = field(default_factory=dict)
+    nodes: dict[int, JsonSchemaNode] = field(default_factory=dict)
 
     def find(self, uri: str) -> tuple[Any, str]:
-        """(what a resolved reference points to, the URI that references inside it are relative to)."""
+        """(the target of a resolved reference, the base URI of references inside the target)."""
         base, fragment = urldefrag(uri)
         document = self.documents.get(base)
         if document is None:
@@ -112,30 +112,32 @@ class Library:
             try:
                 target = target[int(key)] if isinstance(target, list) else target[key]
             except (KeyError, IndexError, ValueError, TypeError):
-                raise InvalidSchemaError(f"The reference {uri!r} points to nothing in its document.") from None
+                raise InvalidSchemaError(
+                    f"The reference {uri!r} points to a part of its document that does not exist."
+                ) from None
             if isinstance(target, dict) and isinstance(target.get("$id"), str) and not target["$id"].startswith("#"):
                 base = urljoin(base, target["$id"])
         return target, base
 
 
-def build_library(root: Any, references: Mapping[str, Any]) -> tuple[Library, str]:
-    """The library of a document, and the base URI of the document itself."""
-    library = Library(dict(references))
+def collect_documents(root: Any, references: Mapping[str, Any]) -> tuple[JsonSchemaDocuments, str]:
+    """The documents of a schema and its references, and the base URI of the schema itself."""
+    documents = JsonSchemaDocuments(dict(references))
     for name, document in references.items():
-        _learn_ids(library, document, name)
+        _add_embedded_documents(documents, document, name)
     base = root.get("$id", root.get("id", "")) if isinstance(root, dict) else ""
     base = urldefrag(base)[0] if isinstance(base, str) else ""
-    library.documents[base] = root
-    library.documents.setdefault("", root)
-    _learn_ids(library, root, base)
-    return library, base
+    documents.documents[base] = root
+    documents.documents.setdefault("", root)
+    _add_embedded_documents(documents, root, base)
+    return documents, base
 
 
-def _learn_ids(library: Library, document: Any, base: str) -> None:
+def _add_embedded_documents(documents: JsonSchemaDocuments, document: Any, base: str) -> None:
     for inside in _objects(document):
         own = inside.get("$id")
         if isinstance(own, str) and not own.startswith("#"):
-            library.documents.setdefault(urldefrag(urljoin(base, own))[0], inside)
+            documents.documents.setdefault(urldefrag(urljoin(base, own))[0], inside)
 
 
 def _objects(document: Any) -> Iterator[dict[str, Any]]:
@@ -151,79 +153,79 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Scope:
-    """Where relative references start from."""
+    """The base URI against which relative references are resolved."""
 
-    library: Library
+    documents: JsonSchemaDocuments
     base: str
 
-    def load(self, document: Any) -> Node:
-        """The node of a schema; the same one whenever the same part of a document is asked for."""
-        cache = self.library.nodes
+    def load(self, document: Any) -> JsonSchemaNode:
+        """The node of a schema. The same part of a document always has the same node."""
+        cache = self.documents.nodes
         known = cache.get(id(document))
         if known is None:
             known = self._load(document)
             cache[id(document)] = known
         return known
 
-    def _load(self, document: Any) -> Node:
+    def _load(self, document: Any) -> JsonSchemaNode:
         if document is True:
-            return Node(Kind.EMPTY, {}, self)
+            return JsonSchemaNode(JsonSchemaKind.EMPTY, {}, self)
         if document is False:
-            return Node(Kind.NOTHING, {}, self)
+            return JsonSchemaNode(JsonSchemaKind.NOTHING, {}, self)
         if not isinstance(document, dict):
             raise InvalidSchemaError(f"{document!r} is not a JSON Schema: expected an object or a boolean.")
         scope = self
         own = document.get("$id")
         if isinstance(own, str) and not own.startswith("#"):
-            scope = Scope(self.library, urldefrag(urljoin(self.base, own))[0])
+            scope = Scope(self.documents, urldefrag(urljoin(self.base, own))[0])
         if isinstance(document.get("$ref"), str):
             return scope._follow(document)
         parts = list(scope._parts(document))
         if not parts:
-            return Node(Kind.EMPTY, document, scope)
+            return JsonSchemaNode(JsonSchemaKind.EMPTY, document, scope)
         if len(parts) == 1:
             return parts[0]
-        return Node(Kind.ALL, document, scope, parts)
+        return JsonSchemaNode(JsonSchemaKind.ALL, document, scope, parts)
 
-    def _follow(self, document: Mapping[str, Any]) -> Node:
+    def _follow(self, document: Mapping[str, Any]) -> JsonSchemaNode:
         seen = 0
         scope = self
         target: Any = document
         while isinstance(target, dict) and isinstance(target.get("$ref"), str):
             seen += 1
             if seen > _REF_HOPS_MAX:
-                raise InvalidSchemaError(f"The reference {document['$ref']!r} leads in a circle.")
-            target, base = scope.library.find(urljoin(scope.base, target["$ref"]))
-            scope = Scope(scope.library, base)
+                raise InvalidSchemaError(f"The reference {document['$ref']!r} is circular.")
+            target, base = scope.documents.find(urljoin(scope.base, target["$ref"]))
+            scope = Scope(scope.documents, base)
         return scope.load(target)
 
-    def _parts(self, document: dict[str, Any]) -> Iterator[Node]:
-        """One node for each thing that the document restricts."""
+    def _parts(self, document: dict[str, Any]) -> Iterator[JsonSchemaNode]:
+        """One node for each restriction in the document."""
         if "enum" in document:
-            yield Node(Kind.ENUM, document, self)
-        for kind in (Kind.ALL, Kind.ANY, Kind.ONE):
+            yield JsonSchemaNode(JsonSchemaKind.ENUM, document, self)
+        for kind in (JsonSchemaKind.ALL, JsonSchemaKind.ANY, JsonSchemaKind.ONE):
             if isinstance(document.get(kind.value), list):
-                yield Node(kind, document, self, [self.load(branch) for branch in document[kind.value]])
+                yield JsonSchemaNode(kind, document, self, [self.load(branch) for branch in document[kind.value]])
         if "not" in document:
-            yield Node(Kind.NOT, document, self, [self.load(document["not"])])
+            yield JsonSchemaNode(JsonSchemaKind.NOT, document, self, [self.load(document["not"])])
         if "const" in document:
-            yield Node(Kind.CONST, document, self)
+            yield JsonSchemaNode(JsonSchemaKind.CONST, document, self)
         if "if" in document:
-            yield Node(Kind.CONDITION, document, self)
+            yield JsonSchemaNode(JsonSchemaKind.CONDITION, document, self)
         kinds = document.get("type")
         if isinstance(kinds, str):
             yield self._typed(kinds, document)
         elif isinstance(kinds, list):
-            yield Node(Kind.ANY, document, self, [self._typed(kind, document) for kind in kinds])
+            yield JsonSchemaNode(JsonSchemaKind.ANY, document, self, [self._typed(kind, document) for kind in kinds])
         else:
             for name, keywords in _KEYWORDS.items():
                 if any(keyword in document for keyword in keywords):
                     yield self._typed(name, document)
 
-    def _typed(self, kind: Any, document: dict[str, Any]) -> Node:
+    def _typed(self, kind: Any, document: dict[str, Any]) -> JsonSchemaNode:
         if kind == "integer":
-            return Node(Kind.NUMBER, document, self, integer=True)
+            return JsonSchemaNode(JsonSchemaKind.NUMBER, document, self, integer=True)
         try:
-            return Node(Kind(kind), document, self)
+            return JsonSchemaNode(JsonSchemaKind(kind), document, self)
         except ValueError:
-            raise InvalidSchemaError(f"{kind!r} is not a type of JSON.") from None
+            raise InvalidSchemaError(f"{kind!r} is not a JSON type.") from None

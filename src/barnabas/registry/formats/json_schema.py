@@ -1,4 +1,4 @@
-"""Codec: JSON Schema texts: checked against their own draft, and written in one way."""
+"""Codec: parses JSON Schemas, checks them against the meta-schema of their draft, and writes canonical text."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any
 
 from barnabas.registry.compatibility.json_schema import read_problems
 from barnabas.registry.errors import InvalidSchemaError
-from barnabas.registry.formats.json_nodes import Library, Node, Scope, build_library
+from barnabas.registry.formats.json_nodes import JsonSchemaDocuments, JsonSchemaNode, Scope, collect_documents
 from barnabas.registry.values import Incompatibility
 
 
 def parse_json_schema(text: str, references: Mapping[str, str] | None = None, *, strict: bool = True) -> JsonSchema:
-    """Parse a schema; `references` are the texts of others by the name that `$ref` uses. Raises InvalidSchemaError."""
+    """Parse a schema. `references` are the texts of other schemas by the name that `$ref` uses. Raises
+    InvalidSchemaError.
+    """
     document = _load(text, "The JSON Schema")
     others = {name: _load(other, f"The reference {name!r}") for name, other in (references or {}).items()}
     if strict:
         _check_against_draft(document)
-    library, base = build_library(document, others)
-    schema = JsonSchema(document, others, library, base)
+    documents, base = collect_documents(document, others)
+    schema = JsonSchema(document, others, documents, base)
     try:
         _ = schema.root
     except RecursionError:
@@ -31,16 +33,16 @@ def parse_json_schema(text: str, references: Mapping[str, str] | None = None, *,
 
 @dataclass
 class JsonSchema:
-    """A parsed JSON Schema with the documents that it refers to."""
+    """A parsed JSON Schema with the documents to which it refers."""
 
     document: Any
     references: dict[str, Any]
-    library: Library
+    documents: JsonSchemaDocuments
     base: str
 
     @cached_property
-    def root(self) -> Node:
-        return Scope(self.library, self.base).load(self.document)
+    def root(self) -> JsonSchemaNode:
+        return Scope(self.documents, self.base).load(self.document)
 
     @property
     def name(self) -> str | None:
@@ -75,7 +77,7 @@ def _load(text: str, what: str) -> Any:
 
 
 def _check_against_draft(document: Any) -> None:
-    """Against the meta-schema that `$schema` names; draft 7 where it names none, as other registries do."""
+    """Check against the meta-schema that `$schema` names, or draft 7 if there is none, as other registries do."""
     from jsonschema import Draft7Validator
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for

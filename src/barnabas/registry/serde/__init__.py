@@ -1,1 +1,3 @@
-"""Codec: serializers and deserializers in the wire format of schema registries; they fit our clients as they are."""
+"""Codec: serializers and deserializers in the wire format of schema registries, for Barnabas' producers and
+consumers.
+"""

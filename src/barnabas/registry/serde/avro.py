@@ -1,10 +1,10 @@
-"""Codec: Avro values through a schema registry.
+"""Codec: serializes Avro values with a schema registry.
 
     producer = Producer(bootstrap_servers=..., value_serializer=AvroSerializer(registry, ORDER_SCHEMA))
     consumer = Consumer(bootstrap_servers=..., value_deserializer=AvroDeserializer(registry))
 
-Reading resolves: with a reader's schema of its own a consumer sees what was written with any compatible version in that
-shape.
+The deserializer applies Avro's schema resolution: a consumer with a reader's schema receives all values in its shape,
+whichever compatible version they were written with.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from barnabas.registry.values import RegisteredSchema, Schema, SchemaType
 
 
 class AvroSerializer(SchemaSerializer):
-    """Values (dictionaries for records) to Avro. `to_dict` makes dictionaries of other objects.
+    """Serializes values (dictionaries for records) as Avro. `to_dict` converts other objects to dictionaries.
 
-    `schema` is a text, or a Schema if it has references; None with `use_latest_version`. Further options are those of
-    `SerializerOptions`.
+    `schema` is a string, or a Schema if it has references; None with `use_latest_version`. The other options are those
+    of `SerializerOptions`.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class AvroSerializer(SchemaSerializer):
 
 
 class AvroDeserializer(SchemaReader):
-    """Avro to values. With `reader_schema` they have its shape, whatever version they were written with; without, that
-    of the writer. `from_dict` makes objects of dictionaries.
+    """Deserializes Avro. Values have the shape of `reader_schema`, or of the writer's schema without it. `from_dict`
+    converts dictionaries to objects.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class AvroDeserializer(SchemaReader):
     def _make(self, schema: Schema) -> Any:
         if schema.type is not SchemaType.AVRO:
             raise ValueError(
-                f"The record was written with a {schema.type.value} schema; use the deserializer for that."
+                f"The record was written with a {schema.type.value} schema; use the deserializer for that type."
             )
         return parse_for_fastavro(self._registry, schema)
 
 
 def parse_for_fastavro(registry: RegistryClient, schema: Schema) -> Any:
-    """A schema with what it refers to, as fastavro takes it."""
+    """Parse a schema and its references as fastavro expects them."""
     named: dict[str, Mapping[str, Any]] = {}
     for dependency in registry.dependencies(schema).values():
         fastavro.parse_schema(_load(dependency.text), named_schemas=named)
@@ -117,4 +117,4 @@ def _load(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # a primitive's name without quotes
+        return text  # the name of a primitive type without quotes

@@ -1,8 +1,8 @@
-"""Shell: what the serializers of all types share: which subject, which version, which id.
+"""Shell: shared parts of all serializers: choosing the subject, the version and the schema id.
 
-Called by itself, a serializer asks the registry there and then, once for each topic (and once for each id when
-reading), and blocks for that long. Our clients call `serialize_now` and `deserialize_now` instead: where something is
-not known yet these raise NotReadyError, and the client waits for the registry without holding up its event loop.
+If it is called directly, a serializer sends its requests to the registry at once and blocks until the response: one per
+topic, and one per schema id when reading. Barnabas' clients call `serialize_now` and `deserialize_now` instead. These
+raise NotReadyError if a request is needed, and the client then waits for the registry without blocking its event loop.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ from barnabas.registry.serde.wire_format import unframe
 from barnabas.registry.values import RegisteredSchema, Schema
 
 SubjectStrategy = Callable[[str, bool, str | None], str]
-"""(topic, whether it is for keys, the name of the record) -> subject."""
+"""(topic, whether the schema is for keys, name of the record) -> subject."""
 
 
 def topic_name(topic: str, is_key: bool, record: str | None) -> str:
-    """`orders-value`: one schema, evolving, for all values of a topic. The field's default."""
+    """Subject `orders-value`: all values of a topic have one schema, which evolves. This is the default."""
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
 def record_name(topic: str, is_key: bool, record: str | None) -> str:
-    """`shop.Order`: a topic may hold several types, and a type has one subject everywhere."""
+    """Subject `shop.Order`: a topic may have several types, and a type has the same subject in all topics."""
     return _named(record)
 
 
 def topic_record_name(topic: str, is_key: bool, record: str | None) -> str:
-    """`orders-shop.Order`: several types in a topic, each evolving for that topic alone."""
+    """Subject `orders-shop.Order`: a topic may have several types, and each evolves separately for each topic."""
     return f"{topic}-{_named(record)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SerializerOptions:
-    """Under Confluent's names, with underscores: auto.register.schemas, use.latest.version, normalize.schemas, ..."""
+    """Options with Confluent's names, with underscores for dots: auto.register.schemas, use.latest.version,
+    normalize.schemas, ...
+    """
 
     is_key: bool = False
     auto_register_schemas: bool = True
@@ -58,7 +60,7 @@ _TOPICS_MAX: Final = 10_000
 
 
 class SchemaSerializer:
-    """Finds the version to write with. Subclasses turn values into bytes."""
+    """Chooses the schema version to write with. Subclasses encode the values."""
 
     def __init__(self, registry: RegistryClient, options: SerializerOptions) -> None:
         self._registry = registry
@@ -67,7 +69,7 @@ class SchemaSerializer:
         self._asking = threading.Lock()
 
     def prepare(self, topic: str) -> RegisteredSchema:
-        """Ask the registry what it must be asked for a topic. Raises RegistryError."""
+        """Send the requests that a topic needs to the registry. Raises RegistryError."""
         known = self._written.get(topic)
         if known is not None:
             return known
@@ -82,20 +84,20 @@ class SchemaSerializer:
         return known
 
     def serialize(self, topic: str, headers: Headers, value: Any) -> bytes | None:
-        """Framed bytes. Asks the registry first, if need be."""
+        """The framed bytes of a value. Sends requests to the registry if needed."""
         raise NotImplementedError
 
     def serialize_now(self, topic: str, headers: Headers, value: Any) -> bytes | None:
-        """The same without asking. Raises NotReadyError."""
+        """As `serialize`, but without requests. Raises NotReadyError if one is needed."""
         if value is not None and topic not in self._written:
             raise NotReadyError(
-                f"The registry must be asked for the schema of the {self._part()}s of {topic!r}.",
+                f"The registry must be queried for the schema of the {self._part()}s of {topic!r}.",
                 lambda: asyncio.to_thread(self.prepare, topic),
             )
         return self.serialize(topic, headers, value)
 
     def _get_ready(self, registered: RegisteredSchema) -> None:
-        """Whatever else takes asking before values can be written with this schema."""
+        """Prepare everything else that needs requests, before values can be written with this schema."""
 
     def _find(self, topic: str) -> RegisteredSchema:
         options, registry = self._options, self._registry
@@ -112,7 +114,7 @@ class SchemaSerializer:
         raise NotImplementedError
 
     def _schema(self, topic: str) -> Schema:
-        """What to register for a topic."""
+        """The schema to register for a topic."""
         raise NotImplementedError
 
     def _part(self) -> str:
@@ -120,26 +122,26 @@ class SchemaSerializer:
 
 
 class SchemaReader:
-    """Finds what ids stand for, and keeps what was made of it. Subclasses turn bytes into values."""
+    """Looks up schemas by id, and caches their parsed form. Subclasses decode the values."""
 
     def __init__(self, registry: RegistryClient, *, is_key: bool = False) -> None:
         self._registry = registry
         self._is_key = is_key
         self._made: dict[int, Any] = {}
         self._needs_ids = True
-        """The writers' schemas are needed to read."""
+        """Whether the writers' schemas are needed to read."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """The value. Asks the registry first, if need be."""
+        """The deserialized value. Sends requests to the registry if needed."""
         raise NotImplementedError
 
     def deserialize_now(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """The same without asking. Raises NotReadyError."""
+        """As `deserialize`, but without requests. Raises NotReadyError if one is needed."""
         if data is not None and self._needs_ids:
             schema_id, _ = unframe(data)
             if schema_id not in self._made:
                 raise NotReadyError(
-                    f"The registry must be asked for the schema with id {schema_id}.",
+                    f"The registry must be queried for the schema with id {schema_id}.",
                     lambda: asyncio.to_thread(self._for_id, schema_id, topic),
                 )
         return self.deserialize(topic, headers, data)
@@ -152,13 +154,13 @@ class SchemaReader:
             except RegistryError as error:
                 if error.code != Code.SCHEMA_NOT_FOUND:
                     raise
-                # Ids belong to contexts; which one, only a subject says.
+                # Schema ids belong to a context, which is known from the subject only.
                 schema = self._registry.schema(schema_id, subject=topic_name(topic, self._is_key, None))
             made = self._made[schema_id] = self._make(schema)
         return made
 
     def _make(self, schema: Schema) -> Any:
-        """What is needed to read with a schema."""
+        """Parse a schema into the form that decoding needs."""
         raise NotImplementedError
 
 

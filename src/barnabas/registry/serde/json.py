@@ -1,4 +1,4 @@
-"""Codec: JSON values through a schema registry, checked against their schema when written and when read."""
+"""Codec: serializes JSON values with a schema registry. Values are validated against their schema."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class JsonSerializer(SchemaSerializer):
-    """Values to JSON. `to_dict` makes dictionaries of other objects; `validate=False` trusts them.
+    """Serializes values as JSON. `to_dict` converts other objects to dictionaries; `validate=False` skips the
+    validation.
 
-    `schema` is a text, or a Schema if it has references; None with `use_latest_version`. Further options are those of
-    `SerializerOptions`.
+    `schema` is a string, or a Schema if it has references; None with `use_latest_version`. The other options are those
+    of `SerializerOptions`.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class JsonSerializer(SchemaSerializer):
 
 
 class JsonDeserializer(SchemaReader):
-    """JSON to values, checked against the schema that they were written with, or against `schema`."""
+    """Deserializes JSON, and validates values against `schema`, or against the schema with which they were written."""
 
     def __init__(
         self,
@@ -97,13 +98,13 @@ class JsonDeserializer(SchemaReader):
     def _make(self, schema: Schema) -> Any:
         if schema.type is not SchemaType.JSON:
             raise ValueError(
-                f"The record was written with a {schema.type.value} schema; use the deserializer for that."
+                f"The record was written with a {schema.type.value} schema; use the deserializer for that type."
             )
         return build_validator(self._registry, schema)
 
 
 def build_validator(registry: RegistryClient, schema: Schema) -> Validator:
-    """A validator of the schema's own draft (7 where it names none) that finds what the schema refers to."""
+    """A validator for the schema's draft (draft 7 if the schema names none) that resolves the schema's references."""
     from jsonschema import Draft7Validator
     from jsonschema.validators import validator_for
     from referencing import Registry, Resource

@@ -1,9 +1,10 @@
-"""Codec: Protobuf messages through a schema registry.
+"""Codec: serializes Protobuf messages with a schema registry.
 
     producer = Producer(bootstrap_servers=..., value_serializer=ProtobufSerializer(registry, Order))
     consumer = Consumer(bootstrap_servers=..., value_deserializer=ProtobufDeserializer(registry, Order))
 
-Without a class the deserializer makes one from the schema that a record was written with: no generated code is needed.
+Without a class, the deserializer creates one from the schema with which a record was written, so no generated code is
+needed.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from barnabas.registry.values import Reference, Schema, SchemaType
 
 
 class ProtobufSerializer(SchemaSerializer):
-    """Messages of one class. What its file imports is registered too, under the names of the imports.
+    """Serializes messages of one class. Imports of the class's file are registered too, with the import names as
+    subjects.
 
-    Options are those of `SerializerOptions`.
+    The options are those of `SerializerOptions`.
     """
 
     def __init__(self, registry: RegistryClient, message_class: type[Message], **options: Any) -> None:
@@ -55,7 +57,7 @@ class ProtobufSerializer(SchemaSerializer):
         return self._register_imports(self._class.DESCRIPTOR.file)
 
     def _register_imports(self, file: Any) -> Schema:
-        """The schema of a file, after those of what it imports."""
+        """The schema of a file, after the schemas of its imports have been registered."""
         references = []
         for other in file.dependencies:
             if known_file(other.name) is not None:
@@ -68,7 +70,7 @@ class ProtobufSerializer(SchemaSerializer):
 
 
 class ProtobufDeserializer(SchemaReader):
-    """To messages of `message_class`, or of classes made from the schemas of the records."""
+    """Deserializes messages of `message_class`, or of classes created from the schemas of the records."""
 
     def __init__(
         self, registry: RegistryClient, message_class: type[Message] | None = None, *, is_key: bool = False
@@ -97,13 +99,13 @@ class ProtobufDeserializer(SchemaReader):
     def _make(self, schema: Schema) -> Any:
         if schema.type is not SchemaType.PROTOBUF:
             raise ValueError(
-                f"The record was written with a {schema.type.value} schema; use the deserializer for that."
+                f"The record was written with a {schema.type.value} schema; use the deserializer for that type."
             )
         return build_file(self._registry, schema)
 
 
 def build_file(registry: RegistryClient, schema: Schema) -> Any:
-    """The descriptor of a schema, in a pool of its own with what it imports."""
+    """The file descriptor of a schema, in a descriptor pool of its own together with the imports."""
     others = {name: other.text for name, other in registry.dependencies(schema).items()}
     parsed = parse_protobuf(schema.text, others)
     pool = DescriptorPool()
@@ -121,8 +123,10 @@ def build_file(registry: RegistryClient, schema: Schema) -> Any:
 
 
 def indexes_of(descriptor: Any) -> list[int]:
-    """The way from the file to a message. The messages behind map fields are not counted: a .proto does not have them
-    (Confluent's Java serializer counts likewise; its Python one counts them, where a map stands before a message).
+    """The message indexes: the path from the file to a message.
+
+    The message types of map fields are not counted, because a .proto file does not contain them. Confluent's Java
+    serializer counts in the same way; Confluent's Python serializer counts them if a map field precedes a message.
     """
     indexes: list[int] = []
     while descriptor is not None:
@@ -138,7 +142,7 @@ def _nested(descriptor: Any) -> list[Any]:
 
 
 def text_of(file: Any) -> str:
-    """The .proto text of a file that generated code brings."""
+    """The .proto text of a file descriptor from generated code."""
     proto = _proto_of(file)
     imported: dict[str, pb.FileDescriptorProto] = {}
     todo = list(file.dependencies)
@@ -157,7 +161,7 @@ def _proto_of(file: Any) -> pb.FileDescriptorProto:
 
 
 def class_at(file: Any, indexes: list[int]) -> type[Message]:
-    """The class of the message that the indexes lead to. Raises SerializationError."""
+    """The class of the message to which the indexes lead. Raises SerializationError."""
     messages = list(file.message_types_by_name.values())
     descriptor = None
     for index in indexes:
@@ -166,6 +170,6 @@ def class_at(file: Any, indexes: list[int]) -> type[Message]:
         descriptor = messages[index]
         messages = _nested(descriptor)
     if descriptor is None:
-        raise SerializationError("A Protobuf record does not say which message it is.")
+        raise SerializationError("A Protobuf record has no message indexes.")
     found: type[Message] = GetMessageClass(descriptor)
     return found

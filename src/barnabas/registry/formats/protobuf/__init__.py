@@ -1,6 +1,6 @@
-"""Codec: Protobuf schemas. They come as the text of a .proto file, or as a serialized descriptor in base64.
+"""Codec: Protobuf schemas, as the text of a .proto file or as a serialized descriptor in base64.
 
-Both become the same `FileDescriptorProto`, and from that the one text that is stored and compared.
+Both are converted to a `FileDescriptorProto`, from which the canonical text is written.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ ROOT_FILE = "default"
 
 
 def parse_protobuf(text: str, references: Mapping[str, str] | None = None) -> ProtobufSchema:
-    """Parse a schema; `references` are texts by the name that imports use, dependencies first. Raises
-    InvalidSchemaError.
-    """
+    """Parse a schema. `references` are texts by import name, each after its own imports. Raises InvalidSchemaError."""
     dependencies: dict[str, pb.FileDescriptorProto] = {}
     for name, other in (references or {}).items():
         file = _read(other)
@@ -56,7 +54,7 @@ class ProtobufSchema:
 
     @property
     def name(self) -> str | None:
-        """The first message."""
+        """The full name of the first message."""
         for message in self.file.message_type:
             return f"{self.file.package}.{message.name}" if self.file.package else message.name
         return None
@@ -81,7 +79,7 @@ class ProtobufSchema:
 
 
 def _read(text: str) -> pb.FileDescriptorProto:
-    """Text, or base64 of a descriptor: no .proto file is valid base64, because all have blanks."""
+    """Parse .proto text, or a descriptor in base64. A .proto file is never valid base64, because it has spaces."""
     stripped = text.strip()
     if stripped and not any(letter in stripped for letter in " ;{"):
         try:

@@ -1,4 +1,4 @@
-"""Table: the .proto files that every schema may import without a reference, because every registry knows them."""
+"""Table: the .proto files that every schema may import without a reference, because every registry has them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ _OURS: Final = {"confluent/type/decimal.proto": _DECIMAL, "confluent/meta.proto"
 
 @cache
 def known_file(name: str) -> pb.FileDescriptorProto | None:
-    """A well-known file by the name that imports use; None for all others. google/type/* needs googleapis installed."""
+    """A well-known file by its import name; None for other files. The files of google/type/* need the package
+    googleapis-common-protos.
+    """
     if name in _OURS:
         file = parse_proto(_OURS[name])
         file.name = name

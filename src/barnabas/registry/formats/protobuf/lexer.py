@@ -1,4 +1,4 @@
-"""Codec: the tokens of a .proto file, with their lines."""
+"""Codec: splits a .proto file into tokens with their line numbers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Token:
     line: int
 
     def unquoted(self) -> str:
-        """The value of a text token."""
+        """The value of a text token, without quotes and with escapes replaced."""
         return _ESCAPE.sub(_unescape, self.text[1:-1])
 
 
 def tokens_of(source: str) -> list[Token]:
-    """All tokens and an end. Raises InvalidSchemaError at the first letter that cannot begin one."""
+    """All tokens, and an end token. Raises InvalidSchemaError at a character that cannot begin a token."""
     tokens: list[Token] = []
     position, line, length = 0, 1, len(source)
     while position < length:
         match = _TOKEN.match(source, position)
         if match is None:
             raise InvalidSchemaError(
-                f"Line {line} of the .proto: {source[position : position + 20]!r} is not understood."
+                f"Line {line} of the .proto: {source[position : position + 20]!r} is not valid here."
             )
         kind, text = match.lastgroup or "", match.group()
         if kind != "space":

@@ -1,4 +1,6 @@
-"""Codec: names in a file made absolute: `Bar` inside `foo.Outer` becomes `.foo.Outer.Bar`, as protoc writes it."""
+"""Codec: replaces the type names in a file by absolute names: `Bar` inside `foo.Outer` becomes `.foo.Outer.Bar`, as in
+protoc.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ Descriptor = pb.DescriptorProto | pb.EnumDescriptorProto
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A message or an enum: what it is, the package of its file, and whether that file is the schema itself."""
+    """A message or an enum: its descriptor, the package of its file, and whether that file is the schema itself."""
 
     descriptor: Any
     package: str
@@ -31,10 +33,12 @@ class Symbol:
 
 
 class Symbols(dict[str, Symbol]):
-    """Symbols by full name, without a dot in front."""
+    """Symbols by full name, without the leading dot."""
 
     def resolve(self, name: str, scope: str) -> str | None:
-        """The full name that `name` means inside `scope`: the innermost that fits, as in C++."""
+        """The full name to which `name` refers inside `scope`: the innermost match, as in C++; None if there is
+        none.
+        """
         if name.startswith("."):
             return name[1:] if name[1:] in self else None
         while True:
@@ -46,7 +50,7 @@ class Symbols(dict[str, Symbol]):
             scope = scope.rpartition(".")[0]
 
     def shorten(self, full_name: str, scope: str) -> str:
-        """The shortest way to write `full_name` inside `scope`."""
+        """The shortest name that refers to `full_name` inside `scope`."""
         parts = full_name.split(".")
         for count in range(1, len(parts) + 1):
             candidate = ".".join(parts[-count:])
@@ -56,8 +60,8 @@ class Symbols(dict[str, Symbol]):
 
 
 def collect_symbols(file: pb.FileDescriptorProto, dependencies: Mapping[str, pb.FileDescriptorProto]) -> Symbols:
-    """The symbols of a file and of everything that it imports. Raises InvalidSchemaError for an import without a file
-    and for a name defined twice.
+    """The symbols of a file and of all its imports. Raises InvalidSchemaError for an import that is not in
+    `dependencies`, and for a name that is defined twice.
     """
     symbols = Symbols()
     for other in _imported(file, dependencies):
@@ -70,7 +74,7 @@ def collect_symbols(file: pb.FileDescriptorProto, dependencies: Mapping[str, pb.
 
 
 def link(file: pb.FileDescriptorProto, symbols: Symbols) -> None:
-    """Make every type name of `file` absolute, and set the types that follow from what they name."""
+    """Make every type name of `file` absolute, and set each field's type to message or enum accordingly."""
     for message in file.message_type:
         _link_message(message, _join(file.package, message.name), symbols)
     for extension in file.extension:
@@ -92,7 +96,7 @@ def _link_message(message: pb.DescriptorProto, scope: str, symbols: Symbols) -> 
                 f" {field.number}."
             )
         if field.name in names:
-            raise InvalidSchemaError(f"In message {scope}: the field {field.name!r} is there twice.")
+            raise InvalidSchemaError(f"In message {scope}: the field {field.name!r} is defined twice.")
         for reserved in message.reserved_range:
             if reserved.start <= field.number < reserved.end:
                 raise InvalidSchemaError(

@@ -1,4 +1,6 @@
-"""Codec: options: those that protobuf defines into their fields, all others kept as they were written."""
+"""Codec: applies options. Options that protobuf defines become fields of the options message; others are stored
+uninterpreted.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def apply_option(options: Any, name: list[tuple[str, bool]], constant: Token) ->
             _set(target, field, constant)
             return
         if field.message_type is None or field.is_repeated:
-            raise InvalidSchemaError(f"Line {constant.line} of the .proto: the option {part!r} has no parts.")
+            raise InvalidSchemaError(f"Line {constant.line} of the .proto: the option {part!r} has no fields.")
         target = getattr(target, part)
 
 
@@ -59,7 +61,9 @@ def _set(target: Any, field: FieldDescriptor, constant: Token) -> None:
     except (ValueError, text_format.ParseError):
         value = None
     if value is None:
-        raise InvalidSchemaError(f"Line {constant.line} of the .proto: {text!r} is no value of option {field.name!r}.")
+        raise InvalidSchemaError(
+            f"Line {constant.line} of the .proto: {text!r} is not a value of option {field.name!r}."
+        )
     if field.is_repeated:
         getattr(target, field.name).append(value)
     else:

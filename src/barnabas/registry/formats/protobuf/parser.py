@@ -1,7 +1,7 @@
-"""Codec: the text of a .proto file as a `FileDescriptorProto`, what protoc makes of it, before names are resolved.
+"""Codec: parses the text of a .proto file into a `FileDescriptorProto`, as protoc does before it resolves names.
 
-Type names stay as they are written until `linker.py` finds what they mean; options that protobuf itself does not define
-stay uninterpreted.
+Type names stay as they are written until `linker.py` resolves them. Options that protobuf does not define stay
+uninterpreted. ADR 7 says why no library is used.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _DEPTH_MAX: Final = 100
 
 
 def parse_proto(source: str) -> pb.FileDescriptorProto:
-    """Parse one file. Raises InvalidSchemaError with the line of what is wrong."""
-    return _Parser(tokens_of(source)).file()
+    """Parse one file. Raises InvalidSchemaError with the line and the reason."""
+    return _ProtoParser(tokens_of(source)).file()
 
 
-class _Parser(TokenReader):
-    """Recursive descent, one method for each construct of the language."""
+class _ProtoParser(TokenReader):
+    """A recursive-descent parser with one method for each construct of the language."""
 
     def __init__(self, tokens: list[Token]) -> None:
         super().__init__(tokens)
@@ -99,7 +99,7 @@ class _Parser(TokenReader):
         elif self._take("service"):
             self._service(file.service.add())
         else:
-            self._fail(f"{self._peek()!r} cannot stand here")
+            self._fail(f"{self._peek()!r} is not allowed here")
 
     # -- messages
 
@@ -180,7 +180,7 @@ class _Parser(TokenReader):
         self._expect("=")
         field.number = number = self._bounded(FIELD_NUMBER_MAX)
         if number < 1 or 19_000 <= number <= 19_999:
-            self._fail(f"{number} cannot be the number of field {field.name!r}")
+            self._fail(f"{number} is not a valid number for field {field.name!r}")
 
     def _bounded(self, limit: int) -> int:
         number = self._integer()
@@ -380,12 +380,14 @@ class _Parser(TokenReader):
 
 
 def map_entry_name(field_name: str) -> str:
-    """protoc's name for the message behind a map field: `my_map` -> `MyMapEntry`."""
+    """protoc's name for the message type of a map field: `my_map` -> `MyMapEntry`."""
     return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"
 
 
 def _declare_optionals(message: pb.DescriptorProto) -> None:
-    """proto3's `optional` is a oneof of one, named after its field; these come after all written ones."""
+    """Add the synthetic oneof of each proto3 `optional` field, named after the field. They come after all written
+    oneofs.
+    """
     for field in message.field:
         if field.proto3_optional:
             field.oneof_index = len(message.oneof_decl)

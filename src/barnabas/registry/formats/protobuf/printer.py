@@ -1,4 +1,4 @@
-"""Codec: a linked `FileDescriptorProto` as the text of a .proto file: one text for each meaning."""
+"""Codec: writes a linked `FileDescriptorProto` as canonical .proto text. Equal descriptors have equal texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Lines = Iterator[str]
 
 
 def print_proto(file: pb.FileDescriptorProto, symbols: Symbols, *, sort: bool = False) -> str:
-    """The text. With `sort` members are in the order of their numbers and options in that of their names."""
+    """The text. With `sort`, members are sorted by number and options by name."""
     return "\n".join(_Printer(file, symbols, sort).file()) + "\n"
 
 
@@ -214,7 +214,7 @@ class _Printer:
 
 
 def json_name(name: str) -> str:
-    """protoc's camel case of a field's name."""
+    """protoc's camel case of a field name, which is its default JSON name."""
     head, *rest = name.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 

@@ -1,4 +1,4 @@
-"""Codec: reading tokens one after the other: names, numbers, texts, and the values of options."""
+"""Codec: reads a list of tokens one by one: names, numbers, strings, and the values of options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.registry.formats.protobuf.lexer import Token, integer_value
 
 
 class TokenReader:
-    """A place in a list of tokens. Whatever is not as expected is an InvalidSchemaError with its line."""
+    """A position in a list of tokens. An unexpected token raises InvalidSchemaError with its line number."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -57,7 +57,7 @@ class TokenReader:
         token = self._next()
         if token.kind != "int":
             self._at -= 1
-            self._fail(f"expected a whole number, found {token.text!r}")
+            self._fail(f"expected an integer, found {token.text!r}")
         try:
             value = integer_value(token.text)
         except ValueError:
@@ -69,11 +69,11 @@ class TokenReader:
         while self._tokens[self._at].kind == "text":
             parts.append(self._next().unquoted())
         if not parts:
-            self._fail(f"expected a text in quotes, found {self._peek()!r}")
+            self._fail(f"expected a quoted string, found {self._peek()!r}")
         return "".join(parts)
 
     def _option_name(self) -> list[tuple[str, bool]]:
-        """Parts of (name, whether it is an extension's)."""
+        """The parts of an option's name: (name, whether the part is the name of an extension)."""
         parts: list[tuple[str, bool]] = []
         while True:
             if self._take("("):
@@ -85,7 +85,7 @@ class TokenReader:
                 return parts
 
     def _constant(self) -> Token:
-        """One value as a token; an aggregate `{...}` is a token of kind `aggregate`, numbers have their sign."""
+        """One value as a token. A `{...}` value becomes a token of kind `aggregate`; a number includes its sign."""
         token = self._tokens[self._at]
         if token.kind == "text":
             return Token("value-text", self._text(), token.line)
@@ -104,7 +104,7 @@ class TokenReader:
         return Token(token.kind, sign + text, token.line)
 
     def _aggregate(self) -> str:
-        """The text between braces, as protobuf's text format."""
+        """The text between braces, in protobuf's text format."""
         self._expect("{")
         depth = 1
         parts: list[str] = []
