@@ -28,7 +28,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.messages.end_txn import EndTxnRequest
 from barnabas.protocol.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.wire.schema import Request
-from barnabas.server.broker.verification import TransactionGate
+from barnabas.server.broker.verification import TransactionVerifier
 from barnabas.server.coordination.ports import ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.storage.producers.state import ProducerState
@@ -288,7 +288,7 @@ def _old_coordinators_are_believed(patch: pytest.MonkeyPatch) -> None:
 
 def _nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
     """Writes are admitted although no coordinator knows of them."""
-    patch.setattr(TransactionGate, "_must_ask", lambda self, write, client, *, verify: False)
+    patch.setattr(TransactionVerifier, "_needs_verification", lambda self, write, supported, *, enabled: False)
 
 
 def _answers_early(patch: pytest.MonkeyPatch) -> None:

@@ -119,4 +119,3 @@ ROUTES: Final[tuple[Route, ...]] = (
 )
 
 BROKER_APIS: Final = ApiTable(ROUTES)
-BY_KEY: Final[dict[int, Route]] = BROKER_APIS.by_key

@@ -1,4 +1,4 @@
-"""Port: the way to the active controller, wherever it runs, and a look at the quorum behind it."""
+"""Port: requests to the active controller, wherever it runs, and the state of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from barnabas.server.raft.machine.raft import QuorumInfo
 
 
 class ControllerChannel(Protocol):
-    """Hands a request to the controller and gives its answer; the change it made is in this node's image by then.
+    """Sends requests to the active controller."""
 
-    Raises KafkaError when no controller could be asked, or when it lost its office meanwhile (NOT_CONTROLLER).
-    """
+    async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message:
+        """The controller's response. By then this node's image contains the changes that the request has made.
 
-    async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message: ...
+        Raises KafkaError if no controller answers, or NOT_CONTROLLER if the controller has lost its leadership.
+        """
+        ...
 
 
-class QuorumView(Protocol):
-    """How the metadata log stands, for DescribeQuorum."""
+class QuorumStatus(Protocol):
+    """The state of the metadata quorum, for DescribeQuorum."""
 
     @property
     def leader_id(self) -> int: ...
@@ -33,17 +35,17 @@ class QuorumView(Protocol):
 
     @property
     def kraft_version(self) -> int:
-        """The version of the Raft protocol that the quorum uses; 0 where voters cannot change, or there is none."""
+        """The quorum's finalized kraft.version; 0 if the voters cannot change or there is no quorum."""
         ...
 
     def voters(self) -> Sequence[tuple[int, int]]:
-        """(voter id, log end offset)"""
+        """The id and the log end offset of each voter."""
         ...
 
     def describe(self) -> QuorumInfo | None:
-        """Everyone's progress, times by the wall clock; None where this node does not lead a quorum."""
+        """The progress of all replicas, with wall-clock times; None if this node does not lead the quorum."""
         ...
 
     def leader_endpoint(self) -> tuple[str, int] | None:
-        """(host, port) of the leader's controller listener, where it is known."""
+        """Host and port of the leader's controller listener; None if unknown."""
         ...

@@ -1,17 +1,19 @@
-"""Value: the newest cluster image, with the questions that handlers ask of it."""
+"""Value: the newest cluster image, as the clients of one listener see it."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode
-from barnabas.core.ids import NO_LEADER
+from barnabas.core.ids import NO_LEADER, TopicId
 from barnabas.server.metadata.image.cluster import BrokerImage, ClusterImage, PartitionImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 
 
 class NodeAddress(Struct, frozen=True):
-    """Where a client of a certain listener finds a broker."""
+    """The address of a broker on one listener."""
 
     node_id: int
     host: str
@@ -19,8 +21,16 @@ class NodeAddress(Struct, frozen=True):
     rack: str | None = None
 
 
-class MetadataCache:
-    """Subscribes to images; handlers take `image` once and work on it."""
+class CurrentLeader(NamedTuple):
+    """The leader of a partition, its epoch, and its address if the listener's clients can connect to it."""
+
+    leader_id: int
+    leader_epoch: int
+    address: NodeAddress | None
+
+
+class BrokerMetadataCache:
+    """Keeps the newest image. A handler that reads `image` once works on a consistent state."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
@@ -29,31 +39,38 @@ class MetadataCache:
         self.image = image
 
     def address(self, broker_id: int, listener: str) -> NodeAddress | None:
-        """None when the broker is unknown, fenced, or does not have that listener."""
+        """The address of a broker; None if the broker is unknown, fenced, or does not have the listener."""
         broker = self.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else _address(broker, listener)
 
     def addresses(self, listener: str) -> list[NodeAddress]:
-        """All brokers that clients of this listener can reach, by ascending id."""
+        """The addresses of all live brokers that have the listener, by ascending broker id."""
         found = (_address(broker, listener) for broker in self.image.brokers.alive())
         return [address for address in found if address is not None]
 
     def leader(self, partition: PartitionImage, listener: str) -> int:
-        """The leader a client may be told of: -1 when there is none, or none it could reach."""
+        """The leader of the partition; -1 if there is none or the listener's clients cannot connect to it."""
         if partition.leader == NO_LEADER or self.address(partition.leader, listener) is None:
             return NO_LEADER
         return partition.leader
 
+    def current_leader(self, topic_id: TopicId, index: int, listener: str) -> CurrentLeader | None:
+        """The leader of a partition, for a response to a client that has sent a request to another broker (KIP-951)."""
+        state = self.image.topics.partition_by_id(topic_id, index)
+        if state is None:
+            return None
+        return CurrentLeader(state.leader, state.leader_epoch, self.address(state.leader, listener))
+
     def leader_problem(self, partition: PartitionImage, listener: str) -> ErrorCode:
-        """Why `leader` has nobody to tell of; NONE when it has."""
+        """The error code if `leader` is -1, else NONE."""
         if self.leader(partition, listener) != NO_LEADER:
             return ErrorCode.NONE
         alive = partition.leader != NO_LEADER and self.image.brokers.is_unfenced(partition.leader)
         return ErrorCode.LISTENER_NOT_FOUND if alive else ErrorCode.LEADER_NOT_AVAILABLE
 
     def offline_replicas(self, partition: PartitionImage, listener: str) -> list[int]:
-        """Those that a client of this listener cannot use: the broker is fenced, has no such listener, or the replica's
-        log directory is offline (`KRaftMetadataCache.isReplicaOffline`)."""
+        """The replicas that clients of the listener cannot use: the broker is fenced or does not have the listener, or
+        the log directory of the replica is offline (`KRaftMetadataCache.isReplicaOffline`)."""
         brokers = self.image.brokers
         return [
             replica

@@ -1,4 +1,4 @@
-"""Value: what handlers work with. `node` builds one `Services` and hands it to the dispatcher."""
+"""Value: the objects that request handlers use. `node` builds one `Services` and passes it to the dispatcher."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
 from barnabas.server.broker.apis import BROKER_APIS, ApiTable
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
-from barnabas.server.broker.forward import ControllerChannel, QuorumView
-from barnabas.server.broker.metadata_cache import MetadataCache
+from barnabas.server.broker.forward import ControllerChannel, QuorumStatus
+from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
+from barnabas.server.broker.shares import Shares
 from barnabas.server.replication.directories.mover import DirMover
 from barnabas.server.replication.flushing import Flusher
 from barnabas.server.replication.maintenance.on_demand import OnDemandMaintenance
 from barnabas.server.replication.partitions import Partitions
 
 if TYPE_CHECKING:
-    from barnabas.server.broker.shares import Shares
-    from barnabas.server.broker.verification import TransactionGate
+    from barnabas.server.broker.verification import TransactionVerifier
     from barnabas.server.coordination.group.service import GroupCoordinator
     from barnabas.server.coordination.transaction.service import TransactionCoordinator
 
 
 class BrokerConfig(Struct, frozen=True):
-    """The broker configs that the request handlers use."""
+    """The broker configs that handlers read, by Kafka's names."""
 
     auto_create_topics_enable: bool
     num_partitions: int
@@ -54,31 +54,31 @@ class BrokerConfig(Struct, frozen=True):
 
 
 class Services(Struct):
-    """Everything below the broker, plugged together."""
+    """The services of one broker."""
 
     node_id: int
     clock: Clock
     rng: Rng
-    metadata: MetadataCache
+    metadata: BrokerMetadataCache
     partitions: Partitions
     controller: ControllerChannel
-    quorum: QuorumView
+    quorum: QuorumStatus
     producer_ids: ProducerIds
     fetch_sessions: FetchSessionCache
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    gate: TransactionGate
+    transaction_verifier: TransactionVerifier
     shares: Shares
     flusher: Flusher
     mover: DirMover
     maintenance: OnDemandMaintenance
     disk: Executor
-    """Where reads go that would wait for the device."""
+    """Runs reads that wait for a disk, off the event loop."""
     static_config: Mapping[str, str]
-    """What the user set in server.properties or on the command line, as text."""
+    """The configs in server.properties and on the command line, as text."""
     config: BrokerConfig
     unsent_bytes: Callable[[], int] = int
-    """How much of earlier answers waits in memory for clients who are slow to take it."""
+    """The bytes of responses that wait in memory for slow clients."""
     apis: ApiTable = BROKER_APIS
 
     def on_disconnect(self, connection_id: int) -> None:

@@ -1,14 +1,14 @@
-"""Machine: share sessions (KIP-932), after Kafka's ShareSessionCache: what a member fetches from here.
+"""Machine: share sessions (KIP-932), after Kafka's ShareSessionCache: the partitions that each member fetches.
 
-A member sends what changes in its set of partitions; an epoch that grows with every request shows when an answer was
-lost. A session belongs to a connection: when that ends, what the member holds is released.
+A member sends only the changes of its set of partitions. An epoch that grows with every request reveals a lost
+response. A session belongs to a connection: when the connection ends, the records that the member holds are released.
 
     epoch   meaning
-    0       begin (anew)
-    n > 0   must be the epoch that is expected
-    -1      the last request: the session ends, everything held is released
+    0       open a session, or replace the member's session
+    n > 0   must be the epoch that the broker expects
+    -1      the last request: close the session and release all records
 
-Limits: `group.share.max.share.sessions` for all members of all groups together; none is ever evicted for another.
+`group.share.max.share.sessions` bounds the sessions of all members of all groups together. No session is evicted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MemberKey = tuple[str, str]
 """Group id, member id."""
 
 
-class ShareSession(Struct):
-    """One member's session."""
+class CachedShareSession(Struct):
+    """The session of one member."""
 
     group_id: str
     member_id: str
@@ -39,15 +39,15 @@ class ShareSession(Struct):
     epoch: int = 1
     partitions: dict[PartitionKey, None] = field(default_factory=dict)
     touched: dict[PartitionKey, None] = field(default_factory=dict)
-    """Every partition that was ever in it: the member may hold records of any of them."""
+    """Every partition that the session has ever contained: the member may hold records of any of them."""
 
 
-class ShareSessions:
-    """The sessions of this broker."""
+class ShareSessionCache:
+    """The share sessions of this broker."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._sessions: dict[MemberKey, ShareSession] = {}
+        self._sessions: dict[MemberKey, CachedShareSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -65,7 +65,7 @@ class ShareSessions:
         *,
         acknowledges: bool,
     ) -> list[PartitionKey]:
-        """One ShareFetch: the partitions to fetch from, rotated so that none starves. Raises KafkaError."""
+        """The partitions of one ShareFetch, rotated so that the limits starve no partition. Raises KafkaError."""
         if epoch == INITIAL_EPOCH:
             return self._begin(key, added, connection_id, acknowledges=acknowledges)
         session = self._sessions.get(key)
@@ -90,7 +90,7 @@ class ShareSessions:
         before = self._sessions.pop(key, None)
         if len(self._sessions) >= self._limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session = self._sessions[key] = ShareSession(*key, connection_id)
+        session = self._sessions[key] = CachedShareSession(*key, connection_id)
         session.partitions.update(dict.fromkeys(added))
         session.touched.update(session.partitions)
         if before is not None:
@@ -98,7 +98,7 @@ class ShareSessions:
         return list(session.partitions)
 
     def acknowledge(self, key: MemberKey, epoch: int) -> None:
-        """One ShareAcknowledge. Raises KafkaError."""
+        """Check the epoch of one ShareAcknowledge. Raises KafkaError."""
         if epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         session = self._sessions.get(key)
@@ -107,19 +107,19 @@ class ShareSessions:
         if epoch != FINAL_EPOCH:
             self._check_epoch(session, epoch)
 
-    def _check_epoch(self, session: ShareSession, epoch: int) -> None:
+    def _check_epoch(self, session: CachedShareSession, epoch: int) -> None:
         if session.epoch != epoch:
             raise KafkaError(
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"The share session expects epoch {session.epoch}, not {epoch}."
             )
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
 
-    def close(self, key: MemberKey) -> ShareSession | None:
-        """The member has gone. Gives what it may hold records of."""
+    def close(self, key: MemberKey) -> CachedShareSession | None:
+        """Remove the member's session; returns it, because the member may hold records of its partitions."""
         return self._sessions.pop(key, None)
 
-    def on_disconnect(self, connection_id: int) -> list[ShareSession]:
-        """The sessions of a connection that has ended; they are gone."""
+    def on_disconnect(self, connection_id: int) -> list[CachedShareSession]:
+        """Remove the sessions of a connection that has ended; returns them."""
         lost = [session for session in self._sessions.values() if session.connection_id == connection_id]
         for session in lost:
             del self._sessions[session.group_id, session.member_id]

@@ -1,4 +1,4 @@
-"""Shell: what ShareFetch and ShareAcknowledge have in common: acknowledging, and letting go of a member."""
+"""Shell: the common part of ShareFetch and ShareAcknowledge: acknowledgements, and the end of a member's session."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.broker.metadata_cache import NodeAddress
-from barnabas.server.broker.request_context import RequestContext
-from barnabas.server.broker.share_sessions import MemberKey, PartitionKey, ShareSession, ShareSessions
+from barnabas.server.broker.share_sessions import CachedShareSession, MemberKey, PartitionKey, ShareSessionCache
 from barnabas.server.replication.rules.share_values import Ack, AckType
 from barnabas.server.replication.shares.partitions import SharePartitions
 
 if TYPE_CHECKING:
-    from barnabas.server.broker.services import Services
     from barnabas.server.coordination.group.share.service import ShareGroupService
     from barnabas.server.coordination.share.service import ShareCoordinator
 
@@ -24,34 +21,34 @@ MEMBER_ID_CHARS_MAX: Final = 36
 
 
 class AckBatch(Protocol):
-    """An acknowledgement as both requests carry it."""
+    """The fields that AcknowledgementBatch has in both requests."""
 
     first_offset: int
     last_offset: int
     acknowledge_types: list[int]
 
 
-Refusals = dict[PartitionKey, KafkaError | None]
-"""What became of each partition's acknowledgements."""
+AcknowledgeResults = dict[PartitionKey, KafkaError | None]
+"""For each partition the error of its acknowledgements, or None."""
 
 
 class Shares(Struct):
-    """Everything about share groups, plugged together."""
+    """The services of share groups: coordinators, share partitions, sessions."""
 
     groups: ShareGroupService
     coordinator: ShareCoordinator
     partitions: SharePartitions
-    sessions: ShareSessions
+    sessions: ShareSessionCache
 
     async def acknowledge(
         self, key: MemberKey, batches: Mapping[PartitionKey, Sequence[AckBatch]], *, renews: bool
-    ) -> Refusals:
-        """All steps are taken before the first await; the answer comes when they are written."""
+    ) -> AcknowledgeResults:
+        """Acknowledge records before the first await; returns when the share coordinator has written the changes."""
         group_id, member_id = key
-        outcomes: Refusals = {}
+        results: AcknowledgeResults = {}
         waits: dict[PartitionKey, asyncio.Future[None]] = {}
         for partition, acks in batches.items():
-            outcomes[partition] = None
+            results[partition] = None
             try:
                 checked = check_acks(acks, renews=renews)
                 found = self.partitions.find(group_id, *partition)
@@ -61,18 +58,18 @@ class Shares(Struct):
                 if written is not None:
                     waits[partition] = written
             except KafkaError as error:
-                outcomes[partition] = error
+                results[partition] = error
         if waits:
             await asyncio.wait(waits.values())
         for partition, written in waits.items():
             failure = written.exception()
             if failure is not None:
                 assert isinstance(failure, KafkaError)
-                outcomes[partition] = KafkaError(_TOLD.get(failure.code, failure.code), failure.detail)
-        return outcomes
+                results[partition] = KafkaError(_CLIENT_ERRORS.get(failure.code, failure.code), failure.detail)
+        return results
 
     async def close(self, key: MemberKey) -> None:
-        """The member says that it goes."""
+        """The member closes its session: release its records."""
         session = self.sessions.close(key)
         if session is None:
             return
@@ -86,45 +83,33 @@ class Shares(Struct):
             self._release(session)
             self._forget_if_empty(session.group_id)
 
-    def _release(self, session: ShareSession) -> list[asyncio.Future[None]]:
-        """What the member holds comes free; the futures are done when that is written."""
+    def _release(self, session: CachedShareSession) -> list[asyncio.Future[None]]:
+        """Release the records that the member has acquired; the futures are done when the changes are written."""
         found = [self.partitions.find(session.group_id, *partition) for partition in session.touched]
         released = [share_partition.release(session.member_id) for share_partition in found if share_partition]
         return [written for written in released if written is not None]
 
     def _forget_if_empty(self, group_id: str) -> None:
-        """Without members here an administrator may move the group, so what is known of it is dropped. What was held
-        is free then anyway: acquiring is not remembered.
+        """Forget the share partitions of a group that has no session here, because an administrator may reset its
+        offsets. Acquired records are available again then: acquisitions are not persisted.
         """
         if not self.sessions.has_members(group_id):
             self.partitions.forget_group(group_id)
 
 
-_TOLD: Final = {
+_CLIENT_ERRORS: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""What a member is told when its share partition's state could not be written (SharePartition.fetchPersisterError)."""
-
-
-Leader = tuple[int, int, NodeAddress | None]
-"""Its id, its epoch, and where the client finds it."""
-
-
-def new_leader(services: Services, ctx: RequestContext, key: PartitionKey) -> Leader | None:
-    """Who leads the partition: for members who came to the wrong broker."""
-    name = services.partitions.topic_name(key[0])
-    state = None if name is None else services.metadata.image.topics.partition(name, key[1])
-    if state is None:
-        return None
-    return state.leader, state.leader_epoch, services.metadata.address(state.leader, ctx.client.listener)
+"""The error for the member when the state of its share partition could not be written (Kafka's
+SharePartition.fetchPersisterError)."""
 
 
 def check_member(group_id: str | None, member_id: str | None) -> MemberKey:
-    """Raises KafkaError INVALID_REQUEST."""
+    """The key of the member's session. Raises KafkaError INVALID_REQUEST for an empty or too long id."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
     if not member_id or len(member_id) > MEMBER_ID_CHARS_MAX:
@@ -133,17 +118,23 @@ def check_member(group_id: str | None, member_id: str | None) -> MemberKey:
 
 
 def check_acks(batches: Sequence[AckBatch], *, renews: bool) -> list[Ack]:
-    """In order, apart, with types that there are. Raises KafkaError INVALID_REQUEST."""
+    """Check that the batches are in order, do not overlap, and have known types. Raises KafkaError INVALID_REQUEST."""
     checked: list[Ack] = []
     before = -1
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if first > last:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Acknowledgement of offsets {first} to {last}.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The acknowledged offsets {first} to {last} are not in order.")
         if first <= before:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The acknowledgement of {first} is out of order.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"The acknowledgement of offset {first} is out of order or overlaps the one before.",
+            )
         if not types or (len(types) > 1 and len(types) != last - first + 1):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(types)} types for the offsets {first} to {last}.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"The offsets {first} to {last} have {len(types)} types; send one type, or one for each offset.",
+            )
         highest = AckType.RENEW if renews else AckType.REJECT
         if min(types) < 0 or max(types) > highest:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown acknowledgement type in {types}.")

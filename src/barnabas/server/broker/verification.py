@@ -1,15 +1,16 @@
-"""Shell: no transactional write reaches a partition that is not in its producer's open transaction (KIP-890).
+"""Shell: verifies that a transactional batch belongs to an open transaction before it is appended (KIP-890).
 
-Before a producer's first batch of a transaction is appended to a partition, the partition's leader asks the
-coordinator: to take the partition into the transaction (clients of protocol 2 leave that to us), or whether it is in it
-(older clients said so themselves). What comes late, after the transaction has ended, is refused instead of hanging: an
-open transaction that no coordinator knows would hold back every read_committed reader for ever.
+Before a producer's first batch of a transaction is appended to a partition, the partition's leader sends a request to
+the transaction coordinator. For a client of transaction protocol 2 the request adds the partition to the transaction.
+For an older client, which has sent AddPartitionsToTxn itself, the request verifies that the partition is in the
+transaction. A batch that arrives after its transaction has ended is rejected. Appended, it would be an open transaction
+that no coordinator knows, and would hold back the last stable offset for ever.
 
-Between the question and the append the transaction may end. So each question leaves a guard behind that the
-partition's marker takes away; without it nothing is appended. A guard is worth nothing after the leadership in which
-it was set up: another leader may have written the marker meanwhile, and this one have copied it. The guard also
-remembers the lowest sequence that was asked for: while the first batch is refused and sent again, a later one must not
-become the first (Kafka's VerificationStateEntry).
+The transaction may end between the coordinator's response and the append. Each request therefore leaves a guard, which
+the marker of the transaction removes; a batch without its guard is not appended. A guard is valid for one leader epoch:
+another leader may have appended the marker since, and this broker may have replicated it. A guard also holds the lowest
+sequence of the batches for which requests were sent. While the first batch is rejected and sent again, a later batch
+must not become the first one (Kafka's VerificationStateEntry).
 """
 
 from __future__ import annotations
@@ -32,204 +33,239 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
 )
 from barnabas.server.replication.partition import Partition
 
-ASKS_MAX: Final = 3
-"""How often the coordinator is asked about a write that markers overtake."""
+REQUESTS_MAX: Final = 3
+"""How many requests are sent for one batch whose guard a marker removes each time."""
 GUARDS_MAX: Final = 100_000
-"""Guards of writes that were refused and never came again; the oldest go first."""
+"""Guards of batches that were rejected and not sent again; the oldest guards are dropped first."""
 
 
 class TransactionChannel(Protocol):
-    """The way to the coordinator of a transactional id."""
+    """Sends requests to the coordinator of a transactional id."""
 
     async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-        """AddPartitionsToTxn 5 for one transaction. Raises KafkaError when the coordinator cannot be asked."""
+        """AddPartitionsToTxn 5 for one transaction. Raises KafkaError if the coordinator does not answer."""
         ...
 
 
-class Protocol890(Enum):
-    """What the client's request version says about it."""
+class TransactionSupportedOperation(Enum):
+    """What a client's request version supports (Kafka's enum of this name)."""
 
-    IMPLICIT = auto()
-    """Protocol 2: a write takes its partition into the transaction (Produce 12, TxnOffsetCommit 5)."""
-    ABORTABLE = auto()
-    """Knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4)."""
-    LEGACY = auto()
+    ADD_PARTITION = auto()
+    """Transaction protocol 2: a write adds its partition to the transaction (Produce 12, TxnOffsetCommit 5)."""
+    GENERIC_ERROR_SUPPORTED = auto()
+    """The client knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4)."""
+    DEFAULT_ERROR = auto()
+    """Any older client."""
 
 
 class _Guard(Struct):
-    epoch: int
+    producer_epoch: int
     leader_epoch: int
     lowest_sequence: int
 
 
-class Write(Struct, frozen=True):
-    """A transactional batch on its way to a partition."""
+class TransactionalWrite(Struct, frozen=True):
+    """A transactional batch that is to be appended to `partition`."""
 
     partition: Partition
     producer_id: int
-    epoch: int
+    producer_epoch: int
     sequence: int = -1
 
 
-class _Line(Struct):
+class _Queue(Struct):
     lock: asyncio.Lock
     users: int = 0
 
 
-class TransactionGate:
-    """Admits transactional writes. One per broker."""
+class TransactionVerifier:
+    """Verifies transactional writes. A broker has one."""
 
     def __init__(self, channel: TransactionChannel) -> None:
         self._channel = channel
         self._guards: OrderedDict[tuple[TopicPartition, int], _Guard] = OrderedDict()
-        self._lines: dict[str, _Line] = {}
+        self._queues: dict[str, _Queue] = {}
 
     @asynccontextmanager
-    async def in_line(self, transactional_id: str) -> AsyncIterator[None]:
-        """Writes of one producer pass one after the other, in the order in which they came; without suspending
-        when nobody is before."""
-        line = self._lines.setdefault(transactional_id, _Line(asyncio.Lock()))
-        line.users += 1
+    async def in_order(self, transactional_id: str) -> AsyncIterator[None]:
+        """Let the writes of one producer through one after the other, in the order of their arrival.
+
+        Does not suspend while no other write of the producer is in progress.
+        """
+        queue = self._queues.setdefault(transactional_id, _Queue(asyncio.Lock()))
+        queue.users += 1
         try:
-            async with line.lock:
+            async with queue.lock:
                 yield
         finally:
-            line.users -= 1
-            if not line.users:
-                del self._lines[transactional_id]
+            queue.users -= 1
+            if not queue.users:
+                del self._queues[transactional_id]
 
-    async def admit(
+    async def verify(
         self,
         transactional_id: str,
-        writes: Sequence[Write],
-        client: Protocol890,
+        writes: Sequence[TransactionalWrite],
+        supported: TransactionSupportedOperation,
         *,
-        verify: bool = True,
-        backoff_ms: int = 20,
-        retry_ms: int = 100,
+        transaction_partition_verification_enable: bool = True,
+        add_partitions_to_txn_retry_backoff_ms: int = 20,
+        add_partitions_to_txn_retry_backoff_max_ms: int = 100,
     ) -> Mapping[TopicPartition, KafkaError]:
-        """Who must not be appended, and why; append the others at once, before the next await.
+        """The errors of the writes that must not be appended. Append the others before the next await.
 
-        Does not suspend when every partition is in the transaction already. `verify` False: believe older clients.
+        Does not suspend if every partition is in the transaction already. Without
+        `transaction_partition_verification_enable` the writes of older clients are not verified.
         """
-        refused: dict[TopicPartition, KafkaError] = {}
-        unknown: list[Write] = []
+        enabled = transaction_partition_verification_enable
+        rejected: dict[TopicPartition, KafkaError] = {}
+        unverified: list[TransactionalWrite] = []
         for write in writes:
             try:
-                if self._must_ask(write, client, verify=verify):
-                    unknown.append(write)
+                if self._needs_verification(write, supported, enabled=enabled):
+                    unverified.append(write)
             except KafkaError as error:
-                refused[write.partition.name] = error
-        if unknown:
-            await self._ask(transactional_id, unknown, client, backoff_ms, retry_ms, refused)
-            for write in writes:  # those that had nothing to ask have waited for the others
-                if write not in unknown and write.partition.name not in refused:
-                    self._look_again(write, client, verify, refused)
-        return refused
+                rejected[write.partition.name] = error
+        if unverified:
+            await self._verify_at_coordinator(
+                transactional_id,
+                unverified,
+                supported,
+                add_partitions_to_txn_retry_backoff_ms,
+                add_partitions_to_txn_retry_backoff_max_ms,
+                rejected,
+            )
+            for write in writes:  # the other writes have waited for the coordinator too
+                if write not in unverified and write.partition.name not in rejected:
+                    self._check_again(write, supported, enabled, rejected)
+        return rejected
 
-    def _look_again(
-        self, write: Write, client: Protocol890, verify: bool, refused: dict[TopicPartition, KafkaError]
+    def _check_again(
+        self,
+        write: TransactionalWrite,
+        supported: TransactionSupportedOperation,
+        enabled: bool,
+        rejected: dict[TopicPartition, KafkaError],
     ) -> None:
-        """Meanwhile this broker may have become the leader, or the transaction may have ended: the client asks anew."""
+        """Reject a write that needs verification by now: this broker has become the leader, or a marker was appended.
+
+        The client sends the write again.
+        """
         try:
-            if self._must_ask(write, client, verify=verify):
-                refused[write.partition.name] = KafkaError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition changed while others were asked about; try again."
+            if self._needs_verification(write, supported, enabled=enabled):
+                rejected[write.partition.name] = KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    "The partition changed while other partitions were verified. Send the batch again.",
                 )
         except KafkaError as error:
-            refused[write.partition.name] = error
+            rejected[write.partition.name] = error
 
     def on_marker(self, tp: TopicPartition, producer_id: int) -> None:
-        """The producer's transaction has ended in this partition: who still asks about it comes too late."""
+        """The producer's transaction has ended in this partition: writes that are being verified lose their guard."""
         self._guards.pop((tp, producer_id), None)
 
-    def _must_ask(self, write: Write, client: Protocol890, *, verify: bool) -> bool:
+    def _needs_verification(
+        self, write: TransactionalWrite, supported: TransactionSupportedOperation, *, enabled: bool
+    ) -> bool:
+        """Whether the coordinator has to confirm the write. Raises KafkaError if the write must be rejected."""
         if not write.partition.is_leader:
-            return False  # the append will say so better
+            return False  # the append fails with the right error
         known = write.partition.producer(write.producer_id)
-        if known is not None and known.epoch == write.epoch and known.in_transaction:
+        if known is not None and known.epoch == write.producer_epoch and known.txn_first_offset >= 0:
             return False
-        if client is Protocol890.IMPLICIT and known is None and write.sequence > 0:
+        adds_partition = supported is TransactionSupportedOperation.ADD_PARTITION
+        if adds_partition and known is None and write.sequence > 0:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"The first batch of a transaction begins with sequence 0, not {write.sequence}.",
+                f"The first batch of a transaction must begin with sequence 0, not {write.sequence}.",
             )
-        return verify or client is Protocol890.IMPLICIT
+        return enabled or adds_partition
 
-    async def _ask(
+    async def _verify_at_coordinator(
         self,
         transactional_id: str,
-        writes: Sequence[Write],
-        client: Protocol890,
+        writes: Sequence[TransactionalWrite],
+        supported: TransactionSupportedOperation,
         backoff_ms: int,
-        retry_ms: int,
-        refused: dict[TopicPartition, KafkaError],
+        backoff_max_ms: int,
+        rejected: dict[TopicPartition, KafkaError],
     ) -> None:
-        admitted: list[tuple[Write, _Guard]] = []
-        for _ in range(ASKS_MAX):
-            asked = [(write, self._guard(write)) for write in writes]
-            codes = await self._codes(transactional_id, writes, client, backoff_ms, retry_ms)
-            for write, guard in asked:
-                code = _for_client(codes.get(write.partition.name, ErrorCode.UNKNOWN_SERVER_ERROR), client)
+        verified: list[tuple[TransactionalWrite, _Guard]] = []
+        for _ in range(REQUESTS_MAX):
+            guarded = [(write, self._guard(write)) for write in writes]
+            codes = await self._send(transactional_id, writes, supported, backoff_ms, backoff_max_ms)
+            for write, guard in guarded:
+                code = _for_client(codes.get(write.partition.name, ErrorCode.UNKNOWN_SERVER_ERROR), supported)
                 if code is not ErrorCode.NONE:
-                    refused[write.partition.name] = KafkaError(
-                        code, "The partition could not be found in the transaction."
+                    rejected[write.partition.name] = KafkaError(
+                        code, "The transaction coordinator did not confirm that the partition is in the transaction."
                     )
                 else:
-                    admitted.append((write, guard))
-            # looked at together, after the last await: what was admitted in an earlier round may be overtaken in this
-            overtaken = [write for write, guard in admitted if not self._stands(write, guard, refused)]
-            admitted = [
+                    verified.append((write, guard))
+            # All guards are checked after the last await: a marker may overtake a write of an earlier iteration.
+            overtaken = [write for write, guard in verified if not self._is_guarded(write, guard, rejected)]
+            verified = [
                 (write, guard)
-                for write, guard in admitted
-                if write.partition.name not in refused and write not in overtaken
+                for write, guard in verified
+                if write.partition.name not in rejected and write not in overtaken
             ]
-            writes = [write for write in overtaken if write.partition.name not in refused]
+            writes = [write for write in overtaken if write.partition.name not in rejected]
             if not writes:
                 break
-            # a marker came while we asked, or may have come to another leader: mostly that of the transaction before,
-            # whose end the producer has been told of already; if it was this one's, the coordinator will say so
+            # A marker was appended here, or perhaps at another leader, while the request was in flight. In most cases
+            # it is the marker of the previous transaction, which the coordinator completes after its EndTxn response.
+            # If it is the marker of this transaction, the next request gets an error.
         for write in writes:
-            refused[write.partition.name] = KafkaError(
-                ErrorCode.INVALID_TXN_STATE, "The transaction ended while the batch was on its way."
+            rejected[write.partition.name] = KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "The transaction ended before the batch was appended."
             )
-        for write, _ in admitted:
+        for write, _ in verified:
             self._guards.pop((write.partition.name, write.producer_id), None)
 
-    def _stands(self, write: Write, guard: _Guard, refused: dict[TopicPartition, KafkaError]) -> bool:
-        """The guard is still there. False: ask again, unless the write is among the refused now."""
+    def _is_guarded(self, write: TransactionalWrite, guard: _Guard, rejected: dict[TopicPartition, KafkaError]) -> bool:
+        """Whether the guard is still valid. If not, the write is verified again unless it is `rejected` here."""
         tp = write.partition.name
         if not write.partition.is_leader:
-            refused[tp] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            rejected[tp] = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return False
         if self._guards.get((tp, write.producer_id)) is not guard or write.partition.leader_epoch != guard.leader_epoch:
             return False
         if write.sequence > guard.lowest_sequence >= 0:
-            refused[tp] = KafkaError(
+            rejected[tp] = KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Sequence {guard.lowest_sequence} of this transaction comes before {write.sequence}.",
+                f"Sequence {guard.lowest_sequence} of this transaction must be appended before {write.sequence}.",
             )
             return False
         return True
 
-    def _guard(self, write: Write) -> _Guard:
+    def _guard(self, write: TransactionalWrite) -> _Guard:
+        """The guard of the write's producer and partition; a new one if that is of another epoch."""
         key = (write.partition.name, write.producer_id)
-        leader_epoch = write.partition.leader_epoch
+        epochs = (write.producer_epoch, write.partition.leader_epoch)
         guard = self._guards.get(key)
-        if guard is None or (guard.epoch, guard.leader_epoch) != (write.epoch, leader_epoch):
-            guard = self._guards[key] = _Guard(write.epoch, leader_epoch, write.sequence)
+        if guard is None or (guard.producer_epoch, guard.leader_epoch) != epochs:
+            guard = self._guards[key] = _Guard(*epochs, write.sequence)
             if len(self._guards) > GUARDS_MAX:
                 self._guards.popitem(last=False)
         elif 0 <= write.sequence < guard.lowest_sequence:
             guard.lowest_sequence = write.sequence
         return guard
 
-    async def _codes(
-        self, transactional_id: str, writes: Sequence[Write], client: Protocol890, backoff_ms: int, retry_ms: int
+    async def _send(
+        self,
+        transactional_id: str,
+        writes: Sequence[TransactionalWrite],
+        supported: TransactionSupportedOperation,
+        backoff_ms: int,
+        backoff_max_ms: int,
     ) -> dict[TopicPartition, ErrorCode]:
-        """The coordinator's answer. While the transaction before is being completed, a new one begins with
-        CONCURRENT_TRANSACTIONS: asking again here is quicker than through the client."""
-        transaction = _question(transactional_id, writes, verify_only=client is not Protocol890.IMPLICIT)
+        """The error codes of the coordinator's response.
+
+        CONCURRENT_TRANSACTIONS means that the coordinator is still completing the previous transaction. The request is
+        retried here, which is faster than a retry by the client.
+        """
+        adds_partition = supported is TransactionSupportedOperation.ADD_PARTITION
+        transaction = _request(transactional_id, writes, verify_only=not adds_partition)
         waited = 0
         while True:
             try:
@@ -241,14 +277,16 @@ class TransactionGate:
                 for topic in result.topic_results
                 for p in topic.results_by_partition
             }
-            busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            if not busy or client is not Protocol890.IMPLICIT or waited >= retry_ms:
+            retriable = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            if not retriable or not adds_partition or waited >= backoff_max_ms:
                 return codes
             await asyncio.sleep(backoff_ms / 1000)
             waited += backoff_ms
 
 
-def _question(transactional_id: str, writes: Sequence[Write], *, verify_only: bool) -> AddPartitionsToTxnTransaction:
+def _request(
+    transactional_id: str, writes: Sequence[TransactionalWrite], *, verify_only: bool
+) -> AddPartitionsToTxnTransaction:
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for write in writes:
         tp = write.partition.name
@@ -256,16 +294,16 @@ def _question(transactional_id: str, writes: Sequence[Write], *, verify_only: bo
     return AddPartitionsToTxnTransaction(
         transactional_id=transactional_id,
         producer_id=writes[0].producer_id,
-        producer_epoch=writes[0].epoch,
+        producer_epoch=writes[0].producer_epoch,
         verify_only=verify_only,
         topics=list(topics.values()),
     )
 
 
-def _for_client(code: ErrorCode, client: Protocol890) -> ErrorCode:
-    """What the coordinator said, in words that a producing client of this age understands."""
+def _for_client(code: ErrorCode, supported: TransactionSupportedOperation) -> ErrorCode:
+    """The error code for the producer, which may not know the coordinator's error code."""
     if code is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH  # a producer may abort and go on after this one
-    if code is ErrorCode.TRANSACTION_ABORTABLE and client is Protocol890.LEGACY:
+        return ErrorCode.INVALID_PRODUCER_EPOCH  # after which a producer may abort and continue
+    if code is ErrorCode.TRANSACTION_ABORTABLE and supported is TransactionSupportedOperation.DEFAULT_ERROR:
         return ErrorCode.INVALID_TXN_STATE
     return code

@@ -18,10 +18,10 @@ from barnabas.protocol.wire.apis import ApiKey
 from barnabas.server.broker.dispatch import Dispatcher
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.forward import ControllerChannel
-from barnabas.server.broker.metadata_cache import MetadataCache
+from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.producer_ids import ProducerIds
 from barnabas.server.broker.services import Services
-from barnabas.server.broker.verification import TransactionGate
+from barnabas.server.broker.verification import TransactionVerifier
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -221,7 +221,7 @@ class BrokerRole:
             node_id=parts.node_id,
             clock=parts.clock,
             rng=parts.rng,
-            metadata=MetadataCache(),
+            metadata=BrokerMetadataCache(),
             partitions=self.partitions,
             controller=controller,
             quorum=parts.metadata,
@@ -232,7 +232,7 @@ class BrokerRole:
                 TRANSACTION.build(config.__getitem__),
                 writer, channels.markers, producer_ids.next, parts.clock, parts.rng
             ),
-            gate=TransactionGate(channels.transactions),
+            transaction_verifier=TransactionVerifier(channels.transactions),
             shares=build_shares(
                 config, channels, groups, writer, share_group_configs, parts.image, parts.clock, parts.rng
             ),

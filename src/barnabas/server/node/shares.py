@@ -14,7 +14,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.config_builder import ConfigBuilder
 from barnabas.core.ids import SHARE_STATE_TOPIC, TopicPartition
 from barnabas.core.rng import Rng
-from barnabas.server.broker.share_sessions import ShareSessions
+from barnabas.server.broker.share_sessions import ShareSessionCache
 from barnabas.server.broker.shares import Shares
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.group.share.service import ShareGroupService
@@ -102,7 +102,7 @@ def build_shares(
             SHARE_COORDINATOR.build(config.__getitem__), writer, channels.log_ends, ImageCatalog(image), clock, rng
         ),
         partitions=SharePartitions(persister, configs, clock),
-        sessions=ShareSessions(config["group.share.max.share.sessions"]),
+        sessions=ShareSessionCache(config["group.share.max.share.sessions"]),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.core.errors import ErrorCode
-from barnabas.server.broker.metadata_cache import MetadataCache, NodeAddress
+from barnabas.server.broker.metadata_cache import BrokerMetadataCache, NodeAddress
 from barnabas.server.metadata.image.cluster import ClusterImage, PartitionImage
 from barnabas.server.metadata.image.delta import replayed
 from barnabas.server.metadata.records.nodes import BrokerEndpoint, RegisterBrokerRecord
@@ -13,7 +13,7 @@ from barnabas.server.metadata.records.nodes import BrokerEndpoint, RegisterBroke
 DISK, LOST = UUID(int=11), UUID(int=12)
 
 
-def cache() -> MetadataCache:
+def cache() -> BrokerMetadataCache:
     """1 and 2 have both listeners, 3 only the inner one, 4 is fenced; 2 has lost a disk."""
 
     def broker(number: int, *names: str, fenced: bool = False) -> RegisterBrokerRecord:
@@ -26,7 +26,7 @@ def cache() -> MetadataCache:
             log_dirs=[DISK],
         )
 
-    found = MetadataCache()
+    found = BrokerMetadataCache()
     found.image = replayed(
         ClusterImage(cluster_id="c"),
         [broker(1, "IN", "OUT"), broker(2, "IN", "OUT"), broker(3, "IN"), broker(4, "IN", "OUT", fenced=True)],

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.broker.share_sessions import EPOCH_MAX, PartitionKey, ShareSessions
+from barnabas.server.broker.share_sessions import EPOCH_MAX, PartitionKey, ShareSessionCache
 
 A: PartitionKey = (UUID(int=1), 0)
 B: PartitionKey = (UUID(int=1), 1)
@@ -15,7 +15,7 @@ C: PartitionKey = (UUID(int=2), 0)
 KEY = ("g", "m")
 
 
-def begin(sessions: ShareSessions, key: tuple[str, str] = KEY, connection: int = 1) -> list[PartitionKey]:
+def begin(sessions: ShareSessionCache, key: tuple[str, str] = KEY, connection: int = 1) -> list[PartitionKey]:
     return sessions.open(key, 0, [A, B], [], connection, acknowledges=False)
 
 
@@ -24,7 +24,7 @@ def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
 
 
 def test_a_session_remembers_its_partitions_and_rotates_them() -> None:
-    sessions = ShareSessions(10)
+    sessions = ShareSessionCache(10)
     assert begin(sessions) == [A, B]
     assert sessions.open(KEY, 1, [C], [], 1, acknowledges=True) == [B, C, A]
     assert sessions.open(KEY, 2, [], [B], 1, acknowledges=False) == [A, C]
@@ -38,7 +38,7 @@ def test_a_session_remembers_its_partitions_and_rotates_them() -> None:
 
 
 def test_epochs_that_do_not_fit() -> None:
-    sessions = ShareSessions(10)
+    sessions = ShareSessionCache(10)
     with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
         sessions.open(KEY, 1, [], [], 1, acknowledges=False)
     with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
@@ -56,7 +56,7 @@ def test_epochs_that_do_not_fit() -> None:
 
 
 def test_the_epoch_after_the_last_is_one() -> None:
-    sessions = ShareSessions(1)
+    sessions = ShareSessionCache(1)
     begin(sessions)
     sessions._sessions[KEY].epoch = EPOCH_MAX
     sessions.acknowledge(KEY, EPOCH_MAX)
@@ -66,7 +66,7 @@ def test_the_epoch_after_the_last_is_one() -> None:
 
 
 def test_the_limit_counts_members_and_lets_them_begin_anew() -> None:
-    sessions = ShareSessions(2)
+    sessions = ShareSessionCache(2)
     begin(sessions)
     begin(sessions, ("h", "n"))
     begin(sessions)
@@ -79,7 +79,7 @@ def test_the_limit_counts_members_and_lets_them_begin_anew() -> None:
 
 
 def test_a_connection_takes_its_sessions_along() -> None:
-    sessions = ShareSessions(10)
+    sessions = ShareSessionCache(10)
     begin(sessions, connection=1)
     begin(sessions, ("g", "n"), connection=2)
     (lost,) = sessions.on_disconnect(1)

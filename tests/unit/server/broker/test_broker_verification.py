@@ -1,4 +1,4 @@
-"""The gate before transactional writes: who is asked about, what answers mean, and what a marker in between does."""
+"""Verification of transactional writes: which writes are verified, which errors clients get, markers in between."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.server.broker.verification import Protocol890, TransactionGate, Write
+from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation, TransactionVerifier
 from barnabas.server.replication.partition import Partition
 from barnabas.server.storage.producers.state import ProducerEntry
 
+ADD_PARTITION = TransactionSupportedOperation.ADD_PARTITION
+GENERIC_ERROR_SUPPORTED = TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
+DEFAULT_ERROR = TransactionSupportedOperation.DEFAULT_ERROR
 TP = TopicPartition("t", 0)
 PRODUCER = 7
 
 
 @dataclass
 class FakePartition:
-    """What the gate looks at in a partition."""
+    """The attributes of a partition that the verifier reads."""
 
     name: TopicPartition = TP
     is_leader: bool = True
@@ -40,15 +43,15 @@ class FakePartition:
 
 @dataclass
 class Coordinator:
-    """Answers with the next of `codes` (the last one for ever); `before` runs while it is being asked."""
+    """Responds with the next of `codes`, then with the last one; `before` runs before each response."""
 
     codes: list[ErrorCode] = field(default_factory=lambda: [ErrorCode.NONE])
-    asked: list[bool] = field(default_factory=list)
+    requests: list[bool] = field(default_factory=list)
     before: Callable[[], None] = lambda: None
     unreachable: bool = False
 
     async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-        self.asked.append(transaction.verify_only)
+        self.requests.append(transaction.verify_only)
         await asyncio.sleep(0)
         self.before()
         if self.unreachable:
@@ -68,137 +71,151 @@ class Coordinator:
         )
 
 
-def write(partition: FakePartition | None = None, sequence: int = 0, epoch: int = 0) -> Write:
-    return Write(cast("Partition", partition or FakePartition()), PRODUCER, epoch, sequence)
+def write(partition: FakePartition | None = None, sequence: int = 0, epoch: int = 0) -> TransactionalWrite:
+    return TransactionalWrite(cast("Partition", partition or FakePartition()), PRODUCER, epoch, sequence)
 
 
-def admit(gate: TransactionGate, *writes: Write, client: Protocol890 = Protocol890.IMPLICIT, **options: Any) -> Any:
+def verify(
+    verifier: TransactionVerifier,
+    *writes: TransactionalWrite,
+    supported: TransactionSupportedOperation = ADD_PARTITION,
+    **options: Any,
+) -> Any:
     async def run() -> dict[TopicPartition, ErrorCode]:
-        refused = await gate.admit("tx", writes, client, backoff_ms=1, retry_ms=5, **options)
+        refused = await verifier.verify(
+            "tx",
+            writes,
+            supported,
+            add_partitions_to_txn_retry_backoff_ms=1,
+            add_partitions_to_txn_retry_backoff_max_ms=5,
+            **options,
+        )
         return {tp: error.code for tp, error in refused.items()}
 
     return asyncio.run(run())
 
 
-def test_clients_of_protocol_2_have_the_partition_added_and_older_ones_verified() -> None:
+def test_partition_is_added_for_clients_of_protocol_2_and_verified_for_older_ones() -> None:
     coordinator = Coordinator()
-    gate = TransactionGate(coordinator)
-    assert admit(gate, write()) == {}
-    assert admit(gate, write(), client=Protocol890.ABORTABLE) == {}
-    assert admit(gate, write(), client=Protocol890.LEGACY) == {}
-    assert coordinator.asked == [False, True, True]
+    verifier = TransactionVerifier(coordinator)
+    assert verify(verifier, write()) == {}
+    assert verify(verifier, write(), supported=GENERIC_ERROR_SUPPORTED) == {}
+    assert verify(verifier, write(), supported=DEFAULT_ERROR) == {}
+    assert coordinator.requests == [False, True, True]
 
 
-def test_nobody_is_asked_about_an_open_transaction_nor_where_verification_is_off() -> None:
+def test_no_request_for_an_open_transaction_or_without_verification() -> None:
     coordinator = Coordinator()
-    gate = TransactionGate(coordinator)
+    verifier = TransactionVerifier(coordinator)
     open_there = FakePartition(known=ProducerEntry(PRODUCER, 0, txn_first_offset=5))
-    assert admit(gate, write(open_there)) == {}
-    assert admit(gate, write(), client=Protocol890.LEGACY, verify=False) == {}
-    assert admit(gate, write(FakePartition(is_leader=False))) == {}, "the append will say that better"
-    assert coordinator.asked == []
-    assert admit(gate, write(open_there, epoch=1)) == {}, "of another epoch it is another transaction"
-    assert coordinator.asked == [False]
+    assert verify(verifier, write(open_there)) == {}
+    assert verify(verifier, write(), supported=DEFAULT_ERROR, transaction_partition_verification_enable=False) == {}
+    assert verify(verifier, write(FakePartition(is_leader=False))) == {}, "the append fails with the right error"
+    assert coordinator.requests == []
+    assert verify(verifier, write(open_there, epoch=1)) == {}, "another epoch is another transaction"
+    assert coordinator.requests == [False]
 
 
 @pytest.mark.parametrize(
-    ("code", "client", "told"),
+    ("code", "supported", "expected"),
     [
-        (ErrorCode.PRODUCER_FENCED, Protocol890.IMPLICIT, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (ErrorCode.TRANSACTION_ABORTABLE, Protocol890.ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
-        (ErrorCode.TRANSACTION_ABORTABLE, Protocol890.LEGACY, ErrorCode.INVALID_TXN_STATE),
-        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Protocol890.IMPLICIT, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (ErrorCode.CONCURRENT_TRANSACTIONS, Protocol890.LEGACY, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.PRODUCER_FENCED, ADD_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, GENERIC_ERROR_SUPPORTED, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, DEFAULT_ERROR, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ADD_PARTITION, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, DEFAULT_ERROR, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_refusals_are_said_in_the_clients_words(code: ErrorCode, client: Protocol890, told: ErrorCode) -> None:
-    assert admit(TransactionGate(Coordinator([code])), write(), client=client) == {TP: told}
+def test_client_gets_an_error_that_it_knows(
+    code: ErrorCode, supported: TransactionSupportedOperation, expected: ErrorCode
+) -> None:
+    assert verify(TransactionVerifier(Coordinator([code])), write(), supported=supported) == {TP: expected}
 
 
-def test_a_coordinator_that_is_away_refuses_the_write() -> None:
-    assert admit(TransactionGate(Coordinator(unreachable=True)), write()) == {TP: ErrorCode.NOT_COORDINATOR}
+def test_write_is_rejected_if_the_coordinator_does_not_answer() -> None:
+    assert verify(TransactionVerifier(Coordinator(unreachable=True)), write()) == {TP: ErrorCode.NOT_COORDINATOR}
 
 
-def test_the_transaction_before_is_waited_for_a_while() -> None:
+def test_concurrent_transactions_is_retried_for_a_while() -> None:
     patient = Coordinator([ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE])
-    assert admit(TransactionGate(patient), write()) == {}
-    assert len(patient.asked) == 3
+    assert verify(TransactionVerifier(patient), write()) == {}
+    assert len(patient.requests) == 3
     endless = Coordinator([ErrorCode.CONCURRENT_TRANSACTIONS])
-    assert admit(TransactionGate(endless), write()) == {TP: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert verify(TransactionVerifier(endless), write()) == {TP: ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
-def test_a_marker_that_overtakes_the_question_makes_it_be_asked_again() -> None:
+def test_marker_during_a_request_causes_another_request() -> None:
     coordinator = Coordinator()
-    gate = TransactionGate(coordinator)
+    verifier = TransactionVerifier(coordinator)
     markers = iter([True, False])
-    coordinator.before = lambda: gate.on_marker(TP, PRODUCER) if next(markers) else None
-    assert admit(gate, write()) == {}
-    assert len(coordinator.asked) == 2
-    coordinator.before = lambda: gate.on_marker(TP, PRODUCER)
-    assert admit(gate, write()) == {TP: ErrorCode.INVALID_TXN_STATE}, "and not for ever"
+    coordinator.before = lambda: verifier.on_marker(TP, PRODUCER) if next(markers) else None
+    assert verify(verifier, write()) == {}
+    assert len(coordinator.requests) == 2
+    coordinator.before = lambda: verifier.on_marker(TP, PRODUCER)
+    assert verify(verifier, write()) == {TP: ErrorCode.INVALID_TXN_STATE}, "the requests are bounded"
 
 
-def test_what_another_leader_may_have_seen_is_asked_again() -> None:
+def test_change_of_leader_epoch_causes_another_request() -> None:
     coordinator = Coordinator()
-    gate = TransactionGate(coordinator)
+    verifier = TransactionVerifier(coordinator)
     partition = FakePartition()
 
     def moves_and_comes_back() -> None:
-        if len(coordinator.asked) == 1:
+        if len(coordinator.requests) == 1:
             partition.leader_epoch += 2
 
     coordinator.before = moves_and_comes_back
-    assert admit(gate, write(partition)) == {}
-    assert len(coordinator.asked) == 2
+    assert verify(verifier, write(partition)) == {}
+    assert len(coordinator.requests) == 2
 
     def moves() -> None:
         partition.is_leader = False
 
     coordinator.before = moves
-    assert admit(gate, write(partition)) == {TP: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert verify(verifier, write(partition)) == {TP: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
-def test_a_marker_overtakes_a_write_that_was_admitted_while_another_is_asked_about_again() -> None:
+def test_marker_of_a_verified_write_during_a_further_request_causes_another_request() -> None:
     coordinator = Coordinator()
-    gate = TransactionGate(coordinator)
+    verifier = TransactionVerifier(coordinator)
     other = TopicPartition("t", 1)
 
     def before() -> None:
-        match len(coordinator.asked):
+        match len(coordinator.requests):
             case 1:
-                gate.on_marker(other, PRODUCER)  # so that is asked about once more, while the first one waits
+                verifier.on_marker(other, PRODUCER)  # so that a request is sent again, while the first write waits
             case 2:
-                gate.on_marker(TP, PRODUCER)
+                verifier.on_marker(TP, PRODUCER)
 
     coordinator.before = before
-    assert admit(gate, write(), write(FakePartition(name=other))) == {}
-    assert len(coordinator.asked) == 3
-    assert gate._guards == {}
+    assert verify(verifier, write(), write(FakePartition(name=other))) == {}
+    assert len(coordinator.requests) == 3
+    assert verifier._guards == {}
 
 
-def test_a_later_batch_must_not_become_the_first() -> None:
-    gate = TransactionGate(Coordinator([ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE]))
-    legacy = Protocol890.LEGACY
-    assert admit(gate, write(sequence=3), client=legacy) == {TP: ErrorCode.CONCURRENT_TRANSACTIONS}
-    assert admit(gate, write(sequence=8), client=legacy) == {TP: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
-    assert admit(gate, write(sequence=3), client=legacy) == {}
+def test_later_batch_does_not_become_the_first_of_a_transaction() -> None:
+    verifier = TransactionVerifier(Coordinator([ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE]))
+    default_error = DEFAULT_ERROR
+    assert verify(verifier, write(sequence=3), supported=default_error) == {TP: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert verify(verifier, write(sequence=8), supported=default_error) == {TP: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert verify(verifier, write(sequence=3), supported=default_error) == {}
     unknown = FakePartition(known=None)
-    assert admit(gate, write(unknown, sequence=1)) == {TP: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert verify(verifier, write(unknown, sequence=1)) == {TP: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
 
-def test_writes_of_one_producer_pass_in_the_order_in_which_they_came() -> None:
+def test_writes_of_one_producer_keep_their_order() -> None:
     async def run() -> list[str]:
-        gate = TransactionGate(Coordinator())
+        verifier = TransactionVerifier(Coordinator())
         passed: list[str] = []
 
         async def one(name: str, pauses: int) -> None:
-            async with gate.in_line("tx"):
+            async with verifier.in_order("tx"):
                 for _ in range(pauses):
                     await asyncio.sleep(0)
                 passed.append(name)
 
         await asyncio.gather(*(one(f"{i}", 5 - i) for i in range(5)))
-        assert gate._lines == {}
+        assert verifier._queues == {}
         return passed
 
     assert asyncio.run(run()) == ["0", "1", "2", "3", "4"]

@@ -1,4 +1,4 @@
-"""Three brokers with the production transaction coordinators, gates and channels between them; their logs in memory.
+"""Three brokers with the production transaction coordinators, verifiers and channels, and logs in memory.
 
 The log of `__transaction_state-0` is shared: a leader's records are committed at once, or when `hold` ends. When it
 moves, the one deposed need not know: it goes on, but commits nothing, until it is `told`. Data partitions keep real
@@ -23,7 +23,7 @@ from barnabas.protocol.records.validate import Origin
 from barnabas.protocol.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.broker.handlers.transactions import add_partitions_to_txn, write_txn_markers
-from barnabas.server.broker.verification import TransactionGate
+from barnabas.server.broker.verification import TransactionVerifier
 from barnabas.server.coordination.ports import LogRecord, Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.records import FORMAT
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
@@ -63,7 +63,7 @@ class DataPartition:
 
 
 class Replica:
-    """A data partition as one broker has it: what the gate and WriteTxnMarkers ask of `replication.Partition`."""
+    """A data partition on one broker: the part of `replication.Partition` that verification and WriteTxnMarkers use."""
 
     def __init__(self, node_id: int, data: DataPartition) -> None:
         self._node_id = node_id
@@ -216,14 +216,14 @@ class Node:
             LoopClock(),
             seeded(),
         )
-        self.gate = TransactionGate(self.channels.transactions)
+        self.transaction_verifier = TransactionVerifier(self.channels.transactions)
         self.replicas = {tp: Replica(node_id, data) for tp, data in cluster.data.items()}
         self.services = cast(
             "Any",
             SimpleNamespace(
                 node_id=node_id,
                 clock=LoopClock(),
-                gate=self.gate,
+                transaction_verifier=self.transaction_verifier,
                 transactions=self.coordinator,
                 config=SimpleNamespace(
                     request_timeout_ms=REQUEST_TIMEOUT_MS, add_partitions_to_txn_retry_backoff_ms=20
@@ -381,14 +381,16 @@ class Cluster:
 
     async def write(self, name: str, producer: ProducerIdAndEpoch, tp: TopicPartition, sequence: int) -> ErrorCode:
         """A producer of protocol 2 sends a batch to the partition's leader, as Produce 12 does."""
-        from barnabas.server.broker.verification import Protocol890, Write
+        from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
 
         node = self.nodes[self.data[tp].leader]
         replica: Any = node.replicas[tp]
         try:
-            async with node.gate.in_line(name):
-                write = Write(replica, producer.producer_id, producer.epoch, sequence)
-                refused = await node.gate.admit(name, [write], Protocol890.IMPLICIT)
+            async with node.transaction_verifier.in_order(name):
+                write = TransactionalWrite(replica, producer.producer_id, producer.epoch, sequence)
+                refused = await node.transaction_verifier.verify(
+                    name, [write], TransactionSupportedOperation.ADD_PARTITION
+                )
                 if tp in refused:
                     return refused[tp].code
                 batch = build_batch(

@@ -33,7 +33,7 @@ from barnabas.protocol.wire.schema import Message, Request, Response
 from barnabas.server.broker.fetching.session_cache import FetchSessionCache
 from barnabas.server.broker.handlers.cluster import alter_replica_log_dirs, describe_log_dirs
 from barnabas.server.broker.handlers.data import delete_records, fetch, list_offsets
-from barnabas.server.broker.metadata_cache import MetadataCache
+from barnabas.server.broker.metadata_cache import BrokerMetadataCache
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.metadata.config_view import ConfigView
@@ -255,7 +255,7 @@ class Broker:
             rng,
             Metrics(),
         )
-        self.metadata = MetadataCache()
+        self.metadata = BrokerMetadataCache()
         self.services = cast(
             "Services",
             SimpleNamespace(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from barnabas.server.broker.forward import QuorumView
+from barnabas.server.broker.forward import QuorumStatus
 from barnabas.server.raft.machine.messages import RaftRequest, RaftResponse
 from barnabas.server.raft.machine.values import Voters
 
 
-class QuorumHandle(QuorumView, Protocol):
+class QuorumHandle(QuorumStatus, Protocol):
     """This node's replica of the metadata log."""
 
     async def handle(self, request: RaftRequest) -> RaftResponse:

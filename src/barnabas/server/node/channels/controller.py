@@ -62,7 +62,7 @@ _PURPOSES: Final = {ApiKey.BROKER_HEARTBEAT: "heartbeat", ApiKey.BROKER_REGISTRA
 
 
 class Leadership(Protocol):
-    """Who leads the metadata log, as far as this node knows (`broker.forward.QuorumView` says more)."""
+    """Who leads the metadata log, as far as this node knows (`broker.forward.QuorumStatus` says more)."""
 
     @property
     def leader_id(self) -> int: ...

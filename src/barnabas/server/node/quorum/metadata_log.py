@@ -247,7 +247,7 @@ class RaftMetadataLog:
         """Answer another replica. Raises KafkaError when this one is stopping or cannot keep up."""
         return await self._replica.handle(request)
 
-    # ---- QuorumView
+    # ---- QuorumStatus
 
     @property
     def leader_id(self) -> int:

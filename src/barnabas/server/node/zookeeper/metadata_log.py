@@ -1,4 +1,4 @@
-"""Shell: the metadata log in ZooKeeper. Fills the `MetadataLog` port, and `QuorumView`.
+"""Shell: the metadata log in ZooKeeper. Fills the `MetadataLog` port, and `QuorumStatus`.
 
 `connect` -> `register` listeners -> `find_quorum` reads all there is -> `open` -> `run` follows the log, and stands for
 election. One request is under way at a time; what happens meanwhile (answers, watches, the session) wakes the one loop
@@ -166,7 +166,7 @@ class ZooKeeperMetadataLog:
         machine.write_snapshot(*await asyncio.get_running_loop().run_in_executor(None, encode))
         self._wake.set()
 
-    # ---- QuorumView
+    # ---- QuorumStatus
 
     @property
     def leader_id(self) -> int:

@@ -48,7 +48,7 @@ from barnabas.protocol.wire.messages.produce import (
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.broker.verification import Protocol890, Write
+from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
 from barnabas.server.replication.partition import Partition
 
 log = get_logger("barnabas.server.broker")
@@ -56,10 +56,10 @@ log = get_logger("barnabas.server.broker")
 INVALID_OFFSET = -1
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
-IMPLICIT_SINCE = 12
+ADD_PARTITION_SINCE = 12
 ABORTABLE_SINCE = 11
-_ATTRIBUTES_AT = 22  # the low byte of a batch's attributes; one batch per partition is all that is accepted
-_BEFORE_THE_LOG = frozenset(
+_ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; a request has one batch for each partition
+_BEFORE_APPEND = frozenset(
     {
         ErrorCode.INVALID_REQUIRED_ACKS,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -75,10 +75,10 @@ _BEFORE_THE_LOG = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Refusals that say nothing of the log, and carry no log start offset."""
-_LEADER_MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors that are found before the log is read; their responses have no log start offset."""
+_LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-_COORDINATOR_AWAY = frozenset(
+_COORDINATOR_UNAVAILABLE = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -87,9 +87,9 @@ _COORDINATOR_AWAY = frozenset(
     }
 )
 
-_Refused = Mapping[TopicPartition, KafkaError]
+_Rejected = Mapping[TopicPartition, KafkaError]
 _Waiting = list[tuple[PartitionProduceResponse, Partition, int]]
-"""The answer so far, the partition, and the offset below which everything must be safe before it is given."""
+"""The response of each appended batch, its partition, and the offset after the batch, which must be committed."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -98,11 +98,11 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
     if request.transactional_id is None:
         response = _append_all(services, ctx, request, waiting, {})
     else:
-        async with services.gate.in_line(request.transactional_id):
-            refused = await _admit(services, ctx, request, request.transactional_id)
-            response = _append_all(services, ctx, request, waiting, refused)
+        async with services.transaction_verifier.in_order(request.transactional_id):
+            rejected = await _verify(services, ctx, request, request.transactional_id)
+            response = _append_all(services, ctx, request, waiting, rejected)
     if acks == 0:
-        _hang_up_on_error(response)
+        _close_on_error(response)
         return None
     for answer, partition, end in waiting:
         if partition.must_flush:
@@ -117,12 +117,12 @@ async def handle(services: Services, ctx: RequestContext, request: ProduceReques
                 answer.error_code = code
                 answer.base_offset = INVALID_OFFSET
     if ctx.api_version >= 10:
-        _name_new_leaders(services, ctx, response, request)
+        _add_current_leaders(services, ctx, response, request)
     return response
 
 
 def _append_all(
-    services: Services, ctx: RequestContext, request: ProduceRequest, waiting: _Waiting, refused: _Refused
+    services: Services, ctx: RequestContext, request: ProduceRequest, waiting: _Waiting, rejected: _Rejected
 ) -> ProduceResponse:
     response = ProduceResponse(responses=[])
     for topic in request.topic_data:
@@ -132,7 +132,7 @@ def _append_all(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    _produce(services, ctx, request, name, data, waiting, refused) for data in topic.partition_data
+                    _produce(services, ctx, request, name, data, waiting, rejected) for data in topic.partition_data
                 ],
             )
         )
@@ -143,9 +143,9 @@ def _name_of(services: Services, ctx: RequestContext, topic: TopicProduceData) -
     return topic.name if ctx.api_version < TOPIC_IDS_SINCE else services.partitions.topic_name(topic.topic_id)
 
 
-async def _admit(services: Services, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> _Refused:
-    """Which partitions may not be written to, because they are not in the producer's transaction."""
-    writes: list[Write] = []
+async def _verify(services: Services, ctx: RequestContext, request: ProduceRequest, transactional_id: str) -> _Rejected:
+    """The errors of the partitions that are not in the producer's transaction."""
+    writes: list[TransactionalWrite] = []
     for topic in request.topic_data:
         name = _name_of(services, ctx, topic)
         for data in topic.partition_data:
@@ -155,33 +155,39 @@ async def _admit(services: Services, ctx: RequestContext, request: ProduceReques
                 continue
             if len(records) >= HEADER_SIZE and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
                 header = read_header(records)
-                writes.append(Write(partition, header.producer_id, header.producer_epoch, header.base_sequence))
+                writes.append(
+                    TransactionalWrite(partition, header.producer_id, header.producer_epoch, header.base_sequence)
+                )
     if not writes:
         return {}
-    if len({(write.producer_id, write.epoch) for write in writes}) > 1:
-        mixed = KafkaError(ErrorCode.INVALID_RECORD, "One request carries the transaction of one producer only.")
+    if len({(write.producer_id, write.producer_epoch) for write in writes}) > 1:
+        mixed = KafkaError(ErrorCode.INVALID_RECORD, "A request must contain batches of one producer only.")
         return {write.partition.name: mixed for write in writes}
-    if ctx.api_version >= IMPLICIT_SINCE:
-        client = Protocol890.IMPLICIT
+    if ctx.api_version >= ADD_PARTITION_SINCE:
+        supported = TransactionSupportedOperation.ADD_PARTITION
+    elif ctx.api_version >= ABORTABLE_SINCE:
+        supported = TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
     else:
-        client = Protocol890.ABORTABLE if ctx.api_version >= ABORTABLE_SINCE else Protocol890.LEGACY
+        supported = TransactionSupportedOperation.DEFAULT_ERROR
     settings = services.config
-    refused = await services.gate.admit(
+    rejected = await services.transaction_verifier.verify(
         transactional_id,
         writes,
-        client,
-        verify=settings.transaction_partition_verification_enable,
-        backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
-        retry_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
+        supported,
+        transaction_partition_verification_enable=settings.transaction_partition_verification_enable,
+        add_partitions_to_txn_retry_backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
+        add_partitions_to_txn_retry_backoff_max_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
     )
-    return {tp: _for_producers(error, client) for tp, error in refused.items()} if refused else refused
+    return {tp: _for_client(error, supported) for tp, error in rejected.items()} if rejected else rejected
 
 
-def _for_producers(error: KafkaError, client: Protocol890) -> KafkaError:
-    """Producers do not retry what only a coordinator says; NOT_ENOUGH_REPLICAS they do, without asking for metadata
-    (`ReplicaManager.handleProduceAppend`)."""
-    busy = error.code is ErrorCode.CONCURRENT_TRANSACTIONS and client is not Protocol890.IMPLICIT
-    if busy or error.code in _COORDINATOR_AWAY:
+def _for_client(error: KafkaError, supported: TransactionSupportedOperation) -> KafkaError:
+    """The error for the producer. Producers do not retry the errors of a coordinator, but they retry
+    NOT_ENOUGH_REPLICAS without refreshing their metadata (`ReplicaManager.handleProduceAppend`)."""
+    adds_partition = supported is TransactionSupportedOperation.ADD_PARTITION
+    if (
+        error.code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds_partition
+    ) or error.code in _COORDINATOR_UNAVAILABLE:
         return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"The transaction could not be verified: {error.code.name}.")
     return error
 
@@ -193,7 +199,7 @@ def _produce(
     name: str | None,
     data: PartitionProduceData,
     waiting: _Waiting,
-    refused: _Refused,
+    rejected: _Rejected,
 ) -> PartitionProduceResponse:
     partition: Partition | None = None
     try:
@@ -205,20 +211,26 @@ def _produce(
         if name in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to the internal topic {name}.")
         if not isinstance(data.records, (memoryview, bytes, bytearray)):
-            raise KafkaError(ErrorCode.INVALID_RECORD, "A Produce request must carry a record batch per partition.")
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "A Produce request must contain a record batch for each partition."
+            )
         records = data.records
         if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
-            # Decided by the batch itself, whatever the request says (CVE-2018-17196): it would hold back readers for
-            # ever.
+            # The batch decides, not the request (CVE-2018-17196): an open transaction without a transactional id would
+            # hold back the last stable offset for ever.
             if request.transactional_id is None:
                 raise KafkaError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transactional batch needs a transactional id."
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "The request has a transactional batch but no transactional id.",
                 )
-            refusal = refused.get(TopicPartition(name, data.index)) if refused else None
-            if refusal is not None:
-                raise refusal
+            problem = rejected.get(TopicPartition(name, data.index)) if rejected else None
+            if problem is not None:
+                raise problem
         if ctx.api_version < ZSTD_SINCE and len(records) > _ATTRIBUTES_AT and _is_zstd(records):
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce (KIP-110).")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "Batches compressed with zstd need Produce version 7 or later (KIP-110).",
+            )
         info = partition.append(records, request.acks, ctx.now_ms)
     except RecordRefusedError as bad:
         return PartitionProduceResponse(
@@ -255,16 +267,16 @@ def _is_zstd(records: Buffer) -> bool:
 
 
 def _log_start(partition: Partition | None, code: ErrorCode) -> int:
-    """A log that was asked and refused says where it starts: a producer learns from it whether its earlier batches are
-    gone (`ReplicaManager.appendRecordsToLeader`).
+    """The log start offset of an error response. The producer learns from it whether its earlier batches have been
+    deleted (`ReplicaManager.appendRecordsToLeader`). Errors that were found before the log was read have -1.
     """
-    if partition is None or partition.log is None or code in _BEFORE_THE_LOG:
+    if partition is None or partition.log is None or code in _BEFORE_APPEND:
         return -1
     return partition.log.log_start_offset
 
 
 async def _flush(services: Services, answer: PartitionProduceResponse, partition: Partition, end: int) -> None:
-    """flush.messages: no acknowledgement before the fsync."""
+    """With `flush.messages=1` a batch is acknowledged after the fsync."""
     try:
         if partition.log is not None:
             await services.flusher.flushed(partition.log, end)
@@ -273,27 +285,27 @@ async def _flush(services: Services, answer: PartitionProduceResponse, partition
         answer.base_offset = INVALID_OFFSET
 
 
-def _hang_up_on_error(response: ProduceResponse) -> None:
-    """acks=0: closing is the only way to make such a producer refresh its metadata
-    (`KafkaApis.handleProduceRequest`).
+def _close_on_error(response: ProduceResponse) -> None:
+    """With acks=0 there is no response: closing the connection makes the producer refresh its metadata
+    (`KafkaApis.handleProduceRequest`). Raises CloseConnectionError.
     """
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code:
                 code = ErrorCode(answer.error_code)
                 raise CloseConnectionError(
-                    f"produce with acks=0 to {topic.name or topic.topic_id}-{answer.index} failed: {code.name}"
+                    f"Produce with acks=0 to {topic.name or topic.topic_id}-{answer.index} failed: {code.name}"
                 )
 
 
-def _name_new_leaders(
+def _add_current_leaders(
     services: Services, ctx: RequestContext, response: ProduceResponse, request: ProduceRequest
 ) -> None:
-    """KIP-951: a producer that came to the wrong broker is told the right one, and saves a Metadata request."""
+    """Add the current leaders of partitions that this broker does not lead (KIP-951), which saves Metadata requests."""
     nodes: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for answer in topic.partition_responses:
-            if answer.error_code not in _LEADER_MOVED:
+            if answer.error_code not in _LEADER_CHANGED:
                 continue
             topics = services.metadata.image.topics
             state = (

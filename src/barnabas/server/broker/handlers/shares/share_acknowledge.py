@@ -22,7 +22,7 @@ from barnabas.server.broker.features import require_share_groups
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.share_sessions import FINAL_EPOCH
-from barnabas.server.broker.shares import check_member, new_leader
+from barnabas.server.broker.shares import check_member
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
@@ -38,23 +38,23 @@ async def handle(services: Services, ctx: RequestContext, request: ShareAcknowle
         for topic in request.topics
         for p in topic.partitions
     }
-    outcomes = await shares.acknowledge(member, batches, renews=request.is_renew_ack)
+    results = await shares.acknowledge(member, batches, renews=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         await shares.close(member)
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
     nodes: dict[int, NodeEndpoint] = {}
-    for (topic_id, index), refusal in outcomes.items():
+    for (topic_id, index), problem in results.items():
         answer = PartitionData(partition_index=index)
-        if refusal is not None:
-            answer.error_code, answer.error_message = refusal.code, str(refusal)
+        if problem is not None:
+            answer.error_code, answer.error_message = problem.code, str(problem)
         if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader = new_leader(services, ctx, (topic_id, index))
+            leader = services.metadata.current_leader(topic_id, index, ctx.client.listener)
             if leader is not None:
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
-                address = leader[2]
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+                address = leader.address
                 if address is not None:
-                    nodes[leader[0]] = NodeEndpoint(
-                        node_id=leader[0], host=address.host, port=address.port, rack=address.rack
+                    nodes[leader.leader_id] = NodeEndpoint(
+                        node_id=leader.leader_id, host=address.host, port=address.port, rack=address.rack
                     )
         topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(answer)
     return ShareAcknowledgeResponse(

@@ -33,16 +33,16 @@ from barnabas.server.broker.features import require_share_groups
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 from barnabas.server.broker.share_sessions import FINAL_EPOCH, MemberKey, PartitionKey
-from barnabas.server.broker.shares import Refusals, check_member, new_leader
+from barnabas.server.broker.shares import AcknowledgeResults, check_member
 from barnabas.server.replication.purgatory import DelayedOperation, Purgatory
 from barnabas.server.replication.rules.share_values import Wish
 from barnabas.server.replication.shares.partition import ShareRead
 
 RECORD_LIMIT_MODE = 1
-_MOVING = frozenset(
+_COORDINATOR_UNAVAILABLE = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
-_TOLD = {
+_CLIENT_ERRORS = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -51,42 +51,44 @@ _TOLD = {
 
 
 class _Pass(Struct):
-    """One look at all wanted partitions."""
+    """One pass over the partitions of the session: the acquired records, and the wait for more."""
 
     reads: dict[PartitionKey, ShareRead | KafkaError] = field(default_factory=dict)
-    watches: list[Purgatory] = field(default_factory=list)
+    purgatories: list[Purgatory] = field(default_factory=list)
     acquired: int = 0
-    waiter: DelayedOperation = field(default_factory=DelayedOperation)
-    """Watches each partition from before it is looked at: what comes meanwhile is not missed."""
+    operation: DelayedOperation = field(default_factory=DelayedOperation)
+    """Added to the purgatories of each partition before the partition is read, so that it misses no change."""
 
-    def watch(self, *watches: Purgatory) -> None:
-        self.watches += watches
-        for each in watches:
-            each.add(self.waiter)
+    def watch(self, *purgatories: Purgatory) -> None:
+        self.purgatories += purgatories
+        for purgatory in purgatories:
+            purgatory.add(self.operation)
 
     def close(self) -> None:
-        for each in self.watches:
-            each.discard(self.waiter)
+        for purgatory in self.purgatories:
+            purgatory.discard(self.operation)
 
 
 async def handle(services: Services, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
     require_share_groups(services)
     shares = services.shares
-    asked = {
+    requested = {
         (topic.topic_id, p.partition_index): p.acknowledgement_batches
         for topic in request.topics
         for p in topic.partitions
     }
     forgotten = [(topic.topic_id, p) for topic in request.forgotten_topics_data for p in topic.partitions]
-    acks = {key: batches for key, batches in asked.items() if batches}
+    acks = {key: batches for key, batches in requested.items() if batches}
     try:
         member = check_member(request.group_id, request.member_id)
         if request.is_renew_ack and (request.max_bytes or request.min_bytes or request.max_records):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A request that renews locks must not fetch.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "A request that renews acquisition locks must not fetch records."
+            )
         wanted = shares.sessions.open(
             member,
             request.share_session_epoch,
-            asked,
+            requested,
             forgotten,
             ctx.client.connection_id,
             acknowledges=bool(acks),
@@ -115,7 +117,7 @@ async def _fetch(
             failed = any(isinstance(read, KafkaError) for read in done.reads.values())
             if done.acquired or failed or not wanted or loop.time() >= deadline:
                 return done
-            await done.waiter.wait(1, deadline)
+            await done.operation.wait(1, deadline)
         finally:
             done.close()
 
@@ -123,13 +125,13 @@ async def _fetch(
 async def _acquire_all(
     services: Services, request: ShareFetchRequest, member: MemberKey, wanted: list[PartitionKey], done: _Pass
 ) -> None:
-    """Every partition, in order, until the member has what it asked for."""
+    """Acquire records of each partition, in order, until MaxRecords or MaxBytes is reached."""
     shares, partitions = services.shares, services.partitions
     group_id, member_id = member
-    room = min(request.max_bytes, services.config.fetch_max_bytes)
+    bytes_left = min(request.max_bytes, services.config.fetch_max_bytes)
     most = request.max_records if request.max_records > 0 else 1
     for topic_id, index in wanted:
-        if done.acquired >= most or room <= 0:
+        if done.acquired >= most or bytes_left <= 0:
             break
         name = partitions.topic_name(topic_id)
         try:
@@ -144,29 +146,29 @@ async def _acquire_all(
                 strict=request.share_acquire_mode == RECORD_LIMIT_MODE,
             )
             done.watch(found.delayed_fetches, partition.consumer_fetches)
-            read = await found.fetch(wish, room, services.disk)
+            read = await found.fetch(wish, bytes_left, services.disk)
         except KafkaError as error:
-            if error.code in _MOVING:
-                continue  # its share coordinator is on its way; the member asks again soon
-            done.reads[topic_id, index] = KafkaError(_TOLD.get(error.code, error.code), error.detail)
+            if error.code in _COORDINATOR_UNAVAILABLE:
+                continue  # the share coordinator is moving; the member sends the next request soon
+            done.reads[topic_id, index] = KafkaError(_CLIENT_ERRORS.get(error.code, error.code), error.detail)
             continue
         if read.acquired:
             done.reads[topic_id, index] = read
             done.acquired += sum(piece.last - piece.first + 1 for piece in read.acquired)
-            room -= len(read.data)
+            bytes_left -= len(read.data)
 
 
 def _respond(
-    services: Services, ctx: RequestContext, acknowledged: Refusals, done: _Pass, lock_ms: int
+    services: Services, ctx: RequestContext, acknowledged: AcknowledgeResults, done: _Pass, lock_ms: int
 ) -> ShareFetchResponse:
     topics: dict[object, ShareFetchableTopicResponse] = {}
     nodes: dict[int, NodeEndpoint] = {}
     for key in dict.fromkeys([*done.reads, *acknowledged]):
         topic_id, index = key
         answer = PartitionData(partition_index=index, records=b"")
-        refusal = acknowledged.get(key)
-        if refusal is not None:
-            answer.acknowledge_error_code, answer.acknowledge_error_message = refusal.code, str(refusal)
+        problem = acknowledged.get(key)
+        if problem is not None:
+            answer.acknowledge_error_code, answer.acknowledge_error_message = problem.code, str(problem)
         read = done.reads.get(key)
         if isinstance(read, KafkaError):
             answer.error_code, answer.error_message = read.code, str(read)
@@ -177,13 +179,13 @@ def _respond(
                 for piece in read.acquired
             ]
         if ErrorCode.NOT_LEADER_OR_FOLLOWER in (answer.error_code, answer.acknowledge_error_code):
-            leader = new_leader(services, ctx, (topic_id, index))
+            leader = services.metadata.current_leader(topic_id, index, ctx.client.listener)
             if leader is not None:
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
-                address = leader[2]
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+                address = leader.address
                 if address is not None:
-                    nodes[leader[0]] = NodeEndpoint(
-                        node_id=leader[0], host=address.host, port=address.port, rack=address.rack
+                    nodes[leader.leader_id] = NodeEndpoint(
+                        node_id=leader.leader_id, host=address.host, port=address.port, rack=address.rack
                     )
         topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id)).partitions.append(answer)
     return ShareFetchResponse(

@@ -25,9 +25,9 @@ from barnabas.protocol.wire.messages.txn_offset_commit import (
 )
 from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
-from barnabas.server.broker.verification import Protocol890, Write
+from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
 
-IMPLICIT_SINCE = 5
+ADD_PARTITION_SINCE = 5
 ABORTABLE_SINCE = 4
 
 
@@ -38,40 +38,42 @@ async def handle(services: Services, ctx: RequestContext, request: TxnOffsetComm
         if partition is None or not partition.is_leader:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
     except KafkaError as error:
-        return _refused(request, error.code)
+        return _error(request, error.code)
     settings = services.config
-    async with services.gate.in_line(request.transactional_id):
-        refused = await services.gate.admit(
+    async with services.transaction_verifier.in_order(request.transactional_id):
+        rejected = await services.transaction_verifier.verify(
             request.transactional_id,
-            [Write(partition, request.producer_id, request.producer_epoch)],
-            _protocol(ctx.api_version),
-            verify=settings.transaction_partition_verification_enable,
-            backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
-            retry_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
+            [TransactionalWrite(partition, request.producer_id, request.producer_epoch)],
+            _supported(ctx.api_version),
+            transaction_partition_verification_enable=settings.transaction_partition_verification_enable,
+            add_partitions_to_txn_retry_backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
+            add_partitions_to_txn_retry_backoff_max_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
         )
-    if home in refused:
-        return _refused(request, _for_committers(refused[home].code))
+    if home in rejected:
+        return _error(request, _for_client(rejected[home].code))
     return await services.groups.txn_offset_commit(ctx, request)
 
 
-def _for_committers(code: ErrorCode) -> ErrorCode:
-    """What the other coordinator, or the lack of one, means to who commits offsets: try again, here
-    (`GroupCoordinatorService.handleOperationException`)."""
+def _for_client(code: ErrorCode) -> ErrorCode:
+    """The error code for the client of an error of the transaction coordinator: one that makes the client retry at this
+    group coordinator (`GroupCoordinatorService.handleOperationException`)."""
     match code:
         case ErrorCode.NETWORK_EXCEPTION:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which clients of every age retry, without looking elsewhere
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which every client version retries at the same coordinator
         case ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return ErrorCode.NOT_COORDINATOR
     return code
 
 
-def _protocol(api_version: int) -> Protocol890:
-    if api_version >= IMPLICIT_SINCE:
-        return Protocol890.IMPLICIT
-    return Protocol890.ABORTABLE if api_version >= ABORTABLE_SINCE else Protocol890.LEGACY
+def _supported(api_version: int) -> TransactionSupportedOperation:
+    if api_version >= ADD_PARTITION_SINCE:
+        return TransactionSupportedOperation.ADD_PARTITION
+    if api_version >= ABORTABLE_SINCE:
+        return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
+    return TransactionSupportedOperation.DEFAULT_ERROR
 
 
-def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+def _error(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

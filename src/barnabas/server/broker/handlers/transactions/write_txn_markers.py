@@ -90,7 +90,7 @@ def _check(services: Services, partition: Partition, marker: WritableTxnMarker) 
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"The open transaction of producer {marker.producer_id} in {partition.name} is a later one.",
         )
-    services.gate.on_marker(partition.name, marker.producer_id)
+    services.transaction_verifier.on_marker(partition.name, marker.producer_id)
 
 
 def _append(partition: Partition, marker: WritableTxnMarker, now_ms: int) -> int:
