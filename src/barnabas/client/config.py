@@ -25,8 +25,8 @@ from barnabas.core.config import (
     ConfigType,
     ConfigValue,
     Importance,
+    InRange,
     OneOf,
-    Range,
     RangeOrSpecial,
     Validator,
 )
@@ -43,7 +43,7 @@ _TYPES: Final = {
     "password": ConfigType.PASSWORD,
 }
 _IMPORTANCE: Final = {"h": Importance.HIGH, "m": Importance.MEDIUM, "l": Importance.LOW}
-_AT_LEAST_0: Final = Range(0)
+_AT_LEAST_0: Final = InRange(0)
 
 Row = tuple[str, str, Any, Validator | None, str, str]
 
@@ -65,8 +65,8 @@ _SHARED: Final[list[Row]] = [
     ("metadata.max.age.ms", "long", 300_000, _AT_LEAST_0, "l", "Topics and leaders are asked for anew after this time, even when nothing failed."),
     ("metadata.recovery.strategy", "str", "rebootstrap", OneOf(("rebootstrap", "none"), ignore_case=True), "l", "What to do when no known broker can be reached: start over from bootstrap.servers, or fail (KIP-899)."),
     ("metadata.recovery.rebootstrap.trigger.ms", "long", 300_000, _AT_LEAST_0, "l", "Start over from bootstrap.servers when no metadata could be fetched for this long."),
-    ("receive.buffer.bytes", "int", -1, Range(-1), "m", "SO_RCVBUF of the sockets. -1 leaves it to the system, which makes it larger as a fetch needs it; the Java clients set 65536, or 32768 in a producer."),
-    ("send.buffer.bytes", "int", -1, Range(-1), "m", "SO_SNDBUF of the sockets. -1 leaves it to the system; the Java clients set 131072."),
+    ("receive.buffer.bytes", "int", -1, InRange(-1), "m", "SO_RCVBUF of the sockets. -1 leaves it to the system, which makes it larger as a fetch needs it; the Java clients set 65536, or 32768 in a producer."),
+    ("send.buffer.bytes", "int", -1, InRange(-1), "m", "SO_SNDBUF of the sockets. -1 leaves it to the system; the Java clients set 131072."),
     ("reconnect.backoff.ms", "long", 50, _AT_LEAST_0, "l", "The wait before connecting again to a broker that refused; it doubles with each failure."),
     ("reconnect.backoff.max.ms", "long", 1_000, _AT_LEAST_0, "l", "The longest such wait."),
     ("request.timeout.ms", "int", 30_000, _AT_LEAST_0, "m", "How long a request may stay unanswered before its connection is given up."),
@@ -111,15 +111,15 @@ _PRODUCER: Final[list[Row]] = [
     ("buffer.memory", "long", 33_554_432, _AT_LEAST_0, "h", "Bytes of unacknowledged records the producer may hold; send waits when they are used up."),
     ("compression.type", "str", "none", OneOf(PRODUCER_COMPRESSION_TYPES), "h", "How batches are compressed."),
     ("compression.gzip.level", "int", -1, RangeOrSpecial(-1, 1, 9), "m", "Level of gzip; -1 is its default."),
-    ("compression.lz4.level", "int", 9, Range(1, 17), "m", "Level of lz4."),
-    ("compression.zstd.level", "int", 3, Range(-131_072, 22), "m", "Level of zstd."),
+    ("compression.lz4.level", "int", 9, InRange(1, 17), "m", "Level of lz4."),
+    ("compression.zstd.level", "int", 3, InRange(-131_072, 22), "m", "Level of zstd."),
     ("delivery.timeout.ms", "int", 120_000, _AT_LEAST_0, "m", "The time from send to a final answer, retries and waiting included; at least linger.ms + request.timeout.ms."),
     ("enable.idempotence", "bool", True, None, "l", "Sequence numbers let the broker drop duplicates and refuse gaps, so retries neither double nor reorder."),
     ("linger.ms", "long", 5, _AT_LEAST_0, "m", "How long a batch that is not full waits for more records."),
     ("max.block.ms", "long", 60_000, _AT_LEAST_0, "m", "How long send may wait for metadata and for buffer.memory."),
-    ("max.in.flight.requests.per.connection", "int", 5, Range(1), "l", "Unanswered produce requests per broker; at most 5 with idempotence."),
+    ("max.in.flight.requests.per.connection", "int", 5, InRange(1), "l", "Unanswered produce requests per broker; at most 5 with idempotence."),
     ("max.request.size", "int", 1_048_576, _AT_LEAST_0, "m", "The largest record (uncompressed), and the largest produce request."),
-    ("metadata.max.idle.ms", "long", 300_000, Range(5_000), "l", "A topic not written to for this long is forgotten; the next send asks for it anew."),
+    ("metadata.max.idle.ms", "long", 300_000, InRange(5_000), "l", "A topic not written to for this long is forgotten; the next send asks for it anew."),
     ("partitioner.adaptive.partitioning.enable", "bool", True, None, "l", "Send more keyless records to partitions whose brokers answer faster (KIP-794)."),
     ("partitioner.availability.timeout.ms", "long", 0, _AT_LEAST_0, "l", "A partition whose broker takes nothing for this long gets no keyless records; 0 turns this off."),
     ("partitioner.ignore.keys", "bool", False, None, "m", "Place records as if they had no key."),
@@ -148,8 +148,8 @@ _CONSUMER: Final[list[Row]] = [
     ("heartbeat.interval.ms", "int", 3_000, None, "h", "The time between heartbeats of the classic protocol."),
     ("isolation.level", "str", "read_uncommitted", OneOf(("read_committed", "read_uncommitted")), "m", "read_committed hides records of open and aborted transactions."),
     ("max.partition.fetch.bytes", "int", 1_048_576, _AT_LEAST_0, "h", "Bytes per partition in one fetch response; the first batch always fits."),
-    ("max.poll.interval.ms", "int", 300_000, Range(1), "m", "A member that does not poll for this long leaves the group."),
-    ("max.poll.records", "int", 500, Range(1), "m", "The most records one poll returns; it does not change what is fetched."),
+    ("max.poll.interval.ms", "int", 300_000, InRange(1), "m", "A member that does not poll for this long leaves the group."),
+    ("max.poll.records", "int", 500, InRange(1), "m", "The most records one poll returns; it does not change what is fetched."),
     ("partition.assignment.strategy", "list", ["range", "cooperative-sticky"], None, "m", "Assignors of the classic protocol in order of preference: range, roundrobin, sticky, cooperative-sticky."),
     ("session.timeout.ms", "int", 45_000, None, "h", "A member without a heartbeat for this long is taken out of the group."),
     ("share.acknowledgement.mode", "str", "implicit", OneOf(("implicit", "explicit")), "m", "Share groups: records are acknowledged by the next poll, or one by one."),

@@ -69,7 +69,7 @@ class Validator(Protocol):
     def __call__(self, name: str, value: Any) -> None: ...
 
 
-class Range(Struct, frozen=True):
+class InRange(Struct, frozen=True):
     """A number between two bounds, both inclusive; None leaves a side open."""
 
     low: float | None = None

@@ -10,10 +10,10 @@ from barnabas.core.config import (
     ConfigError,
     ConfigKey,
     ConfigType,
+    InRange,
     ListOf,
     NonEmpty,
     OneOf,
-    Range,
     RangeOrSpecial,
     parse_value,
     value_to_text,
@@ -65,9 +65,9 @@ def test_text_of_the_wrong_type_is_refused(type_: ConfigType, text: str, message
 @pytest.mark.parametrize(
     ("validator", "value", "reason"),
     [
-        (Range(0), -1, "Value must be at least 0"),
-        (Range(0, 1), 2.0, "Value must be no more than 1"),
-        (Range(0), None, "Value must be non-null"),
+        (InRange(0), -1, "Value must be at least 0"),
+        (InRange(0, 1), 2.0, "Value must be no more than 1"),
+        (InRange(0), None, "Value must be non-null"),
         (RangeOrSpecial(-1, 1, 9), 12, "Value must be between 1 and 9 or equal to -1"),
         (OneOf(("a", "b")), "A", "String must be one of: a, b"),
         (ListOf(("a", "b")), ("a", "c"), "String must be one of: a, b"),
@@ -76,7 +76,7 @@ def test_text_of_the_wrong_type_is_refused(type_: ConfigType, text: str, message
         (NonEmpty(), "  ", "String must be non-empty"),
     ],
 )
-def test_values_out_of_range_are_refused(validator: Range, value: object, reason: str) -> None:
+def test_values_out_of_range_are_refused(validator: InRange, value: object, reason: str) -> None:
     with pytest.raises(ConfigError, match=r"configuration k") as refusal:
         validator("k", value)
     assert str(refusal.value).endswith(reason)
@@ -85,8 +85,8 @@ def test_values_out_of_range_are_refused(validator: Range, value: object, reason
 @pytest.mark.parametrize(
     ("lenient", "strict", "value"),
     [
-        (Range(0, 9), Range(0, 8), 9),
-        (RangeOrSpecial(-1, 1, 9), Range(1, 9), -1),
+        (InRange(0, 9), InRange(0, 8), 9),
+        (RangeOrSpecial(-1, 1, 9), InRange(1, 9), -1),
         (OneOf(("a",), ignore_case=True), OneOf(("a",)), "A"),
         (OneOf(("a",), nullable=True), OneOf(("a",)), None),
         (ListOf(nullable=True), ListOf(), None),
@@ -94,7 +94,7 @@ def test_values_out_of_range_are_refused(validator: Range, value: object, reason
     ],
 )
 def test_a_value_in_range_passes_and_a_stricter_validator_refuses_it(
-    lenient: Range, strict: Range, value: object
+    lenient: InRange, strict: InRange, value: object
 ) -> None:
     assert lenient("k", value) is None
     with pytest.raises(ConfigError, match=r"configuration k"):
@@ -111,7 +111,7 @@ def test_values_as_text(value: bool | float | tuple[str, ...] | None, text: str 
 def test_a_table_gives_defaults_and_asks_for_what_is_required() -> None:
     table = ConfigDef.of(
         [
-            ConfigKey("a.count", ConfigType.INT, 3, "How many.", Range(1)),
+            ConfigKey("a.count", ConfigType.INT, 3, "How many.", InRange(1)),
             ConfigKey("a.name", ConfigType.STRING, REQUIRED, "Which."),
             ConfigKey("a.secret", ConfigType.PASSWORD, None, "Hush."),
         ]

@@ -15,13 +15,10 @@ from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.control import EndTxn, build_end_txn_marker
 from barnabas.protocol.records.validate import Origin
-from barnabas.protocol.wire.schema import Message
-from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.coordination.group.service import GroupCoordinator
 from barnabas.server.coordination.ports import CatalogTopic, LogRecord, Marker, ProducerIdAndEpoch
 from barnabas.server.coordination.transaction.service import TransactionCoordinator
 from barnabas.server.metadata.config_view import ConfigView
-from barnabas.server.metadata.driver import ControllerDriver
 from barnabas.server.metadata.image.cluster import ClusterImage, TopicImage
 from barnabas.server.metadata.image.delta import ClusterDelta
 from barnabas.server.replication.partition import Partition
@@ -32,24 +29,14 @@ _NEVER = 1e12
 """A deadline that does not come: waits of a coordinator end with the leadership."""
 
 
-class LocalController:
-    """broker.ControllerChannel to the controller in this process."""
-
-    def __init__(self, driver: ControllerDriver) -> None:
-        self._driver = driver
-
-    async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message:
-        return await self._driver.handle(request, version)
-
-
 class ReplicatedWriter:
     """coordination.PartitionWriter over replication.Partitions."""
 
     def __init__(self, partitions: Partitions, disk: Executor, codec: Codec = Codec.NONE) -> None:
+        """`codec` compresses the batches of records; `disk` executes the reads that miss the page cache."""
         self._partitions = partitions
         self._disk = disk
         self._codec = codec
-        """`offsets.topic.compression.codec`"""
 
     def append(
         self, tp: TopicPartition, records: Sequence[LogRecord], now_ms: int, producer: ProducerIdAndEpoch | None = None

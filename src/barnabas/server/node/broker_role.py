@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.wire.apis import ApiKey
@@ -206,10 +207,11 @@ class BrokerRole:
 
     def _build_services(self, controller: ControllerChannel) -> Services:
         parts, config, channels = self._parts, self._parts.config, self._channels
-        writer = ReplicatedWriter(self.partitions, parts.disk)
+        offsets_codec = Codec(config["offsets.topic.compression.codec"])
+        share_state_codec = Codec(config["share.coordinator.state.topic.compression.codec"])
         groups = GroupCoordinator(
             GROUP_COORDINATOR.build(config.__getitem__),
-            writer,
+            ReplicatedWriter(self.partitions, parts.disk, offsets_codec),
             ImageCatalog(parts.image),
             parts.clock,
             parts.rng,
@@ -230,11 +232,13 @@ class BrokerRole:
             groups=groups,
             transactions=TransactionCoordinator(
                 TRANSACTION.build(config.__getitem__),
-                writer, channels.markers, producer_ids.next, parts.clock, parts.rng
+                ReplicatedWriter(self.partitions, parts.disk),
+                channels.markers, producer_ids.next, parts.clock, parts.rng,
             ),
             transaction_verifier=TransactionVerifier(channels.transactions),
             shares=build_shares(
-                config, channels, groups, writer, share_group_configs, parts.image, parts.clock, parts.rng
+                config, channels, groups, ReplicatedWriter(self.partitions, parts.disk, share_state_codec),
+                share_group_configs, parts.image, parts.clock, parts.rng,
             ),
             flusher=self._flusher,
             mover=self._mover,

@@ -46,7 +46,7 @@ _RETRY_MAX_S: Final = 1.0
 _WAITING_LOG_S: Final = 5.0
 
 
-class State(Enum):
+class BrokerState(Enum):
     """`BrokerState` of Kafka, by name and number."""
 
     NOT_RUNNING = 0
@@ -57,7 +57,7 @@ class State(Enum):
     SHUTTING_DOWN = 7
 
 
-class Directory(Protocol):
+class RegisteredDirectory(Protocol):
     """A log directory, as far as the controller hears of it (`storage.LogDir`)."""
 
     @property
@@ -95,7 +95,7 @@ class BrokerLifecycle:
         identity: Identity,
         endpoints: Sequence[Endpoint],
         rack: str | None,
-        dirs: Sequence[Directory],
+        dirs: Sequence[RegisteredDirectory],
         metadata_offset: Callable[[], int],
         rng: Rng,
         config: LifecycleConfig,
@@ -114,7 +114,7 @@ class BrokerLifecycle:
         self._config = config
         self._on_epoch = on_epoch
         self._incarnation_id = random_uuid(rng)
-        self.state = State.NOT_RUNNING
+        self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
         self.fenced = True
         self._ready = False
@@ -127,7 +127,7 @@ class BrokerLifecycle:
     async def register(self) -> int:
         """Become a registered, fenced broker; gives the broker epoch. Asks until the controller agrees, for
         `initial.broker.registration.timeout.ms` at most. Raises RegistrationError."""
-        self.state = State.STARTING
+        self.state = BrokerState.STARTING
         timeout_ms = self._config.initial_broker_registration_timeout_ms
         reason = "no controller answered"
         pause = 0.1
@@ -160,7 +160,7 @@ class BrokerLifecycle:
         match code:
             case ErrorCode.NONE:
                 self.broker_epoch = response.broker_epoch
-                self.state = State.RECOVERY
+                self.state = BrokerState.RECOVERY
                 self.fenced = True
                 self._on_epoch(self.broker_epoch)
                 log.info("registered", broker=node_id, epoch=self.broker_epoch)
@@ -236,9 +236,9 @@ class BrokerLifecycle:
     async def shut_down(self, timeout_ms: int | None = None) -> bool:
         """Have the controller give this broker's leaderships to others, and wait until everyone knows. `run` must go on
         meanwhile. False when time ran out: then leaderships move when the session ends."""
-        if self.state not in (State.RECOVERY, State.RUNNING) or not self._config.controlled_shutdown_enable:
+        if self.state not in (BrokerState.RECOVERY, BrokerState.RUNNING) or not self._config.controlled_shutdown_enable:
             return False
-        self.state = State.PENDING_CONTROLLED_SHUTDOWN
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._wake.set()
         limit_ms = self._config.controlled_shutdown_timeout_ms if timeout_ms is None else timeout_ms
         log.info("leaving: leaderships go to other brokers", timeout_ms=limit_ms)
@@ -249,7 +249,7 @@ class BrokerLifecycle:
             log.warning("leaving without the controller's consent: leaderships move when the session ends")
             return False
         finally:
-            self.state = State.SHUTTING_DOWN
+            self.state = BrokerState.SHUTTING_DOWN
         log.info("left in order", epoch=self.broker_epoch)
         return True
 
@@ -260,7 +260,7 @@ class BrokerLifecycle:
         loop = asyncio.get_running_loop()
         pause = _SOON_S
         interval = self._config.broker_heartbeat_interval_ms / 1000
-        while self.state is not State.SHUTTING_DOWN:
+        while self.state is not BrokerState.SHUTTING_DOWN:
             self._wake.clear()
             began = loop.time()
             settled = await self._beat()
@@ -275,7 +275,7 @@ class BrokerLifecycle:
 
     async def _beat(self) -> bool:
         """Send one and take its answer. False when the next one should come sooner than usual."""
-        leaving = self.state is State.PENDING_CONTROLLED_SHUTDOWN
+        leaving = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
             broker_epoch=self.broker_epoch,
@@ -327,6 +327,6 @@ class BrokerLifecycle:
         if fenced:
             log.warning("fenced: the controller has not heard of this broker for too long", epoch=self.broker_epoch)
             return
-        self.state = State.RUNNING
+        self.state = BrokerState.RUNNING
         self._unfenced.set()
         log.info("unfenced: clients and partitions come to this broker", epoch=self.broker_epoch)

@@ -1,19 +1,18 @@
-"""Shell: what `barnabas serve --metrics URL` shows: the metrics for Prometheus, and `/healthz` for whoever restarts us.
+"""Shell: the HTTP pages of `barnabas serve --metrics URL`: the metrics for Prometheus, and `/healthz` for a supervisor.
 
-Imported only when it is asked for.
+The node imports this module only if a metrics URL is configured.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from barnabas.core.config import ConfigError
+from barnabas.core.telemetry import Metrics
 from barnabas.core.telemetry.prometheus import CONTENT_TYPE, render
 from barnabas.protocol.transport.pages import Page, PageServer
-
-if TYPE_CHECKING:
-    from barnabas.server.node.server import Node
 
 _URL: Final = re.compile(
     r"http://(?:\[(?P<v6>[0-9a-fA-F:]+)\]|(?P<host>[^/:\[\]]*)):(?P<port>\d{1,5})(?P<path>/[^?#]*)?\Z"
@@ -22,9 +21,13 @@ HEALTH_PATH: Final = "/healthz"
 
 
 class MetricsPages:
-    """The pages of one node. The port is taken at once. Raises ConfigError."""
+    """The pages of one node. The constructor binds the port.
 
-    def __init__(self, url: str, node: Node) -> None:
+    `problems` returns one sentence for each thing that keeps the node from full service; empty if the node is healthy.
+    """
+
+    def __init__(self, url: str, metrics: Metrics, problems: Callable[[], Sequence[str]]) -> None:
+        """Raises ConfigError if `url` is not valid or the port cannot be bound."""
         match = _URL.match(url)
         if match is None or int(match["port"]) > 65_535:
             raise ConfigError(
@@ -33,10 +36,15 @@ class MetricsPages:
         path = match["path"] or ""
         self._path = path if path.strip("/") else "/metrics"
         if self._path == HEALTH_PATH:
-            raise ConfigError(f"--metrics {url}: {HEALTH_PATH} is taken; give the metrics another path")
-        self._node = node
+            raise ConfigError(
+                f"--metrics {url}: {HEALTH_PATH} is the path of the health page; choose another path for the metrics"
+            )
+        self._metrics = metrics
+        self._problems = problems
         host = match["v6"] or match["host"]
-        self._server = PageServer(host, int(match["port"]), {self._path: self._metrics, HEALTH_PATH: self._health})
+        self._server = PageServer(
+            host, int(match["port"]), {self._path: self._metrics_page, HEALTH_PATH: self._health_page}
+        )
         try:
             self._server.bind()
         except OSError as error:
@@ -46,13 +54,13 @@ class MetricsPages:
 
     @property
     def url(self) -> str:
-        """Where the metrics are, the port filled in."""
+        """The URL of the metrics page, with the bound port."""
         host = self._server.host or "127.0.0.1"
         return f"http://{f'[{host}]' if ':' in host else host}:{self._server.port}{self._path}"
 
-    def _metrics(self) -> Page:
-        return Page(render(self._node.metrics), content_type=CONTENT_TYPE)
+    def _metrics_page(self) -> Page:
+        return Page(render(self._metrics), content_type=CONTENT_TYPE)
 
-    def _health(self) -> Page:
-        trouble = self._node.trouble()
-        return Page("".join(f"{line}\n" for line in trouble), 503) if trouble else Page("ok\n")
+    def _health_page(self) -> Page:
+        problems = self._problems()
+        return Page("".join(f"{line}\n" for line in problems), 503) if problems else Page("ok\n")

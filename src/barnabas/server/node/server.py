@@ -97,7 +97,7 @@ class Node:
         """`host:port` of every advertised listener."""
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints)
 
-    def trouble(self) -> list[str]:
+    def problems(self) -> list[str]:
         """What keeps this node from serving all that it should, in sentences; empty when it is well."""
         found = [] if self.endpoints else ["The node is starting."]
         found += [f"{path} could not be opened when the node started." for path in self._missing_dirs]
@@ -269,7 +269,7 @@ class Node:
         if self._metrics_url is not None:
             from barnabas.server.node.metrics_pages import MetricsPages
 
-            self.pages = MetricsPages(self._metrics_url, self)
+            self.pages = MetricsPages(self._metrics_url, self.metrics, self.problems)
 
     # ---- upkeep, failure and end
 

@@ -8,7 +8,7 @@ import random
 from uuid import UUID
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.transport.endpoint import AdvertisedEndpoint
+from barnabas.protocol.transport.endpoint import Endpoint
 from barnabas.protocol.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -20,14 +20,13 @@ from barnabas.protocol.wire.messages.update_features import (
 )
 from barnabas.protocol.wire.schema import Message
 from barnabas.server.metadata.features import SUPPORTED_FEATURES
-from barnabas.server.metadata.image.nodes import AdvertisedEndpoint as KnownEndpoint
-from barnabas.server.metadata.image.nodes import ControllerImage, FeatureRange
+from barnabas.server.metadata.image.nodes import AdvertisedEndpoint, ControllerImage, FeatureRange
 from barnabas.server.metadata.records.nodes import ControllerFeature, RegisterControllerRecord
 from barnabas.server.metadata.records.other import FeatureLevelRecord
 from barnabas.server.node.controller_registration import ControllerRegistration
 from tests.unit.server.metadata.controller_house import House, play
 
-PLACE = AdvertisedEndpoint("CONTROLLER", "host2", 9093, "SASL_SSL")
+PLACE = Endpoint("CONTROLLER", "host2", 9093, "SASL_SSL")
 
 
 class Channel:
@@ -73,7 +72,7 @@ def test_a_controller_registers_once_with_its_places_and_its_features() -> None:
         assert registered(house) == ControllerImage(
             controller_id=2,
             incarnation_id=one.channel.seen[0][1],
-            endpoints=(KnownEndpoint("CONTROLLER", "host2", 9093, 3),),
+            endpoints=(AdvertisedEndpoint("CONTROLLER", "host2", 9093, 3),),
             features=tuple(sorted((n, FeatureRange(r.min_level, r.max_level)) for n, r in SUPPORTED_FEATURES.items())),
         )
 

@@ -17,7 +17,7 @@ from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequ
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.wire.schema import Message
-from barnabas.server.node.lifecycle import BrokerLifecycle, RegistrationError, State
+from barnabas.server.node.lifecycle import BrokerLifecycle, BrokerState, RegistrationError
 from barnabas.server.node.setup.identity import Identity
 from tests.configs import lifecycle_config
 from tests.unit.server.metadata.controller_house import House, play
@@ -93,13 +93,13 @@ def test_a_broker_comes_up_fenced_and_is_unfenced_when_it_is_ready() -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
         epoch = await broker.life.register()
-        assert (broker.life.state, broker.epochs, house.fenced()) == (State.RECOVERY, [epoch], [5])
+        assert (broker.life.state, broker.epochs, house.fenced()) == (BrokerState.RECOVERY, [epoch], [5])
         async with broker.running():
             await asyncio.sleep(10)
             assert house.fenced() == [5], "it has not said that it is ready"
             before = now()
             await broker.life.wait_unfenced()
-            assert (broker.life.state, house.fenced(), now() - before) == (State.RUNNING, [], 0.0)
+            assert (broker.life.state, house.fenced(), now() - before) == (BrokerState.RUNNING, [], 0.0)
 
     scenario(run)
 
@@ -229,7 +229,7 @@ def test_an_orderly_end_moves_leaders_and_is_quick_when_the_others_hear_of_it() 
             before = now()
             assert await leaving.life.shut_down()
             assert now() - before < 0.5, "the one that stays said at once that it knows"
-            assert (house.leaders("t"), house.fenced(), leaving.life.state) == ([6, 6], [5], State.SHUTTING_DOWN)
+            assert (house.leaders("t"), house.fenced(), leaving.life.state) == ([6, 6], [5], BrokerState.SHUTTING_DOWN)
 
     scenario(run)
 

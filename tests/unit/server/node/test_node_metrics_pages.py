@@ -42,10 +42,10 @@ def test_metrics_and_health(tmp_path: Path) -> None:
         assert '# TYPE barnabas_net_connections gauge\nbarnabas_net_connections{listener="PLAINTEXT"} 0\n' in text
         health = url.replace("/metrics", "/healthz")
         assert (await asyncio.to_thread(get, health))[::2] == (200, "ok\n")
-        node._dirs[0].failure = DiskIoError("the disk is gone")
+        node._dirs[0]._state.failure = DiskIoError("the disk is gone")
         sick = await asyncio.to_thread(get, health)
         assert sick[::2] == (503, f"{tmp_path} is offline: the disk is gone\n")
-        node._dirs[0].failure = None
+        node._dirs[0]._state.failure = None
         with pytest.raises(ConfigError, match=r"Choose another port \(0: any\)"):
             await new_node(tmp_path / "other", url).run()
         node.stop()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, ListOf, Range
+from barnabas.core.config import ConfigKey, InRange, ListOf
 from barnabas.server.metadata.configs.rows import (
     CLUSTER,
     HIGH,
@@ -49,21 +49,21 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "controller.performance.always.log.threshold.ms",
         2000,
         "Controller work that takes longer than this is always logged.",
-        Range(0),
+        InRange(0),
         internal=True,
     ),
     long(
         "controller.performance.sample.period.ms",
         60_000,
         "How often the controller logs how long its work takes.",
-        Range(100),
+        InRange(100),
         internal=True,
     ),
     int_(
         "controller.quorum.append.linger.ms",
         25,
         "How long the metadata leader gathers records before it writes a batch.",
-        Range(0),
+        InRange(0),
     ),
     boolean(
         "controller.quorum.auto.join.enable",
@@ -81,48 +81,48 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "controller.quorum.election.backoff.max.ms",
         1000,
         "The longest pause before another election after one that nobody won.",
-        Range(0),
+        InRange(0),
         importance=HIGH,
     ),
     int_(
         "controller.quorum.election.timeout.ms",
         1000,
         "How long a candidate waits for votes before it starts another election.",
-        Range(0),
+        InRange(0),
         importance=HIGH,
     ),
     int_(
         "controller.quorum.fetch.max.bytes",
         1_048_576,
         "How many bytes a node fetches of the metadata log at a time; one batch is given whole even if it is larger.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_(
         "controller.quorum.fetch.snapshot.max.bytes",
         1_048_576,
         "How many bytes a node fetches of a metadata snapshot at a time.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_(
         "controller.quorum.fetch.timeout.ms",
         2000,
         "How long a voter goes without its leader before it calls an election, and a leader without a majority.",
-        Range(0),
+        InRange(0),
         importance=HIGH,
     ),
     int_(
         "controller.quorum.request.timeout.ms",
         2000,
         "How long a controller waits for the answer to a request to another.",
-        Range(0),
+        InRange(0),
     ),
     int_(
         "controller.quorum.retry.backoff.ms",
         20,
         "How long a controller waits before it repeats a failed request.",
-        Range(0),
+        InRange(0),
         importance=LOW,
     ),
     list_(
@@ -135,14 +135,14 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "controller.quota.window.num",
         11,
         "How many samples are kept to measure controller mutations.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_(
         "controller.quota.window.size.seconds",
         1,
         "The length of one sample in measuring controller mutations.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_("controller.socket.timeout.ms", 30_000, "How long a broker waits for the controller's answer."),
@@ -182,21 +182,21 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "metadata.log.max.record.bytes.between.snapshots",
         20_971_520,
         "How many bytes of new metadata records lead to a snapshot.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     long(
         "metadata.log.max.snapshot.interval.ms",
         3_600_000,
         "How long new metadata records may wait for a snapshot; 0 does not limit it.",
-        Range(0),
+        InRange(0),
         importance=HIGH,
     ),
     int_(
         "metadata.log.segment.bytes",
         1_073_741_824,
         "The size at which a segment of the metadata log is closed.",
-        Range(8_388_608),
+        InRange(8_388_608),
         importance=HIGH,
     ),
     long(
@@ -209,7 +209,7 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "metadata.max.idle.interval.ms",
         500,
         "How often an idle controller writes a record that says only that it lives; 0 never.",
-        Range(0),
+        InRange(0),
         importance=LOW,
     ),
     long(
@@ -224,7 +224,7 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "How long metadata log segments and snapshots are kept; the newest snapshot always stays.",
         importance=HIGH,
     ),
-    int_("node.id", REQUIRED, "The id of this node; unique in the cluster.", Range(0), importance=HIGH),
+    int_("node.id", REQUIRED, "The id of this node; unique in the cluster.", InRange(0), importance=HIGH),
     list_(
         "process.roles",
         REQUIRED,
@@ -236,7 +236,7 @@ CONTROLLER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "server.max.startup.time.ms",
         LONG_MAX,
         "How long start-up may take before it is given up; for tests.",
-        Range(0),
+        InRange(0),
         internal=True,
     ),
     boolean(

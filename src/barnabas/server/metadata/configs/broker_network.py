@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, ListOf, OneOf, Range
+from barnabas.core.config import ConfigKey, InRange, ListOf, OneOf
 from barnabas.server.metadata.configs.rows import BROKER, CLUSTER, HIGH, INT_MAX, LOW, class_, int_, list_, long, string
 
 NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -19,14 +19,19 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=HIGH,
     ),
     int_(
-        "background.threads", 10, "How many threads do background work.", Range(1), importance=HIGH, update_mode=CLUSTER
+        "background.threads",
+        10,
+        "Threads for background work.",
+        InRange(1),
+        importance=HIGH,
+        update_mode=CLUSTER,
     ),
     class_("client.quota.callback.class", None, "Class that decides the quota of a client.", importance=LOW),
     int_(
         "connection.failed.authentication.delay.ms",
         100,
         "How long the close of a connection that failed to authenticate is held back.",
-        Range(0),
+        InRange(0),
         importance=LOW,
     ),
     long("connections.max.idle.ms", 600_000, "How long a connection may be idle before it is closed."),
@@ -51,7 +56,7 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         "kafka.metrics.polling.interval.secs",
         10,
         "How often custom reporters are told of metrics.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     list_("kafka.metrics.reporters", (), "Classes of custom reporters of server metrics.", ListOf(), importance=LOW),
@@ -74,15 +79,15 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         "max.connection.creation.rate",
         INT_MAX,
         "How many connections per second the broker accepts.",
-        Range(0),
+        InRange(0),
         update_mode=CLUSTER,
     ),
-    int_("max.connections", INT_MAX, "How many connections the broker keeps open.", Range(0), update_mode=CLUSTER),
+    int_("max.connections", INT_MAX, "How many connections the broker keeps open.", InRange(0), update_mode=CLUSTER),
     int_(
         "max.connections.per.ip",
         INT_MAX,
         "How many connections one address may have open.",
-        Range(0),
+        InRange(0),
         update_mode=CLUSTER,
     ),
     string(
@@ -99,20 +104,20 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         importance=LOW,
         update_mode=CLUSTER,
     ),
-    int_("metrics.num.samples", 2, "How many samples metrics are computed from.", Range(1), importance=LOW),
+    int_("metrics.num.samples", 2, "How many samples metrics are computed from.", InRange(1), importance=LOW),
     string(
         "metrics.recording.level",
         "INFO",
         "How detailed the recorded metrics are: INFO, DEBUG or TRACE.",
         importance=LOW,
     ),
-    long("metrics.sample.window.ms", 30_000, "The time span of one sample of a metric.", Range(1), importance=LOW),
-    int_("num.io.threads", 8, "How many threads work on requests.", Range(1), importance=HIGH, update_mode=CLUSTER),
+    long("metrics.sample.window.ms", 30_000, "The time span of one sample of a metric.", InRange(1), importance=LOW),
+    int_("num.io.threads", 8, "How many threads work on requests.", InRange(1), importance=HIGH, update_mode=CLUSTER),
     int_(
         "num.network.threads",
         3,
         "How many threads of each listener move bytes between sockets and the request queue.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
         update_mode=CLUSTER,
     ),
@@ -125,12 +130,16 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         "queued.max.requests",
         500,
         "How many requests may wait before the network stops reading more.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
-    int_("quota.window.num", 11, "How many samples are kept to measure client quotas.", Range(1), importance=LOW),
+    int_("quota.window.num", 11, "How many samples are kept to measure client quotas.", InRange(1), importance=LOW),
     int_(
-        "quota.window.size.seconds", 1, "The length of one sample in measuring client quotas.", Range(1), importance=LOW
+        "quota.window.size.seconds",
+        1,
+        "The length of one sample of a client quota.",
+        InRange(1),
+        importance=LOW,
     ),
     int_(
         "request.timeout.ms", 30_000, "How long a node waits for the answer to a request of its own.", importance=HIGH
@@ -151,7 +160,7 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         10_000,
         "How long a node first waits for a connection of its own to be established.",
     ),
-    int_("socket.listen.backlog.size", 50, "How many connections may wait to be accepted.", Range(1)),
+    int_("socket.listen.backlog.size", 50, "How many connections may wait to be accepted.", InRange(1)),
     int_(
         "socket.receive.buffer.bytes",
         102_400,
@@ -162,7 +171,7 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         "socket.request.max.bytes",
         104_857_600,
         "The largest request; a larger one closes its connection.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     int_(
@@ -175,7 +184,7 @@ NETWORK_KEYS: Final[tuple[ConfigKey, ...]] = (
         "telemetry.max.bytes",
         1_048_576,
         "The largest metrics push taken from a client, measured after compression.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
 )

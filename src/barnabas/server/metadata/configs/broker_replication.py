@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, Range
+from barnabas.core.config import ConfigKey, InRange
 from barnabas.server.metadata.configs.rows import CLUSTER, HIGH, LONG_MAX, LOW, boolean, class_, int_, long, string
 
 REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -39,7 +39,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "fetch.max.bytes",
         57_671_680,
         "The most bytes in one fetch response, whatever the client asks for.",
-        Range(1024),
+        InRange(1024),
     ),
     int_(
         "fetch.purgatory.purge.interval.requests",
@@ -56,7 +56,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "follower.replication.throttled.rate",
         LONG_MAX,
         "The most bytes per second this broker fetches for throttled replicas; can only be set dynamically.",
-        Range(0),
+        InRange(0),
         update_mode=CLUSTER,
         internal=True,
     ),
@@ -64,14 +64,14 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "leader.imbalance.check.interval.seconds",
         300,
         "How often the controller looks for leadership to move back to preferred replicas.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     long(
         "leader.replication.throttled.rate",
         LONG_MAX,
         "The most bytes per second this broker serves for throttled replicas; can only be set dynamically.",
-        Range(0),
+        InRange(0),
         update_mode=CLUSTER,
         internal=True,
     ),
@@ -79,28 +79,28 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "max.incremental.fetch.session.cache.slots",
         1000,
         "How many incremental fetch sessions the broker keeps.",
-        Range(0),
+        InRange(0),
     ),
     int_(
         "max.request.partition.size.limit",
         2000,
         "How many partitions one DescribeTopicPartitions response lists at most.",
-        Range(1),
+        InRange(1),
     ),
     int_(
         "min.insync.replicas",
         1,
         "Broker default of the topic config of the same name.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
         update_mode=CLUSTER,
     ),
-    int_("num.partitions", 1, "The number of partitions of a new topic whose creator did not say.", Range(1)),
+    int_("num.partitions", 1, "The number of partitions of a new topic whose creator did not say.", InRange(1)),
     int_(
         "num.replica.fetchers",
         1,
         "How many fetchers copy from one source broker at the same time.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
         update_mode=CLUSTER,
     ),
@@ -113,16 +113,16 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
         "The most bytes per second spent on moving replicas between data directories; can only be set dynamically.",
-        Range(0),
+        InRange(0),
         update_mode=CLUSTER,
         internal=True,
     ),
-    int_("replica.fetch.backoff.ms", 1000, "How long a follower waits after a fetch of a partition failed.", Range(0)),
+    int_("replica.fetch.backoff.ms", 1000, "The pause of a follower after a fetch of a partition failed.", InRange(0)),
     int_(
         "replica.fetch.max.bytes",
         1_048_576,
         "How many bytes of one partition a follower asks for; the first batch is given whole even if it is larger.",
-        Range(0),
+        InRange(0),
     ),
     int_(
         "replica.fetch.min.bytes",
@@ -134,7 +134,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "replica.fetch.response.max.bytes",
         10_485_760,
         "How many bytes a follower asks for in one fetch; the first batch is given whole even if it is larger.",
-        Range(0),
+        InRange(0),
     ),
     int_(
         "replica.fetch.wait.max.ms",
@@ -175,14 +175,14 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "replication.quota.window.num",
         11,
         "How many samples are kept to measure replication traffic.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_(
         "replication.quota.window.size.seconds",
         1,
         "The length of one sample in measuring replication traffic.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_(
@@ -201,7 +201,7 @@ REPLICATION_KEYS: Final[tuple[ConfigKey, ...]] = (
         "unclean.leader.election.interval.ms",
         300_000,
         "How often the controller looks for leaderless partitions that allow an unclean election.",
-        Range(1),
+        InRange(1),
         internal=True,
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, ListOf, OneOf, Range
+from barnabas.core.config import ConfigKey, InRange, ListOf, OneOf
 from barnabas.server.metadata.configs.rows import (
     BROKER,
     HIGH,
@@ -120,7 +120,7 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "sasl.oauthbearer.assertion.claim.exp.seconds",
         300,
         "For how many seconds an OAuth assertion is valid.",
-        Range(0, 86_400),
+        InRange(0, 86_400),
         importance=LOW,
     ),
     string("sasl.oauthbearer.assertion.claim.iss", None, "The issuer claim of an OAuth assertion."),
@@ -129,7 +129,7 @@ SASL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "sasl.oauthbearer.assertion.claim.nbf.seconds",
         60,
         "How many seconds before its making an OAuth assertion becomes valid.",
-        Range(0, 3600),
+        InRange(0, 3600),
         importance=LOW,
     ),
     string("sasl.oauthbearer.assertion.claim.sub", None, "The subject claim of an OAuth assertion."),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, Range
+from barnabas.core.config import ConfigKey, InRange
 from barnabas.server.metadata.configs.rows import BROKER, LOW, class_, long, password, string
 
 SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -16,16 +16,16 @@ SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
         "delegation.token.expiry.check.interval.ms",
         3_600_000,
         "How often delegation tokens are looked at for expiry.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     long(
         "delegation.token.expiry.time.ms",
         86_400_000,
         "How long a delegation token is valid before it must be renewed.",
-        Range(1),
+        InRange(1),
     ),
-    long("delegation.token.max.lifetime.ms", 604_800_000, "How long a delegation token can be renewed.", Range(1)),
+    long("delegation.token.max.lifetime.ms", 604_800_000, "How long a delegation token can be renewed.", InRange(1)),
     password(
         "delegation.token.secret.key",
         "The secret of delegation tokens, the same on every node; without it there are no tokens.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, Range
+from barnabas.core.config import ConfigKey, InRange
 from barnabas.server.metadata.configs.rows import CLUSTER, HIGH, LOW, boolean, int_, short
 
 TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -15,28 +15,28 @@ TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
         "How long the server goes on trying to add a partition to a transaction.",
-        Range(0),
+        InRange(0),
         importance=HIGH,
     ),
     int_(
         "add.partitions.to.txn.retry.backoff.ms",
         20,
         "How long the server waits before it tries again to add a partition to a transaction.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     int_(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
         "How often transactions are looked at for ones that timed out and must be aborted.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_(
         "transaction.max.timeout.ms",
         900_000,
         "The longest transaction timeout a producer may ask for.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     boolean(
@@ -50,36 +50,36 @@ TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3_600_000,
         "How often transactional ids are looked at for expiry.",
-        Range(1),
+        InRange(1),
         importance=LOW,
     ),
     int_(
         "transaction.state.log.load.buffer.size",
         5_242_880,
         "How many bytes are read at a time when transaction state is loaded.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
-    int_("transaction.state.log.min.isr", 2, "min.insync.replicas of __transaction_state.", Range(1), importance=HIGH),
+    int_("transaction.state.log.min.isr", 2, "min.insync.replicas of __transaction_state", InRange(1), importance=HIGH),
     int_(
         "transaction.state.log.num.partitions",
         50,
         "The number of partitions of __transaction_state; do not change it once the topic exists.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     short(
         "transaction.state.log.replication.factor",
         3,
         "The replication factor of __transaction_state; it cannot be created with fewer brokers.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     int_(
         "transaction.state.log.segment.bytes",
         104_857_600,
         "The segment size of __transaction_state.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
     boolean(
@@ -92,7 +92,7 @@ TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
         "transactional.id.expiration.ms",
         604_800_000,
         "How long an idle transactional id is remembered.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, Range
+from barnabas.core.config import ConfigKey, InRange
 from barnabas.server.metadata.configs.rows import HIGH, int_, string
 
 ZOOKEEPER_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -24,7 +24,7 @@ ZOOKEEPER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "zookeeper.connection.timeout.ms",
         None,
         "How long a starting node tries to reach ZooKeeper; when unset, zookeeper.session.timeout.ms.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
         internal=True,
     ),
@@ -33,7 +33,7 @@ ZOOKEEPER_KEYS: Final[tuple[ConfigKey, ...]] = (
         18_000,
         "How long ZooKeeper keeps the session of a node that it does not hear from. The servers bound it, to 2 and 20 "
         "of their ticks if nothing else is configured there.",
-        Range(1),
+        InRange(1),
         importance=HIGH,
         internal=True,
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.core.config import ConfigKey, OneOf, Range
+from barnabas.core.config import ConfigKey, InRange, OneOf
 from barnabas.server.metadata.configs.rows import OffsetReset, boolean, int_, string
 
 GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -15,28 +15,28 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "consumer.assignment.interval.ms",
         1000,
         "The least time between two computations of this consumer group's assignment.",
-        Range(0),
+        InRange(0),
         synonyms=("group.consumer.assignment.interval.ms",),
     ),
     int_(
         "consumer.heartbeat.interval.ms",
         5000,
         "How often the members of this consumer group must send a heartbeat.",
-        Range(1),
+        InRange(1),
         synonyms=("group.consumer.heartbeat.interval.ms",),
     ),
     int_(
         "consumer.session.timeout.ms",
         45_000,
         "How long a member of this consumer group may stay silent before it is removed.",
-        Range(1),
+        InRange(1),
         synonyms=("group.consumer.session.timeout.ms",),
     ),
     int_(
         "share.assignment.interval.ms",
         1000,
         "The least time between two computations of this share group's assignment.",
-        Range(0),
+        InRange(0),
         synonyms=("group.share.assignment.interval.ms",),
     ),
     string(
@@ -49,14 +49,14 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "share.delivery.count.limit",
         5,
         "How often one record is delivered to this share group before it is given up.",
-        Range(2),
+        InRange(2),
         synonyms=("group.share.delivery.count.limit",),
     ),
     int_(
         "share.heartbeat.interval.ms",
         5000,
         "How often the members of this share group must send a heartbeat.",
-        Range(1),
+        InRange(1),
         synonyms=("group.share.heartbeat.interval.ms",),
     ),
     string(
@@ -69,14 +69,14 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "share.partition.max.record.locks",
         2000,
         "How many records of one partition the members of this share group may hold at a time.",
-        Range(100),
+        InRange(100),
         synonyms=("group.share.partition.max.record.locks",),
     ),
     int_(
         "share.record.lock.duration.ms",
         30_000,
         "How long a member of this share group may hold a record before it is offered to another.",
-        Range(1000),
+        InRange(1000),
         synonyms=("group.share.record.lock.duration.ms",),
     ),
     boolean(
@@ -88,42 +88,42 @@ GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
         "share.session.timeout.ms",
         45_000,
         "How long a member of this share group may stay silent before it is removed.",
-        Range(1),
+        InRange(1),
         synonyms=("group.share.session.timeout.ms",),
     ),
     int_(
         "streams.assignment.interval.ms",
         1000,
         "The least time between two computations of this streams group's assignment.",
-        Range(0),
+        InRange(0),
         synonyms=("group.streams.assignment.interval.ms",),
     ),
     int_(
         "streams.heartbeat.interval.ms",
         5000,
         "How often the members of this streams group must send a heartbeat.",
-        Range(1),
+        InRange(1),
         synonyms=("group.streams.heartbeat.interval.ms",),
     ),
     int_(
         "streams.initial.rebalance.delay.ms",
         3000,
         "How long the first rebalance of a new streams group waits for more members.",
-        Range(0),
+        InRange(0),
         synonyms=("group.streams.initial.rebalance.delay.ms",),
     ),
     int_(
         "streams.num.standby.replicas",
         0,
         "How many standby copies each stateful task of this streams group has.",
-        Range(0),
+        InRange(0),
         synonyms=("group.streams.num.standby.replicas",),
     ),
     int_(
         "streams.session.timeout.ms",
         45_000,
         "How long a member of this streams group may stay silent before it is removed.",
-        Range(1),
+        InRange(1),
         synonyms=("group.streams.session.timeout.ms",),
     ),
 )

@@ -29,29 +29,30 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
 from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.server.broker.handlers.transactions.write_txn_markers import write_markers
 from barnabas.server.node.channels.batched_requests import BatchedRequests
-from barnabas.server.node.channels.neighbours import Neighbours, PeerSender
+from barnabas.server.node.channels.peer_router import PeerRouter
+from barnabas.server.node.channels.peers import PeerSender
 from barnabas.server.node.channels.shares import LogEnds, ShareCoordinators
 
 if TYPE_CHECKING:
     from barnabas.server.broker.services import Services
 
 TRANSACTIONS_MAX: Final = 1_000
-"""Transactions in one AddPartitionsToTxn."""
+"""AddPartitionsToTxnManager in one AddPartitionsToTxn."""
 
 
 class CoordinationChannels:
     """All of them. `connect` when the services are assembled, `run` before anything is asked."""
 
     def __init__(self, peers: PeerSender) -> None:
-        self._neighbours = Neighbours(peers)
-        self.markers = Markers(self._neighbours)
-        self.transactions = Transactions(self._neighbours)
-        self.share_coordinators = ShareCoordinators(self._neighbours)
-        self.log_ends = LogEnds(self._neighbours)
+        self._router = PeerRouter(peers)
+        self.markers = Markers(self._router)
+        self.transactions = AddPartitionsToTxnManager(self._router)
+        self.share_coordinators = ShareCoordinators(self._router)
+        self.log_ends = LogEnds(self._router)
 
     def connect(self, services: Services) -> None:
         """The coordinators, which are some of the services, are built with the channels: so these come later."""
-        self._neighbours.services = services
+        self._router.services = services
 
     async def run(self) -> None:
         """Own what is under way until cancelled."""
@@ -63,27 +64,27 @@ class CoordinationChannels:
 class Markers:
     """coordination.transaction.MarkerChannel: the queue before it (`MarkerSender`) makes the batches."""
 
-    def __init__(self, neighbours: Neighbours) -> None:
-        self._neighbours = neighbours
+    def __init__(self, router: PeerRouter) -> None:
+        self._router = router
 
     def leader(self, tp: TopicPartition) -> int | None:
-        return self._neighbours.leader(tp)
+        return self._router.leader(tp)
 
     async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        if self._neighbours.is_here(broker_id):
-            services = self._neighbours.require()
+        if self._router.is_local(broker_id):
+            services = self._router.require()
             deadline = asyncio.get_running_loop().time() + services.config.request_timeout_ms / 1000
             return await write_markers(services, request, services.clock.now_ms(), deadline)
-        response = await self._neighbours.send(broker_id, request, "markers")
+        response = await self._router.send(broker_id, request, "markers")
         assert isinstance(response, WriteTxnMarkersResponse)
         return response
 
 
-class Transactions:
+class AddPartitionsToTxnManager:
     """broker.TransactionChannel (Kafka's AddPartitionsToTxnManager)."""
 
-    def __init__(self, neighbours: Neighbours) -> None:
-        self._neighbours = neighbours
+    def __init__(self, router: PeerRouter) -> None:
+        self._router = router
         self._batched: BatchedRequests[int, AddPartitionsToTxnTransaction, AddPartitionsToTxnResult]
         self._batched = BatchedRequests(_of_different_ids, self._carry)
 
@@ -91,9 +92,9 @@ class Transactions:
         await self._batched.run()
 
     async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-        broker_id = self._neighbours.coordinator(TRANSACTION_STATE_TOPIC, transaction.transactional_id)
-        if self._neighbours.is_here(broker_id):
-            services = self._neighbours.require()
+        broker_id = self._router.coordinator(TRANSACTION_STATE_TOPIC, transaction.transactional_id)
+        if self._router.is_local(broker_id):
+            services = self._router.require()
             max_wait_ms = services.config.add_partitions_to_txn_retry_backoff_ms
             return await services.transactions.add_or_verify_partitions(transaction, version=2, max_wait_ms=max_wait_ms)
         return await self._batched.ask(broker_id, transaction)
@@ -103,7 +104,7 @@ class Transactions:
     ) -> Sequence[AddPartitionsToTxnResult | KafkaError]:
         request = AddPartitionsToTxnRequest(transactions=transactions)
         try:
-            response = await self._neighbours.send(broker_id, request, "transactions")
+            response = await self._router.send(broker_id, request, "transactions")
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:  # nothing that a producer could do about it
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, error.detail) from error

@@ -1,8 +1,9 @@
-"""Shell: requests to other brokers by their id; the newest image says where each one listens for its peers."""
+"""Shell: sends requests to other brokers by broker id; the newest metadata image has the addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.protocol.transport.node_client import NodeClient
@@ -10,8 +11,19 @@ from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.metadata.image.cluster import ClusterImage
 
 
+class PeerSender(Protocol):
+    """Sends requests to other brokers. `Peers` implements it; tests use doubles."""
+
+    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
+        """Requests with different `purpose`s use different connections.
+
+        Raises KafkaError BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION.
+        """
+        ...
+
+
 class Peers:
-    """`image` gives the newest committed image; `listener` is `inter.broker.listener.name`."""
+    """`image` returns the newest committed image; `listener` is the value of `inter.broker.listener.name`."""
 
     def __init__(self, outgoing: NodeClient, image: Callable[[], ClusterImage], listener: str) -> None:
         self._outgoing = outgoing
@@ -19,12 +31,11 @@ class Peers:
         self._listener = listener
 
     async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
-        """What broker `broker_id` answers. Raises KafkaError: BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT,
-        UNSUPPORTED_VERSION (see `NodeClient.send`)."""
+        """Send `request` to broker `broker_id` and return the response; see `NodeClient.send` for the errors."""
         broker = self._image().brokers.get(broker_id)
         endpoint = None if broker is None else broker.endpoint(self._listener)
         if endpoint is None:
             raise KafkaError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not known to have a listener {self._listener}."
+                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} has no registered listener {self._listener}."
             )
         return await self._outgoing.send(endpoint.host, endpoint.port, request, timeout_ms=timeout_ms, purpose=purpose)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -20,8 +20,8 @@ from barnabas.protocol.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from barnabas.protocol.wire.schema import Request, Response
 from barnabas.server.broker.forward import ControllerChannel
+from barnabas.server.node.channels.peers import PeerSender
 from barnabas.server.replication.config import ReplicationConfig
 from barnabas.server.replication.ports import (
     FetchCall,
@@ -40,14 +40,6 @@ from barnabas.server.storage.values import EpochEndOffset
 ALTER_PARTITION_VERSION: Final = 3
 ASSIGN_DIRS_VERSION: Final = 0
 _BOUNDS_PURPOSE: Final = "bounds"
-
-
-class PeerSender(Protocol):
-    """The way to other brokers (`node.peers.Peers`)."""
-
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
-        """Raises KafkaError: BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
-        ...
 
 
 class ReplicationChannel:

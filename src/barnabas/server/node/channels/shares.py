@@ -22,7 +22,7 @@ from barnabas.protocol.wire.messages.write_share_group_state import WriteShareGr
 from barnabas.protocol.wire.schema import Request
 from barnabas.server.broker.auto_create import create_missing
 from barnabas.server.node.channels.batched_requests import BatchedRequests
-from barnabas.server.node.channels.neighbours import Neighbours
+from barnabas.server.node.channels.peer_router import PeerRouter
 from barnabas.server.replication.partition import Isolation, SpecialTimestamp
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class ShareCoordinators:
     """coordination.ShareChannel (Kafka's PersisterStateManager). A request is about one share partition here; on its
     way it is joined with others of its kind and group."""
 
-    def __init__(self, neighbours: Neighbours) -> None:
-        self._neighbours = neighbours
+    def __init__(self, router: PeerRouter) -> None:
+        self._router = router
         self._batched: BatchedRequests[_Kind, Any, Any] = BatchedRequests(_of_one_group, self._carry)
         self._creating: asyncio.Lock | None = None
 
@@ -48,11 +48,11 @@ class ShareCoordinators:
         await self._batched.run()
 
     async def send(self, coordinator_key: str, request: Request) -> Any:
-        services = self._neighbours.require()
+        services = self._router.require()
         if SHARE_STATE_TOPIC not in services.metadata.image.topics:
             await self._create_topic(services)
-        broker_id = self._neighbours.coordinator(SHARE_STATE_TOPIC, coordinator_key)
-        if self._neighbours.is_here(broker_id):
+        broker_id = self._router.coordinator(SHARE_STATE_TOPIC, coordinator_key)
+        if self._router.is_local(broker_id):
             return await _ask_here(services, request)
         return await self._batched.ask((broker_id, request.__schema__.key), request)
 
@@ -71,7 +71,7 @@ class ShareCoordinators:
 
     async def _carry(self, kind: _Kind, requests: list[Any]) -> Sequence[Any]:
         joined = join(requests)
-        response: Any = await self._neighbours.send(kind[0], joined, f"share {joined.__schema__.name}")
+        response: Any = await self._router.send(kind[0], joined, f"share {joined.__schema__.name}")
         return split(response, requests, kind[0])
 
 
@@ -138,16 +138,16 @@ async def _ask_here(services: Services, request: Request) -> Any:
 class LogEnds:
     """coordination.group.PartitionEnds, and the share coordinator's LogPruner."""
 
-    def __init__(self, neighbours: Neighbours) -> None:
-        self._neighbours = neighbours
+    def __init__(self, router: PeerRouter) -> None:
+        self._router = router
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks; what cannot be learned is left out."""
-        services = self._neighbours.require()
+        services = self._router.require()
         ends: dict[TopicPartition, int] = {}
         elsewhere: list[tuple[int, list[TopicPartition]]] = []
-        for broker_id, led in self._neighbours.by_leader(partitions).items():
-            if not self._neighbours.is_here(broker_id):
+        for broker_id, led in self._router.by_leader(partitions).items():
+            if not self._router.is_local(broker_id):
                 elsewhere.append((broker_id, led))
                 continue
             for tp in led:
@@ -167,7 +167,7 @@ class LogEnds:
             replica_id=CONSUMER_REPLICA_ID, isolation_level=Isolation.READ_UNCOMMITTED, topics=list(topics.values())
         )
         try:
-            response = await self._neighbours.send(broker_id, request, "offsets")
+            response = await self._router.send(broker_id, request, "offsets")
         except KafkaError:
             return {}
         assert isinstance(response, ListOffsetsResponse)
@@ -180,5 +180,5 @@ class LogEnds:
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
         """Of a partition that this node leads, for its own coordinator."""
-        services = self._neighbours.require()
+        services = self._router.require()
         services.partitions.require(tp.topic, tp.partition).delete_records(offset, services.clock.now_ms())

@@ -1,14 +1,15 @@
-"""Shell: this node's services, the other brokers, and who leads what: what the channels between coordinators share."""
+"""Shell: finds the broker that leads a partition or coordinates a key, and sends requests to that broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.hashing import coordinator_partition
 from barnabas.core.ids import NO_LEADER, TopicPartition
 from barnabas.protocol.wire.schema import Request, Response
+from barnabas.server.node.channels.peers import PeerSender
 
 if TYPE_CHECKING:
     from barnabas.server.broker.services import Services
@@ -16,40 +17,27 @@ if TYPE_CHECKING:
 _UNANSWERED: Final = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
 
 
-class PeerSender(Protocol):
-    """The way to other brokers (`node.peers.Peers`)."""
-
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
-        """Raises KafkaError: BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
-        ...
-
-
-class NoPeers:
-    """For a node that is all of its cluster."""
-
-    async def send(self, broker_id: int, request: Request, *, timeout_ms: int, purpose: str = "") -> Response:
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} cannot be reached from here.")
-
-
-class Neighbours:
-    """`services` is set when they are assembled."""
+class PeerRouter:
+    """Used by all channels between coordinators. `services` is set after the node has built its `Services`."""
 
     def __init__(self, peers: PeerSender) -> None:
         self.services: Services | None = None
         self._peers = peers
 
     def require(self) -> Services:
-        assert self.services is not None, "the services are assembled before anything is asked"
+        assert self.services is not None, "the channels are used only after connect()"
         return self.services
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """-1 while nobody leads it; None where there is no such partition."""
+        """The id of the broker that leads `tp`; -1 if the partition has no leader, None if the partition is unknown."""
         state = self.require().metadata.image.topics.partition(tp.topic, tp.partition)
         return None if state is None else state.leader
 
     def coordinator(self, topic: str, key: str) -> int:
-        """The broker that leads the partition of `topic` that `key` hashes to. Raises KafkaError
-        COORDINATOR_NOT_AVAILABLE."""
+        """The id of the broker that leads the partition of `topic` to which `key` hashes.
+
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE if the topic does not exist or the partition has no leader.
+        """
         state_topic = self.require().metadata.image.topics.get(topic)
         if state_topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} does not exist yet.")
@@ -59,11 +47,15 @@ class Neighbours:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{partition} has no leader.")
         return leader
 
-    def is_here(self, broker_id: int) -> bool:
+    def is_local(self, broker_id: int) -> bool:
         return broker_id == self.require().node_id
 
     async def send(self, broker_id: int, request: Request, purpose: str) -> Response:
-        """Raises KafkaError: NETWORK_EXCEPTION (it may have been carried out), UNSUPPORTED_VERSION (it was not)."""
+        """Send `request` and return the response.
+
+        Raises KafkaError NETWORK_EXCEPTION if no response came (the broker may have handled the request), and
+        UNSUPPORTED_VERSION if the broker does not support the request, which then was not handled.
+        """
         timeout_ms = self.require().config.request_timeout_ms
         try:
             return await self._peers.send(broker_id, request, timeout_ms=timeout_ms, purpose=purpose)
@@ -73,7 +65,7 @@ class Neighbours:
             raise
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions that have a leader, by its id."""
+        """Group `partitions` by the id of their leader. Partitions without a leader are left out."""
         found: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             leader = self.leader(tp)
