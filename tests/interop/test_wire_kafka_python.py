@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.wire.codec import decode, encode
-from barnabas.protocol.wire.schema import NO_UUID, Message, Struct, schema_of
+from barnabas.protocol.wire.schema import NO_UUID, Message, MessageStruct, schema_of
 from tests.property.wire_values import all_messages, messages, versions_of
 
 PACKAGES = ("admin", "consumer", "metadata", "producer", "sasl")
@@ -58,7 +58,7 @@ def test_both_write_the_same_bytes_and_read_the_same_values(cls: type[Message], 
     assert decode(cls, version, written) == message
 
 
-def assert_same(ours: Struct, theirs: Any, version: int) -> None:
+def assert_same(ours: MessageStruct, theirs: Any, version: int) -> None:
     names = {name.replace("_", ""): name for name in theirs.fields}
     for field in schema_of(ours).fields:
         if version not in field.versions or field.name.endswith("authorized_operations"):
@@ -66,9 +66,9 @@ def assert_same(ours: Struct, theirs: Any, version: int) -> None:
         mine, other = getattr(ours, field.name), getattr(theirs, names[field.name.replace("_", "")])
         if other is None and version in field.tagged:
             assert mine == field.new_default(), field.name  # a tagged field that was not sent
-        elif isinstance(mine, Struct):
+        elif isinstance(mine, MessageStruct):
             assert_same(mine, other, version)
-        elif isinstance(mine, list) and mine and isinstance(mine[0], Struct):
+        elif isinstance(mine, list) and mine and isinstance(mine[0], MessageStruct):
             assert len(mine) == len(other)
             for one, two in zip(mine, other, strict=True):
                 assert_same(one, two, version)

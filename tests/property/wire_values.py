@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from barnabas.protocol.wire.apis import APIS
 from barnabas.protocol.wire.headers import RequestHeader, ResponseHeader
 from barnabas.protocol.wire.messages import consumer_protocol, control_records, principal
-from barnabas.protocol.wire.schema import NO_UUID, Field, Message, Struct, schema_of
+from barnabas.protocol.wire.schema import NO_UUID, Message, MessageField, MessageStruct, schema_of
 
 
 def all_messages() -> list[type[Message]]:
@@ -60,13 +60,13 @@ _KINDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 @cache
-def messages(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
+def messages(cls: type[MessageStruct], version: int) -> st.SearchStrategy[Any]:
     """Values of `cls` that `version` can carry: exactly its fields are set, the others keep their defaults."""
     fields = {f.name: _field(f, version) for f in schema_of(cls).fields if version in f.versions}
     return st.builds(cls, **fields)
 
 
-def _field(field: Field, version: int) -> st.SearchStrategy[Any]:
+def _field(field: MessageField, version: int) -> st.SearchStrategy[Any]:
     if field.kind == "array":
         element = _KINDS[field.element] if isinstance(field.element, str) else messages(_struct(field), version)
         values: st.SearchStrategy[Any] = st.lists(element, max_size=2)
@@ -77,18 +77,18 @@ def _field(field: Field, version: int) -> st.SearchStrategy[Any]:
     return st.none() | values if version in field.null else values
 
 
-def _struct(field: Field) -> type[Struct]:
+def _struct(field: MessageField) -> type[MessageStruct]:
     assert field.element is not None
     assert not isinstance(field.element, str)
     return field.element
 
 
-def full(cls: type[Struct], version: int, size: int = 2) -> Any:
+def full(cls: type[MessageStruct], version: int, size: int = 2) -> Any:
     """A value with every field that `version` carries set to something other than its default."""
     return cls(**{f.name: _full_field(f, version, size) for f in schema_of(cls).fields if version in f.versions})
 
 
-def _full_field(field: Field, version: int, size: int) -> Any:
+def _full_field(field: MessageField, version: int, size: int) -> Any:
     if field.kind == "array":
         if not isinstance(field.element, str):
             return [full(_struct(field), version, size) for _ in range(size)]

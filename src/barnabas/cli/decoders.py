@@ -14,7 +14,7 @@ from barnabas.core.ids import uuid_to_text
 from barnabas.protocol.records.batch import Record
 
 if TYPE_CHECKING:
-    from barnabas.protocol.wire.schema import Field, Struct
+    from barnabas.protocol.wire.schema import MessageField, MessageStruct
     from barnabas.server.coordination.log_format import LogFormat
 
 _CONSUMER_PROTOCOL_VERSION_MAX: Final = 3
@@ -93,7 +93,7 @@ def _open_member(member: dict[str, Any]) -> None:
         ConsumerProtocolSubscription,
     )
 
-    kinds: dict[str, type[Struct]] = {
+    kinds: dict[str, type[MessageStruct]] = {
         "subscription": ConsumerProtocolSubscription,
         "assignment": ConsumerProtocolAssignment,
     }
@@ -106,7 +106,7 @@ def _open_member(member: dict[str, Any]) -> None:
             member[name] = as_json(decode(kind, version, data, 2), version)
 
 
-def as_json(message: Struct, version: int) -> dict[str, Any]:
+def as_json(message: MessageStruct, version: int) -> dict[str, Any]:
     """A message as Kafka's generated JSON converters write it: field names of the spec, tagged fields only if they are
     set.
     """
@@ -124,7 +124,7 @@ def as_json(message: Struct, version: int) -> dict[str, Any]:
     return shown
 
 
-def _value(field: Field, value: Any, version: int) -> Any:
+def _value(field: MessageField, value: Any, version: int) -> Any:
     if value is None:
         return None
     if field.kind == "struct":
@@ -146,7 +146,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _name(message: Struct) -> str:
+def _name(message: MessageStruct) -> str:
     from barnabas.protocol.wire.schema import schema_of
 
     return schema_of(message).name

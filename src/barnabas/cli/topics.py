@@ -13,7 +13,7 @@ from barnabas.cli.why import topics_why
 
 if TYPE_CHECKING:
     from barnabas.client.admin import AsyncAdmin
-    from barnabas.client.cluster.metadata import TopicView
+    from barnabas.client.cluster.metadata import TopicDescription
 
 app = noun("Topics: the named streams to which records are written and from which they are read.")
 
@@ -76,7 +76,7 @@ def describe(
         )
 
 
-async def existing_topics(admin: AsyncAdmin, names: list[str]) -> list[TopicView]:
+async def existing_topics(admin: AsyncAdmin, names: list[str]) -> list[TopicDescription]:
     """The descriptions of the topics. Raises the KafkaError of the first topic that has one."""
     from barnabas.core.errors import KafkaError
 
@@ -88,7 +88,7 @@ async def existing_topics(admin: AsyncAdmin, names: list[str]) -> list[TopicView
     return views
 
 
-async def describe_topic(admin: AsyncAdmin, view: TopicView) -> dict[str, Any]:
+async def describe_topic(admin: AsyncAdmin, view: TopicDescription) -> dict[str, Any]:
     """A topic's partitions with their offsets, and the configs that differ from their defaults."""
     from barnabas.client.values import EARLIEST, LATEST, ConfigResource, ConfigSource
     from barnabas.core.errors import KafkaError

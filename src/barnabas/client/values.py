@@ -8,7 +8,8 @@ from enum import Enum, IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from barnabas.client.cluster.metadata import BrokerAddress, TopicView
+from barnabas.client.cluster.metadata import BrokerAddress
+from barnabas.client.cluster.metadata import TopicDescription as TopicDescription
 from barnabas.core.buffers import Buffer
 from barnabas.core.ids import NO_TOPIC_ID, TopicPartition
 
@@ -174,9 +175,6 @@ class TopicListing:
     topic_id: UUID
     is_internal: bool
     partition_count: int
-
-
-TopicDescription = TopicView
 
 
 # -- admin: configs ----------------------------------------------------------------------------------------------------

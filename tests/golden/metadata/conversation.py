@@ -30,7 +30,7 @@ from barnabas.core.ids import uuid_from_text, uuid_to_text
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.protocol.wire.messages.create_topics import CreateTopicsResponse
-from barnabas.protocol.wire.schema import Message, Struct, schema_of
+from barnabas.protocol.wire.schema import Message, MessageStruct, schema_of
 from barnabas.server.metadata.config_source import ConfigSource
 from barnabas.server.metadata.controller.brokers import decide_fence_broker
 from barnabas.server.metadata.controller.controller import Controller
@@ -202,7 +202,7 @@ def eligible(partition: PartitionImage) -> str:
     return "".join(f" {name}={list(brokers)}" for name, brokers in said.items() if brokers)
 
 
-def build(kind: type[Struct], values: dict[str, Any]) -> Struct:
+def build(kind: type[MessageStruct], values: dict[str, Any]) -> MessageStruct:
     fields = {field.name: field for field in schema_of(kind).fields}
     given: dict[str, Any] = {}
     for name, value in values.items():

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.core.ids import uuid_from_text
 from barnabas.protocol.wire.codec import encode
-from barnabas.protocol.wire.schema import Struct, schema_of
+from barnabas.protocol.wire.schema import MessageStruct, schema_of
 from barnabas.server.metadata.errors import MetadataRecordError
 from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import FRAME_VERSION, RECORDS, decode_record, encode_record, record_version
@@ -29,7 +29,7 @@ def snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-def build(kind: type[Struct], values: dict[str, Any]) -> Struct:
+def build(kind: type[MessageStruct], values: dict[str, Any]) -> MessageStruct:
     """Kafka's JSON of a message as one of our structs."""
     fields = {field.name: field for field in schema_of(kind).fields}
     given: dict[str, Any] = {}

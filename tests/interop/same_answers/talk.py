@@ -20,7 +20,7 @@ from barnabas.protocol.wire.messages.list_offsets import ListOffsetsPartition, L
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.wire.schema import Request, Struct
+from barnabas.protocol.wire.schema import MessageStruct, Request
 from tests.system.broker.wire_client import WireClient
 
 CLOSED = "the connection was closed"
@@ -164,7 +164,7 @@ class Talk:
 
     def plain(self, value: object) -> Answer:
         """Fields by name, what belongs to one broker replaced, lists in an order of their own."""
-        if isinstance(value, Struct):
+        if isinstance(value, MessageStruct):
             fields = (field.name for field in value.__schema__.fields)
             return {name: self._field(name, getattr(value, name)) for name in fields if name not in _OWN}
         if isinstance(value, list):

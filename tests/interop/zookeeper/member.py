@@ -19,7 +19,7 @@ from uuid import UUID
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import KafkaError, error_code
 from barnabas.core.rng import random_uuid, system_rng
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.server.metadata import features
@@ -41,7 +41,9 @@ class Member:
 
     def __init__(self, connect: str, node_id: int, session_ms: int) -> None:
         clock, rng = SystemClock(), system_rng()
-        me = NodeInfo(node_id, [Endpoint("PLAINTEXT", "localhost", 9000 + node_id)], ("localhost", 9100 + node_id))
+        me = NodeInfo(
+            node_id, [ListenerEndpoint("PLAINTEXT", "localhost", 9000 + node_id)], ("localhost", 9100 + node_id)
+        )
         self.log = ZooKeeperMetadataLog(ZooKeeperConfig(connect, session_ms, 30_000), me, clock)
         self.publisher = Publisher(ClusterImage())
         self.blocks: list[int] = []

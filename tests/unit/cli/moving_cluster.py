@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.cli import cluster_moves
 from barnabas.client.admin.reassignments import Reassignment
-from barnabas.client.cluster.metadata import BrokerAddress, PartitionView, TopicView
+from barnabas.client.cluster.metadata import BrokerAddress, TopicDescription, TopicPartitionInfo
 from barnabas.client.errors import BrokerUnreachableError
 from barnabas.client.values import (
     AlterOp,
@@ -67,12 +67,12 @@ class MovingCluster:
     async def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
         return [TopicListing(name, NO_TOPIC_ID, False, 1) for name in sorted({tp.topic for tp in self.replicas})]
 
-    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicView]:
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         return {
-            name: TopicView(
+            name: TopicDescription(
                 name,
                 partitions=tuple(
-                    PartitionView(name, tp.partition, 1, 0, replicas)
+                    TopicPartitionInfo(name, tp.partition, 1, 0, replicas)
                     for tp, replicas in sorted(self.replicas.items())
                     if tp.topic == name
                 ),

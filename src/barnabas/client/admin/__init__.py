@@ -33,7 +33,7 @@ from barnabas.client.admin.transactions import (
     TransactionListing,
 )
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.cluster.metadata import TopicView
+from barnabas.client.cluster.metadata import TopicDescription
 from barnabas.client.config import ADMIN_CONFIGS, resolve_config
 from barnabas.client.options import ClusterOptions
 from barnabas.client.values import (
@@ -145,7 +145,7 @@ class AsyncAdmin:
 
     async def describe_topics(
         self, names: Iterable[str], *, timeout_ms: float | None = None
-    ) -> dict[str, TopicView | KafkaError]:
+    ) -> dict[str, TopicDescription | KafkaError]:
         """Partitions, leaders, replicas and ISRs of topics."""
         return await _topics.describe_topics(self.cluster, names, deadline=self._deadline(timeout_ms))
 

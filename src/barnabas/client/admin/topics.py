@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from barnabas.client.admin.requests import Item, ask_controller
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.fanout import Answer, ask_leaders, by_topic
-from barnabas.client.cluster.metadata import TopicView
+from barnabas.client.cluster.metadata import TopicDescription
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.values import CreatedTopic, NewTopic, TopicListing
 from barnabas.core.errors import ErrorCode, KafkaError
@@ -130,12 +130,12 @@ async def list_topics(cluster: Cluster, *, include_internal: bool, deadline: flo
 
 async def describe_topics(
     cluster: Cluster, names: Iterable[str], *, deadline: float
-) -> dict[str, TopicView | KafkaError]:
+) -> dict[str, TopicDescription | KafkaError]:
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return {}
     await cluster.refresh(wanted, deadline=deadline)
-    results: dict[str, TopicView | KafkaError] = {}
+    results: dict[str, TopicDescription | KafkaError] = {}
     for name in wanted:
         view = cluster.metadata.topics.get(name)
         if view is None:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from barnabas.client.cluster.connections import open_pool
 from barnabas.client.cluster.coordinators import Coordinators, CoordinatorType
-from barnabas.client.cluster.metadata import BrokerAddress, MetadataCache, PartitionView, TopicView
+from barnabas.client.cluster.metadata import BrokerAddress, MetadataCache, TopicDescription, TopicPartitionInfo
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.errors import (
     BootstrapError,
@@ -253,7 +253,7 @@ class Cluster:
 
     async def topics(
         self, names: Iterable[str], *, deadline: float | None = None, allow_auto_create: bool = False
-    ) -> dict[str, TopicView]:
+    ) -> dict[str, TopicDescription]:
         """Views of several topics, from the cache while it is fresh. A topic's own error is in its view."""
         wanted = sorted(set(names))  # a set of names comes in any order; requests should not
         oldest = self.now() - self.options.metadata_max_age_ms / 1000.0
@@ -262,9 +262,11 @@ class Cluster:
             part = missing[start : start + TOPICS_PER_REQUEST_MAX]
             await self.refresh(part, deadline=deadline, allow_auto_create=allow_auto_create)
         nothing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return {name: self.metadata.topics.get(name) or TopicView(name, error=nothing) for name in wanted}
+        return {name: self.metadata.topics.get(name) or TopicDescription(name, error=nothing) for name in wanted}
 
-    async def topic(self, name: str, *, deadline: float | None = None, allow_auto_create: bool = False) -> TopicView:
+    async def topic(
+        self, name: str, *, deadline: float | None = None, allow_auto_create: bool = False
+    ) -> TopicDescription:
         """The view of one topic; waits through retriable errors (an election, a creation) until the deadline.
 
         Raises KafkaError with the topic's error code when that does not go away.
@@ -284,12 +286,12 @@ class Cluster:
             await self.backoff(attempt, deadline)
             attempt += 1
 
-    async def all_topics(self, *, deadline: float | None = None) -> dict[str, TopicView]:
+    async def all_topics(self, *, deadline: float | None = None) -> dict[str, TopicDescription]:
         """Every topic of the cluster that we may see."""
         await self.refresh(None, deadline=deadline)
         return dict(self.metadata.topics)
 
-    async def topic_by_id(self, topic_id: UUID, *, deadline: float | None = None) -> TopicView:
+    async def topic_by_id(self, topic_id: UUID, *, deadline: float | None = None) -> TopicDescription:
         """The topic of an id; asks for all topics when the id was never seen. Raises UNKNOWN_TOPIC_ID."""
         name = self.metadata.topic_name(topic_id)
         if name is None:
@@ -299,7 +301,7 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {topic_id}; it may have been deleted.")
         return self.metadata.topics[name]
 
-    async def leader(self, partition: TopicPartition, *, deadline: float | None = None) -> PartitionView:
+    async def leader(self, partition: TopicPartition, *, deadline: float | None = None) -> TopicPartitionInfo:
         """The partition with a leader that can be reached; waits through an election until the deadline."""
         if deadline is None:
             deadline = self.deadline()

@@ -33,7 +33,7 @@ class BrokerAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
+class TopicPartitionInfo:
     """One partition as the metadata shows it."""
 
     topic: str
@@ -51,13 +51,13 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicDescription:
     """One topic as the metadata shows it; `partitions[i]` is partition `i`."""
 
     name: str
     topic_id: UUID = NO_TOPIC_ID
     is_internal: bool = False
-    partitions: tuple[PartitionView, ...] = ()
+    partitions: tuple[TopicPartitionInfo, ...] = ()
     error: ErrorCode = ErrorCode.NONE
     updated_at: float = 0.0
     """Loop time at which the brokers said so."""
@@ -74,7 +74,7 @@ class MetadataCache:
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.brokers: dict[int, BrokerAddress] = {}
-        self.topics: dict[str, TopicView] = {}
+        self.topics: dict[str, TopicDescription] = {}
         self.version = 0
         """Grows with every change; whoever caches something derived compares it."""
         self._names: dict[UUID, str] = {}
@@ -83,7 +83,7 @@ class MetadataCache:
         """The name of a topic id that was seen before."""
         return self._names.get(topic_id)
 
-    def partition(self, topic: str, partition: int) -> PartitionView | None:
+    def partition(self, topic: str, partition: int) -> TopicPartitionInfo | None:
         view = self.topics.get(topic)
         if view is None or not 0 <= partition < len(view.partitions):
             return None
@@ -114,7 +114,7 @@ class MetadataCache:
         old = self.topics.get(name)
         partitions = sorted(topic.partitions, key=lambda p: p.partition_index)
         views = tuple(
-            PartitionView(
+            TopicPartitionInfo(
                 name,
                 p.partition_index,
                 p.leader_id,
@@ -130,7 +130,9 @@ class MetadataCache:
             views = tuple(_newer(old.partitions, view) for view in views)
         elif old is not None:
             self._names.pop(old.topic_id, None)
-        self.topics[name] = TopicView(name, topic.topic_id, topic.is_internal, views, error_code(topic.error_code), now)
+        self.topics[name] = TopicDescription(
+            name, topic.topic_id, topic.is_internal, views, error_code(topic.error_code), now
+        )
         if topic.topic_id != NO_TOPIC_ID:
             self._names[topic.topic_id] = name
 
@@ -169,7 +171,7 @@ class MetadataCache:
             self.forget(name)
 
 
-def _newer(old: tuple[PartitionView, ...], view: PartitionView) -> PartitionView:
+def _newer(old: tuple[TopicPartitionInfo, ...], view: TopicPartitionInfo) -> TopicPartitionInfo:
     """`view`, unless what we know of the same partition carries a newer leader epoch."""
     if view.partition < len(old) and view.leader_epoch != NO_LEADER_EPOCH:
         known = old[view.partition]

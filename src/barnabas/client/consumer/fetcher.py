@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.cluster.metadata import TopicView
+from barnabas.client.cluster.metadata import TopicDescription
 from barnabas.client.consumer.subscription import PartitionState, ResetPolicy, SubscriptionState
 from barnabas.client.errors import OffsetOutOfRangeError, TruncationError
 from barnabas.client.fetching import (
@@ -122,7 +122,7 @@ class Fetcher:
         return leader in self._in_flight or self._retry_at.get(leader, 0.0) > now
 
     @staticmethod
-    def _leader(state: PartitionState, view: TopicView, now: float) -> int:
+    def _leader(state: PartitionState, view: TopicDescription, now: float) -> int:
         if state.preferred_replica >= 0 and now < state.preferred_until:
             return state.preferred_replica
         return view.partitions[state.partition.partition].leader

@@ -19,7 +19,7 @@ from barnabas.protocol.transport.eager import Finished, start
 from barnabas.protocol.transport.limits import RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestHandler, RequestScheduling
 from barnabas.protocol.wire.errors import WireError
-from barnabas.protocol.wire.server_conn import Request, ServerConnection
+from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
 
 log = get_logger("barnabas.protocol.transport")
 
@@ -58,7 +58,7 @@ class AcceptedConnection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._wire = ServerConnection(owner.limits.socket_request_max_bytes)
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[ReceivedRequest] = deque()
         self._in_flight = 0
         self._blocked = False  # a request is parked that must be answered before the next one starts
         self._writable = True
@@ -183,7 +183,7 @@ class AcceptedConnection(asyncio.Protocol):
                 self._write_out()
         self._regulate()
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: ReceivedRequest) -> None:
         handler = self._owner.handler
         assert self._peer is not None
         self._in_flight += 1
@@ -210,7 +210,9 @@ class AcceptedConnection(asyncio.Protocol):
             self._abandon.add(task)
             task.add_done_callback(self._abandon.discard)
 
-    async def _finish(self, request: Request, rest: Coroutine[Any, Any, Answer], scheduling: RequestScheduling) -> None:
+    async def _finish(
+        self, request: ReceivedRequest, rest: Coroutine[Any, Any, Answer], scheduling: RequestScheduling
+    ) -> None:
         reason = ""
         answer: Answer = None
         try:
@@ -229,7 +231,7 @@ class AcceptedConnection(asyncio.Protocol):
             self._answer(request, answer)
             self._pump()
 
-    def _answer(self, request: Request, answer: Answer) -> None:
+    def _answer(self, request: ReceivedRequest, answer: Answer) -> None:
         if self._closing:
             return
         parts = self._wire.respond(request, answer)

@@ -21,7 +21,7 @@ class EndpointError(BarnabasError):
     """A listener address that cannot be understood."""
 
 
-class Endpoint(Struct, frozen=True):
+class ListenerEndpoint(Struct, frozen=True):
     """Where a listener listens, or where clients are told to find it. Port 0 asks for any free port."""
 
     name: str
@@ -29,7 +29,7 @@ class Endpoint(Struct, frozen=True):
     port: int
     security_protocol: str = "PLAINTEXT"
 
-    def with_port(self, port: int) -> Endpoint:
+    def with_port(self, port: int) -> ListenerEndpoint:
         return replace(self, port=port)
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Endpoint(Struct, frozen=True):
         return f"{self.name}://{host}:{self.port}"
 
 
-def parse_endpoint(text: str, protocols: Mapping[str, str] | None = None) -> Endpoint:
+def parse_endpoint(text: str, protocols: Mapping[str, str] | None = None) -> ListenerEndpoint:
     """One address. `protocols` is `listener.security.protocol.map`; a name that is itself a protocol needs no entry."""
     match = _ENDPOINT.match(text.strip())
     if match is None:
@@ -54,10 +54,10 @@ def parse_endpoint(text: str, protocols: Mapping[str, str] | None = None) -> End
             f"{text!r}: no security protocol is known for listener name {name}; "
             f"map it in listener.security.protocol.map (one of {', '.join(SECURITY_PROTOCOLS)})"
         )
-    return Endpoint(name, match["v6"] or match["host"] or "", port, protocol)
+    return ListenerEndpoint(name, match["v6"] or match["host"] or "", port, protocol)
 
 
-def parse_endpoints(text: str, protocols: Mapping[str, str] | None = None) -> tuple[Endpoint, ...]:
+def parse_endpoints(text: str, protocols: Mapping[str, str] | None = None) -> tuple[ListenerEndpoint, ...]:
     """A comma-separated list; listener names must differ."""
     endpoints = tuple(parse_endpoint(part, protocols) for part in text.split(",") if part.strip())
     names = [endpoint.name for endpoint in endpoints]

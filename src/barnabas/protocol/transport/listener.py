@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.protocol.transport.accepted_connection import AcceptedConnection
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import ConnectionQuota, RequestBudget, TransportConfig
 from barnabas.protocol.transport.ports import Peer, RequestHandler
 
@@ -29,7 +29,7 @@ class Listener:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: ListenerEndpoint,
         handler: RequestHandler,
         limits: TransportConfig,
         metrics: Metrics,
@@ -62,7 +62,7 @@ class Listener:
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def bind(self) -> Endpoint:
+    async def bind(self) -> ListenerEndpoint:
         """Take the port (raises OSError when it is in use); gives the endpoint with the port that was found. Whoever
         connects before `serve` is refused, and can try another node: not left waiting for an answer."""
         sock = self._sock or bound_socket(self.endpoint)
@@ -159,7 +159,7 @@ class Listener:
             connection.close("the broker is shutting down", expected=True)
 
 
-def listening_socket(endpoint: Endpoint) -> socket.socket:
+def listening_socket(endpoint: ListenerEndpoint) -> socket.socket:
     """A socket that listens, but is not accepted from yet; an empty host means every interface. Raises OSError."""
     sock = bound_socket(endpoint)
     try:
@@ -170,7 +170,7 @@ def listening_socket(endpoint: Endpoint) -> socket.socket:
     return sock
 
 
-def bound_socket(endpoint: Endpoint) -> socket.socket:
+def bound_socket(endpoint: ListenerEndpoint) -> socket.socket:
     """A socket that has its port, but refuses connections until a listener serves it. Raises OSError."""
     host = endpoint.host
     # A text goes through IDNA, whose tables take half a megabyte; plain ASCII need not.

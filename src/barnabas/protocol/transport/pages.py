@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import listening_socket
 
 log = get_logger("barnabas.protocol.transport")
@@ -58,7 +58,7 @@ class PageServer:
 
     def bind(self) -> None:
         """Take the port. Raises OSError when it is in use."""
-        self._sock = listening_socket(Endpoint("HTTP", self.host, self.port))
+        self._sock = listening_socket(ListenerEndpoint("HTTP", self.host, self.port))
         self.port = int(self._sock.getsockname()[1])
 
     async def serve(self) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from barnabas.core.buffers import Buffer
 from barnabas.core.errors import BarnabasError
 from barnabas.protocol.security.principals import ANONYMOUS, Principal
-from barnabas.protocol.wire.server_conn import Request
+from barnabas.protocol.wire.server_conn import ReceivedRequest
 
 Answer = Sequence[Buffer] | None
 """The response frame in pieces, sent without joining them; None when the request wants no answer (acks=0)."""
@@ -54,9 +54,9 @@ class Peer(Struct):
 class RequestHandler(Protocol):
     """Answers requests. `handle` runs synchronously up to its first await, before the next request is looked at."""
 
-    def scheduling(self, request: Request) -> RequestScheduling: ...
+    def scheduling(self, request: ReceivedRequest) -> RequestScheduling: ...
 
-    def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]: ...
+    def handle(self, request: ReceivedRequest, peer: Peer) -> Coroutine[Any, Any, Answer]: ...
 
     def on_closed(self, peer: Peer) -> None:
         """The connection has ended; what was remembered for it can be forgotten."""

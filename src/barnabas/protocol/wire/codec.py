@@ -14,29 +14,29 @@ from typing import TypeVar
 
 from barnabas.core.buffers import Buffer
 from barnabas.protocol.wire.compile_decoder import compile_decoder
-from barnabas.protocol.wire.compile_encoder import Refused, compile_encoder
+from barnabas.protocol.wire.compile_encoder import FieldNotCarriedError, compile_encoder
 from barnabas.protocol.wire.errors import VersionError, WireError
 from barnabas.protocol.wire.layout import has_records
-from barnabas.protocol.wire.primitives import Fault
-from barnabas.protocol.wire.schema import Struct
+from barnabas.protocol.wire.primitives import FieldError
+from barnabas.protocol.wire.schema import MessageStruct
 from barnabas.protocol.wire.source import Compiled
 
-M = TypeVar("M", bound=Struct)
+M = TypeVar("M", bound=MessageStruct)
 
 FRAME_BYTES_MAX = 0x7FFFFFFF
 
-_UNREADABLE = (Fault, struct.error, IndexError, UnicodeDecodeError)
-_UNWRITABLE = (Fault, struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
+_UNREADABLE = (FieldError, struct.error, IndexError, UnicodeDecodeError)
+_UNWRITABLE = (FieldError, struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
 
 
-def encode(message: Struct, version: int) -> bytes:
+def encode(message: MessageStruct, version: int) -> bytes:
     """The message's bytes. Raises VersionError, or WireError for a value the protocol cannot carry."""
     parts: list[Buffer] = []
     _encode(message, version, parts, [])
     return b"".join(parts)
 
 
-def encode_parts(message: Struct, version: int, head: bytes = b"") -> list[Buffer]:
+def encode_parts(message: MessageStruct, version: int, head: bytes = b"") -> list[Buffer]:
     """The same in pieces, `head` first: records above a few KB stay the caller's own buffers, the rest is joined."""
     parts: list[Buffer] = [head]
     bulk: list[int] = []
@@ -44,7 +44,7 @@ def encode_parts(message: Struct, version: int, head: bytes = b"") -> list[Buffe
     return _join_small(parts, bulk)
 
 
-def encode_frame(message: Struct, version: int, head: bytes) -> list[Buffer]:
+def encode_frame(message: MessageStruct, version: int, head: bytes) -> list[Buffer]:
     """`encode_parts` with the length of it all, `head` included, in front: a frame that is ready for the socket."""
     parts: list[Buffer] = [b""]
     bulk: list[int] = []
@@ -79,7 +79,7 @@ def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> t
     return message, end
 
 
-def generated_source(cls: type[Struct], version: int) -> str:
+def generated_source(cls: type[MessageStruct], version: int) -> str:
     """The two functions compiled for a class and version: to look at, or to step through."""
     encoder = cls.__schema__.encoders.get(version) or _encoder(cls, version)
     decoder = cls.__schema__.decoders.get(version) or _decoder(cls, version)
@@ -100,38 +100,38 @@ def _join_small(parts: list[Buffer], bulk: list[int]) -> list[Buffer]:
     return out
 
 
-def _encode(message: Struct, version: int, parts: list[Buffer], bulk: list[int]) -> None:
+def _encode(message: MessageStruct, version: int, parts: list[Buffer], bulk: list[int]) -> None:
     schema = message.__schema__
     compiled = schema.encoders.get(version) or _encoder(type(message), version)
     try:
         compiled.run(message, parts, bulk)
     except _UNWRITABLE as error:
-        kind = VersionError if isinstance(error, Refused) else WireError
+        kind = VersionError if isinstance(error, FieldNotCarriedError) else WireError
         raise kind(f"{schema.name} v{version}, {compiled.where(error.__traceback__)}: {error}") from error
 
 
-def _encoder(cls: type[Struct], version: int) -> Compiled:
+def _encoder(cls: type[MessageStruct], version: int) -> Compiled:
     _check_version(cls, version)
     compiled = cls.__schema__.encoders[version] = compile_encoder(cls, version)
     return compiled
 
 
-def _decoder(cls: type[Struct], version: int) -> Compiled:
+def _decoder(cls: type[MessageStruct], version: int) -> Compiled:
     _check_version(cls, version)
     compiled = cls.__schema__.decoders[version] = compile_decoder(cls, version)
     return compiled
 
 
-def _check_version(cls: type[Struct], version: int) -> None:
+def _check_version(cls: type[MessageStruct], version: int) -> None:
     schema = cls.__schema__
     if version not in schema.versions:
         raise VersionError(f"{schema.name} has no version {version}; it has {schema.versions}")
 
 
-def _unreadable(cls: type[Struct], version: int, compiled: Compiled, error: Exception) -> WireError:
+def _unreadable(cls: type[MessageStruct], version: int, compiled: Compiled, error: Exception) -> WireError:
     if isinstance(error, UnicodeDecodeError):
         what = "the string is not valid UTF-8"
-    elif isinstance(error, Fault):
+    elif isinstance(error, FieldError):
         what = str(error)
     else:
         what = "the input ends in the middle of it"

@@ -8,8 +8,8 @@ What the function looks like (Fetch, version 13, abridged):
         o.max_wait_ms, o.min_bytes, ..., n_1 = unpack_iiibiiB(buf, pos)            # fixed fields and one length
         if n_1 > 127: n_1, pos = read_uvarint(buf, pos - 1)                        # lengths are nearly always short
         n_1 -= 1
-        if n_1 < 0: raise Fault("null is not allowed in version 13")
-        if n_1 > (end - pos) // 18: raise Fault(...)                               # before anything is allocated
+        if n_1 < 0: raise FieldError("null is not allowed in version 13")
+        if n_1 > (end - pos) // 18: raise FieldError(...)                               # before anything is allocated
         ...
 
 A length is believed only when the rest of the input could hold that many of the smallest possible element. Objects are
@@ -25,19 +25,19 @@ from typing import cast
 from barnabas.protocol.wire.layout import (
     FIXED_FORMATS,
     STRING_BYTES_MAX,
-    Layout,
+    VersionLayout,
     element_field,
     has_records,
     is_numbers,
 )
-from barnabas.protocol.wire.primitives import SMALL_ARRAY, Fault, array_unpackers, read_uvarint, skip_tags, uuid_of
-from barnabas.protocol.wire.schema import Field, Struct
+from barnabas.protocol.wire.primitives import SMALL_ARRAY, FieldError, array_unpackers, read_uvarint, skip_tags, uuid_of
+from barnabas.protocol.wire.schema import MessageField, MessageStruct
 from barnabas.protocol.wire.source import Compiled, Source
 
 STRUCTS_ALWAYS_ALLOWED = 65_536
 
 
-def compile_decoder(cls: type[Struct], version: int) -> Compiled:
+def compile_decoder(cls: type[MessageStruct], version: int) -> Compiled:
     """The function `decode(buf, pos, end) -> (message, pos)` for this version.
 
     `buf` is bytes, or any buffer for a message with records in it.
@@ -46,15 +46,15 @@ def compile_decoder(cls: type[Struct], version: int) -> Compiled:
 
 
 class _Decoder:
-    def __init__(self, cls: type[Struct], version: int) -> None:
+    def __init__(self, cls: type[MessageStruct], version: int) -> None:
         self.cls = cls
         self.version = version
-        self.layout = Layout(cls, version)
+        self.layout = VersionLayout(cls, version)
         self.views = has_records(cls)  # such a message is large: it is read where it lies, bytes or not
         self.src = src = Source("def decode(buf, pos, end):")
         src.scope.update(
             new=object.__new__,
-            Fault=Fault,
+            FieldError=FieldError,
             read_uvarint=read_uvarint,
             skip_tags=skip_tags,
             uuid_of=uuid_of,
@@ -76,7 +76,7 @@ class _Decoder:
 
     # ---- structs
 
-    def struct(self, cls: type[Struct], target: str) -> None:
+    def struct(self, cls: type[MessageStruct], target: str) -> None:
         """Read a struct into the new variable `target`."""
         src = self.src
         src.line(f"{target} = new({src.constant(cls.__name__, cls)})")
@@ -89,13 +89,13 @@ class _Decoder:
         if self.layout.flexible:
             self.tags(self.layout.tagged(cls), target)
 
-    def default(self, field: Field, target: str) -> None:
+    def default(self, field: MessageField, target: str) -> None:
         src = self.src
         if field.kind == "array" and field.fresh:
             src.line(f"{target} = []")
         elif field.kind == "struct" and field.fresh:
             inner = src.name("o")
-            cls = cast("type[Struct]", field.element)
+            cls = cast("type[MessageStruct]", field.element)
             src.line(f"{target} = {inner} = new({src.constant(cls.__name__, cls)})")
             for nested in cls.__schema__.fields:
                 self.default(nested, f"{inner}.{nested.name}")
@@ -104,7 +104,7 @@ class _Decoder:
         else:
             src.line(f"{target} = {src.constant('default', field.default)}")
 
-    def tags(self, tagged: list[Field], target: str) -> None:
+    def tags(self, tagged: list[MessageField], target: str) -> None:
         """The tagged fields at the end of a struct. There are nearly always none."""
         src = self.src
         count = self.uvarint("n")
@@ -116,7 +116,7 @@ class _Decoder:
             src.line(f"{last} = -1")
             with src.block(f"for _ in range({count}):"):
                 src.line(f"{tag}, pos = read_uvarint(buf, pos)")
-                src.line(f"if {tag} <= {last}: raise Fault(f'tagged field {{{tag}}} comes after {{{last}}}')")
+                src.line(f"if {tag} <= {last}: raise FieldError(f'tagged field {{{tag}}} comes after {{{last}}}')")
                 src.line(f"{last} = {tag}")
                 src.line(f"{size}, pos = read_uvarint(buf, pos)")
                 src.line(f"{stop} = pos + {size}")
@@ -130,7 +130,7 @@ class _Decoder:
 
     # ---- fields
 
-    def value(self, field: Field, target: str) -> None:
+    def value(self, field: MessageField, target: str) -> None:
         kind = field.kind
         if kind in FIXED_FORMATS:
             self.fixed(kind, target)
@@ -155,9 +155,9 @@ class _Decoder:
         else:
             self.targets.append(target)
 
-    def nested(self, field: Field, target: str) -> None:
+    def nested(self, field: MessageField, target: str) -> None:
         src = self.src
-        cls = cast("type[Struct]", field.element)
+        cls = cast("type[MessageStruct]", field.element)
         inner = src.name("o")
         if not self.layout.is_nullable(field):
             self.struct(cls, inner)
@@ -174,7 +174,7 @@ class _Decoder:
             self.flush()
             src.line(f"{target} = {inner}")
 
-    def length(self, field: Field) -> str:
+    def length(self, field: MessageField) -> str:
         """Read the length in front of a value: a variable that is -1 for null, and else not negative."""
         src = self.src
         null = f"null is not allowed in version {self.version}"
@@ -192,10 +192,10 @@ class _Decoder:
             if self.layout.is_nullable(field):
                 self.check(f"{length} < -1", f"the length {{{length}}} is negative")
             else:
-                src.line(f"raise Fault({null!r} if {length} == -1 else f'the length {{{length}}} is negative')")
+                src.line(f"raise FieldError({null!r} if {length} == -1 else f'the length {{{length}}} is negative')")
         return length
 
-    def content(self, field: Field, target: str, length: str) -> None:
+    def content(self, field: MessageField, target: str, length: str) -> None:
         src = self.src
         if field.kind == "array":
             self.array(field, target, length)
@@ -213,7 +213,7 @@ class _Decoder:
             src.line(f"{target} = view[pos:{stop}]")
         src.line(f"pos = {stop}")
 
-    def array(self, field: Field, target: str, length: str) -> None:
+    def array(self, field: MessageField, target: str, length: str) -> None:
         src = self.src
         element = field.element
         smallest = self.layout.smallest_element(field)
@@ -238,7 +238,7 @@ class _Decoder:
                 if isinstance(element, str):
                     self.value(element_field(field), item)
                 else:
-                    self.struct(cast("type[Struct]", element), item)
+                    self.struct(cast("type[MessageStruct]", element), item)
                 self.flush()
                 src.line(f"{values}.append({item})")
 
@@ -286,4 +286,4 @@ class _Decoder:
         self.afterwards = []
 
     def check(self, wrong: str, message: str) -> None:
-        self.src.line(f"if {wrong}: raise Fault(f'{message}')")
+        self.src.line(f"if {wrong}: raise FieldError(f'{message}')")

@@ -4,7 +4,7 @@ What the function looks like (Fetch, version 13, abridged):
 
     def encode(o, parts, bulk):
         w_0 = parts.append
-        if o.replica_id != -1: raise Refused("version 13 cannot carry it")       # only what the version has no room for
+        if o.replica_id != -1: raise FieldNotCarriedError("version 13 cannot carry it")   # not in version 13
         v_1 = o.topics
         n_1 = len(v_1) + 1
         if n_1 < 128: w_0(pack_iiibiiB(o.max_wait_ms, ..., n_1))                 # fixed fields and one length
@@ -23,20 +23,20 @@ from collections.abc import Sequence
 from typing import cast
 
 from barnabas.core.buffers import Buffer
-from barnabas.protocol.wire.layout import FIXED_FORMATS, STRING_BYTES_MAX, Layout, element_field, is_numbers
-from barnabas.protocol.wire.primitives import SMALL_ARRAY, UVARINTS, Fault, array_packers, uvarint
-from barnabas.protocol.wire.schema import Field, Struct
+from barnabas.protocol.wire.layout import FIXED_FORMATS, STRING_BYTES_MAX, VersionLayout, element_field, is_numbers
+from barnabas.protocol.wire.primitives import SMALL_ARRAY, UVARINTS, FieldError, array_packers, uvarint
+from barnabas.protocol.wire.schema import MessageField, MessageStruct
 from barnabas.protocol.wire.source import Compiled, Source
 
 BULK_BYTES_MIN = 4096
 _BUFFERS = (bytes, bytearray, memoryview)
 
 
-class Refused(Fault):
+class FieldNotCarriedError(FieldError):
     """A field is set that this version has no room for."""
 
 
-def compile_encoder(cls: type[Struct], version: int) -> Compiled:
+def compile_encoder(cls: type[MessageStruct], version: int) -> Compiled:
     """The function `encode(message, parts, bulk)` for this version."""
     return _Encoder(cls, version).compile()
 
@@ -51,14 +51,14 @@ def record_buffers(value: Buffer | Sequence[Buffer] | None) -> tuple[Sequence[Bu
 
 
 class _Encoder:
-    def __init__(self, cls: type[Struct], version: int) -> None:
+    def __init__(self, cls: type[MessageStruct], version: int) -> None:
         self.cls = cls
         self.version = version
-        self.layout = Layout(cls, version)
+        self.layout = VersionLayout(cls, version)
         self.src = src = Source("def encode(o, parts, bulk):")
         src.scope.update(
-            Fault=Fault,
-            Refused=Refused,
+            FieldError=FieldError,
+            FieldNotCarriedError=FieldNotCarriedError,
             record_buffers=record_buffers,
             uvarint=uvarint,
             UVARINTS=UVARINTS,
@@ -78,7 +78,7 @@ class _Encoder:
 
     # ---- structs
 
-    def struct(self, cls: type[Struct], source: str) -> None:
+    def struct(self, cls: type[MessageStruct], source: str) -> None:
         """Write the struct that the variable `source` holds."""
         src = self.src
         for field in cls.__schema__.fields:
@@ -86,7 +86,9 @@ class _Encoder:
                 if not self.layout.is_carried(field):
                     if not field.ignorable:
                         condition = self.is_set(field, f"{source}.{field.name}")
-                        src.line(f"if {condition}: raise Refused('version {self.version} cannot carry it')")
+                        src.line(
+                            f"if {condition}: raise FieldNotCarriedError('version {self.version} cannot carry it')"
+                        )
                 elif not self.layout.is_tagged(field):
                     self.value(field, f"{source}.{field.name}")
         if not self.layout.flexible:
@@ -97,7 +99,7 @@ class _Encoder:
         else:
             self.formats += "x"  # a pad byte is a zero: no tagged fields
 
-    def is_set(self, field: Field, value: str) -> str:
+    def is_set(self, field: MessageField, value: str) -> str:
         """A condition that is true when the field differs from its default."""
         default = field.default
         if default is None:
@@ -105,7 +107,7 @@ class _Encoder:
         if field.kind == "array":
             return f"({value} is None or {value})" if field.null.high >= 0 else value
         if field.kind == "struct":
-            inner = cast("type[Struct]", field.element).__schema__.fields
+            inner = cast("type[MessageStruct]", field.element).__schema__.fields
             conditions = [self.is_set(f, f"{value}.{f.name}") for f in inner] or ["False"]
             null = f"{value} is None or " if field.null.high >= 0 else ""
             return f"({null}{' or '.join(conditions)})"
@@ -113,7 +115,7 @@ class _Encoder:
             return f"{value}.int"
         return f"{value} != {default!r}"
 
-    def tags(self, tagged: list[Field], source: str) -> None:
+    def tags(self, tagged: list[MessageField], source: str) -> None:
         """The tagged fields at the end of a struct: those that differ from their defaults, by rising tag."""
         src = self.src
         conditions = [self.is_set(field, f"{source}.{field.name}") for field in tagged]
@@ -133,7 +135,7 @@ class _Encoder:
                     src.line(f"{count} += 1")
             src.line(f"{self.write}(uvarint({count}) + join({pieces}))")
 
-    def tag(self, field: Field, value: str, pieces: str) -> None:
+    def tag(self, field: MessageField, value: str, pieces: str) -> None:
         """One tagged field: its number, its size, and the value, which has to be written first to know the size."""
         src = self.src
         body = src.name("body")
@@ -147,7 +149,7 @@ class _Encoder:
 
     # ---- fields
 
-    def value(self, field: Field, value: str) -> None:
+    def value(self, field: MessageField, value: str) -> None:
         src = self.src
         kind = field.kind
         if kind == "uuid":
@@ -171,7 +173,7 @@ class _Encoder:
                 src.line(f"{length} = len({data})")
             if kind == "string":
                 limit = f"a string of {{{length}}} bytes; at most {STRING_BYTES_MAX} fit"
-                src.line(f"if {length} > {STRING_BYTES_MAX}: raise Fault(f'{limit}')")
+                src.line(f"if {length} > {STRING_BYTES_MAX}: raise FieldError(f'{limit}')")
             self.length(field, length)
             src.line(f"{self.write}({data})")
 
@@ -179,11 +181,11 @@ class _Encoder:
         self.formats += FIXED_FORMATS[kind]
         self.values.append(value)
 
-    def nested(self, field: Field, value: str) -> None:
+    def nested(self, field: MessageField, value: str) -> None:
         src = self.src
         inner = src.name("o")
         src.line(f"{inner} = {value}")
-        cls = cast("type[Struct]", field.element)
+        cls = cast("type[MessageStruct]", field.element)
         if not self.layout.is_nullable(field):
             self.struct(cls, inner)
             return
@@ -195,7 +197,7 @@ class _Encoder:
             self.struct(cls, inner)
             self.flush()
 
-    def array(self, field: Field, value: str) -> None:
+    def array(self, field: MessageField, value: str) -> None:
         src = self.src
         element = field.element
         values, length = src.name("v"), src.name("n")
@@ -219,15 +221,15 @@ class _Encoder:
             if isinstance(element, str):
                 self.value(element_field(field), item)
             else:
-                self.struct(cast("type[Struct]", element), item)
+                self.struct(cast("type[MessageStruct]", element), item)
             self.flush()
 
-    def records(self, field: Field, value: str) -> None:
+    def records(self, field: MessageField, value: str) -> None:
         src = self.src
         buffers, length, buffer = src.name("v"), src.name("n"), src.name("b")
         src.line(f"{buffers}, {length} = record_buffers({value})")
         if not self.layout.is_nullable(field):
-            src.line(f"if {length} < 0: raise Fault('null is not allowed in version {self.version}')")
+            src.line(f"if {length} < 0: raise FieldError('null is not allowed in version {self.version}')")
         self.length(field, length)
         with src.block(f"for {buffer} in {buffers}:"):
             if self.write == "w_0":
@@ -236,7 +238,7 @@ class _Encoder:
 
     # ---- bytes
 
-    def length(self, field: Field, length: str) -> None:
+    def length(self, field: MessageField, length: str) -> None:
         """Write the length, -1 for null, together with the fixed fields in front of it."""
         src = self.src
         if not self.layout.is_compact(field):

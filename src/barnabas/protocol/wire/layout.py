@@ -6,7 +6,7 @@ import struct
 from operator import attrgetter
 from typing import cast
 
-from barnabas.protocol.wire.schema import Field, Struct
+from barnabas.protocol.wire.schema import MessageField, MessageStruct
 
 STRING_BYTES_MAX = 32_767
 """In every version, though compact lengths could say more (as in Kafka)."""
@@ -25,62 +25,62 @@ FIXED_FORMATS = {
 """The format codes of the types that always have the same size."""
 
 
-class Layout:
+class VersionLayout:
     """Answers questions about fields, for the message `cls` in `version`."""
 
-    def __init__(self, cls: type[Struct], version: int) -> None:
+    def __init__(self, cls: type[MessageStruct], version: int) -> None:
         self.version = version
         self.flexible = version in cls.__schema__.flexible
 
-    def is_carried(self, field: Field) -> bool:
+    def is_carried(self, field: MessageField) -> bool:
         return self.version in field.versions
 
-    def is_tagged(self, field: Field) -> bool:
+    def is_tagged(self, field: MessageField) -> bool:
         return self.version in field.tagged and self.version in field.versions
 
-    def is_nullable(self, field: Field) -> bool:
+    def is_nullable(self, field: MessageField) -> bool:
         return self.version in field.null
 
-    def is_compact(self, field: Field) -> bool:
+    def is_compact(self, field: MessageField) -> bool:
         """Its length is a varint, one higher than the length, so that 0 can stand for null."""
         return self.flexible if field.flexible is None else self.version in field.flexible
 
-    def tagged(self, cls: type[Struct]) -> list[Field]:
+    def tagged(self, cls: type[MessageStruct]) -> list[MessageField]:
         """The tagged fields of a struct, in the order of their tags."""
         return sorted(filter(self.is_tagged, cls.__schema__.fields), key=attrgetter("tag"))
 
-    def smallest_element(self, array: Field) -> int:
+    def smallest_element(self, array: MessageField) -> int:
         """The fewest bytes that one element of an array takes; never 0, so that bytes limit the count."""
         if isinstance(array.element, str):
             return self._smallest_value(element_field(array))
-        return max(1, self._smallest_struct(cast("type[Struct]", array.element)))
+        return max(1, self._smallest_struct(cast("type[MessageStruct]", array.element)))
 
-    def _smallest_struct(self, cls: type[Struct]) -> int:
+    def _smallest_struct(self, cls: type[MessageStruct]) -> int:
         inline = (f for f in cls.__schema__.fields if self.is_carried(f) and not self.is_tagged(f))
         return sum(map(self._smallest_value, inline)) + self.flexible
 
-    def _smallest_value(self, field: Field) -> int:
+    def _smallest_value(self, field: MessageField) -> int:
         if field.kind in FIXED_FORMATS:
             return struct.calcsize(">" + FIXED_FORMATS[field.kind])
         if field.kind == "struct":
-            return 1 if self.is_nullable(field) else self._smallest_struct(cast("type[Struct]", field.element))
+            return 1 if self.is_nullable(field) else self._smallest_struct(cast("type[MessageStruct]", field.element))
         if self.is_compact(field):
             return 1
         return 2 if field.kind == "string" else 4
 
 
-def element_field(array: Field) -> Field:
+def element_field(array: MessageField) -> MessageField:
     """An element of an array of a wire type, as if it were a field by itself."""
     assert isinstance(array.element, str)
-    return Field(array.element, "0+", None, flexible=None if array.flexible is None else str(array.flexible))
+    return MessageField(array.element, "0+", None, flexible=None if array.flexible is None else str(array.flexible))
 
 
-def is_numbers(array: Field) -> bool:
+def is_numbers(array: MessageField) -> bool:
     """The elements can be packed and unpacked all at once."""
     return isinstance(array.element, str) and array.element in FIXED_FORMATS and array.element != "uuid"
 
 
-def has_records(cls: type[Struct]) -> bool:
+def has_records(cls: type[MessageStruct]) -> bool:
     """There is a `records` field in the struct, or in one inside it."""
     fields = cls.__schema__.fields
     inner = [f.element for f in fields if f.element is not None and not isinstance(f.element, str)]

@@ -18,7 +18,7 @@ SMALL_ARRAY = 16
 """Arrays of numbers shorter than this have a precompiled struct (replica lists, mostly)."""
 
 
-class Fault(Exception):  # noqa: N818 - internal; `wire.codec` turns it into a WireError that names the field
+class FieldError(Exception):
     """What is wrong with the field being read or written."""
 
 
@@ -35,13 +35,13 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """The varint at `pos` and the position behind it. Raises Fault above 32 bits, IndexError at the end of `buf`."""
+    """The varint at `pos` and the position behind it. Raises FieldError above 32 bits, IndexError past the end."""
     value = shift = 0
     while True:
         byte = buf[pos]
         pos += 1
         if shift == 28 and byte > 0x0F:
-            raise Fault("a varint is longer than 5 bytes or larger than 32 bits")
+            raise FieldError("a varint is longer than 5 bytes or larger than 32 bits")
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, pos
@@ -54,11 +54,11 @@ def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
     for _ in range(count):
         tag, pos = read_uvarint(buf, pos)
         if tag <= last:
-            raise Fault(f"tagged field {tag} comes after {last}")
+            raise FieldError(f"tagged field {tag} comes after {last}")
         last = tag
         size, pos = read_uvarint(buf, pos)
         if size > end - pos:
-            raise Fault(f"tagged field {tag} claims {size} bytes of the {end - pos} left")
+            raise FieldError(f"tagged field {tag} claims {size} bytes of the {end - pos} left")
         pos += size
     return pos
 

@@ -1,6 +1,6 @@
 """Codec: the language in which messages are written. A message's class is its schema, for all its versions at once.
 
-    class FetchTopic(Struct):
+    class FetchTopic(MessageStruct):
         topic: str = string("0-12", ignorable=True)
         topic_id: UUID = uuid("13+", ignorable=True)
         partitions: list[FetchPartition] = array(FetchPartition)
@@ -35,7 +35,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.protocol.wire.versions import NONE, Versions, versions
 
 T = TypeVar("T")
-S = TypeVar("S", bound="Struct")
+S = TypeVar("S", bound="MessageStruct")
 
 Records = Buffer | Sequence[Buffer]
 """The value of a `records` field: one buffer, or several that go out one after the other without being joined.
@@ -45,7 +45,7 @@ NO_UUID: Final = UUID(int=0)
 _FRESH: Final = object()
 
 
-class Field:
+class MessageField:
     """One field of a struct, as its line in the class body says it."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Field:
         carried: str,
         default: object,
         *,
-        element: str | type[Struct] | None = None,
+        element: str | type[MessageStruct] | None = None,
         null: str | None = None,
         tag: int | None = None,
         tagged: str | None = None,
@@ -78,7 +78,7 @@ class Field:
     ) -> None:
         self.name = ""
         self.kind = kind  # "int32", "string", ..., "array", "struct"
-        self.element = element  # of an array: a kind or a Struct; of a struct: the Struct
+        self.element = element  # of an array: a kind or a MessageStruct; of a struct: the MessageStruct
         self.versions = versions(carried)
         self.default = default
         self.null = versions(null) if null else NONE
@@ -96,16 +96,22 @@ class Field:
     def new_default(self) -> object:
         if not self.fresh:
             return self.default
-        return [] if self.kind == "array" else cast("type[Struct]", self.element)()
+        return [] if self.kind == "array" else cast("type[MessageStruct]", self.element)()
 
 
-class Schema:
+class MessageSchema:
     """What a class knows about itself. `encoders` and `decoders` fill up as versions are used (see `wire.codec`)."""
 
     __slots__ = ("decoders", "encoders", "fields", "flexible", "key", "name", "unstable", "versions")
 
     def __init__(
-        self, name: str, fields: tuple[Field, ...], key: int, carried: Versions, flexible: Versions, unstable: bool
+        self,
+        name: str,
+        fields: tuple[MessageField, ...],
+        key: int,
+        carried: Versions,
+        flexible: Versions,
+        unstable: bool,
     ) -> None:
         self.name = name
         self.fields = fields
@@ -121,7 +127,7 @@ class Schema:
 class StructMeta(type):
     """Turns the fields of a class body into slots, and keeps them as the class's schema."""
 
-    __schema__: Schema
+    __schema__: MessageSchema
 
     def __new__(
         mcs,
@@ -135,12 +141,12 @@ class StructMeta(type):
         unstable: bool = False,
     ) -> StructMeta:
         fields = []
-        for attribute in [attribute for attribute, value in body.items() if isinstance(value, Field)]:
-            field: Field = body.pop(attribute)
+        for attribute in [attribute for attribute, value in body.items() if isinstance(value, MessageField)]:
+            field: MessageField = body.pop(attribute)
             field.name = attribute
             fields.append(field)
         body["__slots__"] = tuple(field.name for field in fields)
-        body["__schema__"] = Schema(name, tuple(fields), key, _parse(versions), _parse(flexible), unstable)
+        body["__schema__"] = MessageSchema(name, tuple(fields), key, _parse(versions), _parse(flexible), unstable)
         return super().__new__(mcs, name, bases, body)
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: object) -> None:
@@ -150,10 +156,10 @@ class StructMeta(type):
 _parse = versions  # StructMeta.__new__ has a parameter of that name
 
 
-class Struct(metaclass=StructMeta):
+class MessageStruct(metaclass=StructMeta):
     """A group of fields inside a message. Mutable, compared by value, built with keyword arguments only."""
 
-    __schema__: ClassVar[Schema]
+    __schema__: ClassVar[MessageSchema]
     __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
 
     def __init__(self, **values: object) -> None:
@@ -175,7 +181,7 @@ class Struct(metaclass=StructMeta):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class Message(Struct):
+class Message(MessageStruct):
     """A struct that travels by itself, in numbered versions."""
 
 
@@ -187,7 +193,7 @@ class Response(Message):
     """What the server answers to the request with the same `key` and version."""
 
 
-def schema_of(message: type[Struct] | Struct) -> Schema:
+def schema_of(message: type[MessageStruct] | MessageStruct) -> MessageSchema:
     """The schema of a class, or of the class of a message."""
     return message.__schema__
 
@@ -204,7 +210,7 @@ def _short(value: object) -> str:
     return repr(value)
 
 
-def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
+def _compile_constructor(cls: type[MessageStruct]) -> Callable[..., None]:
     """`def __init__(self, *, a=0, b=_FRESH): ...` for the class's fields, as `dataclasses` would write it."""
     scope: dict[str, Any] = {"_FRESH": _FRESH}
     parameters, lines = [], []
@@ -242,7 +248,7 @@ class _Scalar(Generic[T]):
         ignorable: bool = False,
     ) -> T:
         value = self.default if default is None else default
-        return cast("T", Field(self.kind, carried, value, tag=tag, tagged=tagged, ignorable=ignorable))
+        return cast("T", MessageField(self.kind, carried, value, tag=tag, tagged=tagged, ignorable=ignorable))
 
 
 class _Text(Generic[T]):
@@ -281,7 +287,7 @@ class _Text(Generic[T]):
     ) -> T | None: ...
 
     def __call__(self, carried: str = "0+", *, default: object = _FRESH, **options: Any) -> Any:
-        return Field(self.kind, carried, self.default if default is _FRESH else default, **options)
+        return MessageField(self.kind, carried, self.default if default is _FRESH else default, **options)
 
 
 int8 = _Scalar[int]("int8", 0)
@@ -299,7 +305,7 @@ binary = _Text[bytes]("bytes", b"")
 
 def records(carried: str = "0+", *, null: str | None = None, tag: int | None = None, ignorable: bool = False) -> Any:
     """Record batches, opaque here. None by default, as in Kafka."""
-    return Field("records", carried, None, null=null, tag=tag, ignorable=ignorable)
+    return MessageField("records", carried, None, null=null, tag=tag, ignorable=ignorable)
 
 
 @overload
@@ -330,7 +336,7 @@ def array(
 def array(of: Any, carried: str = "0+", *, default: Any = (), **options: Any) -> Any:
     """Many of a wire type (`array(int32)`) or of a struct (`array(FetchTopic)`). Empty by default, or None."""
     element: Any = of if isinstance(of, StructMeta) else of.kind
-    return Field("array", carried, None if default is None else (), element=element, **options)
+    return MessageField("array", carried, None if default is None else (), element=element, **options)
 
 
 @overload
@@ -351,6 +357,6 @@ def nested(
 ) -> S | None: ...
 
 
-def nested(of: type[Struct], carried: str = "0+", *, default: Any = (), **options: Any) -> Any:
+def nested(of: type[MessageStruct], carried: str = "0+", *, default: Any = (), **options: Any) -> Any:
     """One struct inside another. A new one by default, or None."""
-    return Field("struct", carried, None if default is None else (), element=of, **options)
+    return MessageField("struct", carried, None if default is None else (), element=of, **options)

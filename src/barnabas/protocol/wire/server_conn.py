@@ -22,7 +22,7 @@ from barnabas.protocol.wire.headers import RequestHeader, read_request_header, w
 from barnabas.protocol.wire.schema import Message
 
 
-class Request:
+class ReceivedRequest:
     """A request that has arrived: its header, and its body still as bytes."""
 
     __slots__ = ("_answered", "_parts", "body_offset", "frame", "header")
@@ -60,7 +60,7 @@ class Request:
         return encode_frame(response, self.version if version is None else version, head)
 
     def __repr__(self) -> str:
-        return f"Request({self.header!r}, {len(self.frame) - self.body_offset} bytes)"
+        return f"ReceivedRequest({self.header!r}, {len(self.frame) - self.body_offset} bytes)"
 
 
 class ServerConnection:
@@ -70,7 +70,7 @@ class ServerConnection:
 
     def __init__(self, max_request_bytes: int) -> None:
         self._frames = FrameReader(max_request_bytes)
-        self._unanswered: deque[Request] = deque()
+        self._unanswered: deque[ReceivedRequest] = deque()
 
     @property
     def unanswered(self) -> int:
@@ -91,16 +91,16 @@ class ServerConnection:
     def max_request_bytes(self, limit: int) -> None:
         self._frames.max_bytes = limit
 
-    def feed(self, data: Buffer) -> list[Request]:
+    def feed(self, data: Buffer) -> list[ReceivedRequest]:
         """The requests that are complete now. After a WireError the stream is lost: close the connection."""
         requests = []
         for frame in self._frames.feed(data):
             header, body_offset = read_request_header(frame)
-            requests.append(Request(header, frame, body_offset))
+            requests.append(ReceivedRequest(header, frame, body_offset))
         self._unanswered.extend(requests)
         return requests
 
-    def respond(self, request: Request, parts: Sequence[Buffer] | None) -> list[Buffer]:
+    def respond(self, request: ReceivedRequest, parts: Sequence[Buffer] | None) -> list[Buffer]:
         """Hand in the answer to a request: a frame in pieces, or None where there is none (acks=0).
 
         Gives the buffers that may leave now: this answer and those that waited for it, or nothing while an earlier

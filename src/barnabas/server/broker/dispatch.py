@@ -17,7 +17,7 @@ from barnabas.protocol.transport.ports import CloseConnectionError, Peer, Reques
 from barnabas.protocol.wire.apis import APIS, ApiKey
 from barnabas.protocol.wire.errors import WireError
 from barnabas.protocol.wire.schema import Message
-from barnabas.protocol.wire.server_conn import Request
+from barnabas.protocol.wire.server_conn import ReceivedRequest
 from barnabas.server.broker.apis import ApiTable, Route
 from barnabas.server.broker.request_context import RequestContext
 
@@ -85,7 +85,7 @@ class Dispatcher(Generic[ServicesT]):
         self._monotonic = monotonic
         self._loaded: dict[int, _LoadedRoute] = {}
 
-    def scheduling(self, request: Request) -> RequestScheduling:
+    def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         route = self._services.apis.by_key.get(request.header.api_key)
         return RequestScheduling.SEQUENTIAL if route is None else route.scheduling
 
@@ -97,7 +97,7 @@ class Dispatcher(Generic[ServicesT]):
         for key in keys:
             self._load(key)
 
-    async def handle(self, request: Request, peer: Peer) -> list[Buffer] | None:
+    async def handle(self, request: ReceivedRequest, peer: Peer) -> list[Buffer] | None:
         """The response frame in pieces; None if the API sends no response. Raises CloseConnectionError."""
         header = request.header
         key, version = header.api_key, header.api_version
@@ -136,7 +136,7 @@ class Dispatcher(Generic[ServicesT]):
         loaded = self._loaded[key] = _LoadedRoute(route, self._metrics)
         return loaded
 
-    def _reject_version(self, request: Request, loaded: _LoadedRoute) -> list[Buffer]:
+    def _reject_version(self, request: ReceivedRequest, loaded: _LoadedRoute) -> list[Buffer]:
         """KIP-511: ApiVersions is answered in version 0; for any other API the connection is closed."""
         if request.header.api_key != ApiKey.API_VERSIONS:
             raise CloseConnectionError(

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from barnabas.core.config import ConfigError
 from barnabas.core.properties import parse_properties
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.metadata.config_view import development_defaults
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS, TOPIC_CONFIGS
 from barnabas.server.node.setup.listeners import inter_broker_listener, read_listeners
@@ -35,13 +35,13 @@ class NodeConfig(Struct, frozen=True):
 
     given: Mapping[str, str]
     values: Mapping[str, Any]
-    listeners: tuple[Endpoint, ...]
+    listeners: tuple[ListenerEndpoint, ...]
     """Where clients and other brokers connect; empty without the role broker."""
-    advertised: tuple[Endpoint, ...]
+    advertised: tuple[ListenerEndpoint, ...]
     log_dirs: tuple[str, ...]
-    controller_listeners: tuple[Endpoint, ...] = ()
+    controller_listeners: tuple[ListenerEndpoint, ...] = ()
     """Where controllers and brokers reach this controller; a cluster of one node needs none."""
-    controller_advertised: tuple[Endpoint, ...] = ()
+    controller_advertised: tuple[ListenerEndpoint, ...] = ()
     inter_broker_listener: str = "PLAINTEXT"
     topology: Topology = field(default_factory=Topology)
     node_id: int | None = None

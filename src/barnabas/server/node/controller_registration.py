@@ -17,7 +17,7 @@ from typing import Final
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -40,7 +40,9 @@ _PAUSE_MAX_S: Final = 10.0
 class ControllerRegistration:
     """Subscribe it to the images, and `run` it."""
 
-    def __init__(self, channel: ControllerChannel, node_id: int, endpoints: Sequence[Endpoint], rng: Rng) -> None:
+    def __init__(
+        self, channel: ControllerChannel, node_id: int, endpoints: Sequence[ListenerEndpoint], rng: Rng
+    ) -> None:
         """`endpoints` are the controller's listeners, as others reach them."""
         self._channel = channel
         self._node_id = node_id

@@ -21,7 +21,7 @@ from msgspec import Struct
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
 from barnabas.core.rng import Rng, random_uuid
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -93,7 +93,7 @@ class BrokerLifecycle:
         self,
         channel: ControllerChannel,
         identity: Identity,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[ListenerEndpoint],
         rack: str | None,
         dirs: Sequence[RegisteredDirectory],
         metadata_offset: Callable[[], int],

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from barnabas.core.clock import Clock, SystemClock
 from barnabas.core.rng import Rng, system_rng
 from barnabas.core.telemetry import Metrics, get_logger
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import bound_socket
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.server.metadata.image.cluster import ClusterImage
@@ -66,12 +66,12 @@ class Node:
         clock: Clock | None = None,
         rng: Rng | None = None,
         cluster_id: str | None = None,
-        listen: Callable[[Endpoint], socket.socket] = bound_socket,
+        listen: Callable[[ListenerEndpoint], socket.socket] = bound_socket,
         metrics_url: str | None = None,
     ) -> None:
         self.config = config
         self.metrics = Metrics()
-        self.endpoints: tuple[Endpoint, ...] = ()
+        self.endpoints: tuple[ListenerEndpoint, ...] = ()
         """What others are told (clients, or of a mere controller brokers); empty until the node is ready."""
         self.pages: MetricsPages | None = None
         """Where `metrics_url` says, the metrics and the health."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from barnabas.core.config import ConfigError
 from barnabas.core.config_builder import ConfigBuilder
 from barnabas.core.ids import BrokerId
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.limits import TransportConfig
 from barnabas.server.broker.services import BrokerConfig
 from barnabas.server.coordination.group.config import GroupCoordinatorConfig
@@ -91,7 +91,7 @@ def build_controller_config(config: NodeConfig, node_id: int) -> ControllerConfi
     return CONTROLLER.build(config.__getitem__, node_id=BrokerId(node_id), static_config=config.given)
 
 
-def build_quorum_config(config: NodeConfig, identity: Identity, own: Sequence[Endpoint]) -> QuorumConfig:
+def build_quorum_config(config: NodeConfig, identity: Identity, own: Sequence[ListenerEndpoint]) -> QuorumConfig:
     """`own` are the advertised listeners of this controller; empty for a broker."""
     topology = config.topology
     addresses = {(endpoint.host, endpoint.port) for endpoint in own}

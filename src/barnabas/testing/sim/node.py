@@ -13,7 +13,7 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.node.config import build_config
 from barnabas.server.node.server import Node
 from barnabas.testing.embedded import SETTINGS
@@ -139,7 +139,7 @@ class SimNode:
         )
         network, name = self._world.network, self.name
 
-        def listen(endpoint: Endpoint) -> object:
+        def listen(endpoint: ListenerEndpoint) -> object:
             return network.listen(name, endpoint)
 
         return Node(

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from barnabas.core.telemetry import Metrics
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
 from tests.configs import transport_config
 from tests.unit.protocol.transport.test_node_client import Scripted
@@ -16,7 +16,7 @@ from tests.unit.protocol.transport.test_node_client import Scripted
 
 def test_connections_are_refused_until_it_serves_and_the_port_is_taken() -> None:
     async def main() -> None:
-        listener = Listener(Endpoint("PLAINTEXT", "127.0.0.1", 0), Scripted(), transport_config(), Metrics())
+        listener = Listener(ListenerEndpoint("PLAINTEXT", "127.0.0.1", 0), Scripted(), transport_config(), Metrics())
         endpoint = await listener.bind()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(endpoint.host, endpoint.port)

@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.protocol.transport.eager import Finished, start
 from barnabas.protocol.transport.endpoint import (
-    Endpoint,
     EndpointError,
+    ListenerEndpoint,
     parse_endpoint,
     parse_endpoints,
     parse_protocol_map,
@@ -21,14 +21,14 @@ from tests.configs import transport_config
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("PLAINTEXT://127.0.0.1:9092", Endpoint("PLAINTEXT", "127.0.0.1", 9092)),
-        ("plaintext://:0", Endpoint("PLAINTEXT", "", 0)),
-        ("SSL://broker.example.com:9093", Endpoint("SSL", "broker.example.com", 9093, "SSL")),
-        ("PLAINTEXT://[::1]:9092", Endpoint("PLAINTEXT", "::1", 9092)),
-        ("INSIDE://h:1", Endpoint("INSIDE", "h", 1, "SASL_SSL")),
+        ("PLAINTEXT://127.0.0.1:9092", ListenerEndpoint("PLAINTEXT", "127.0.0.1", 9092)),
+        ("plaintext://:0", ListenerEndpoint("PLAINTEXT", "", 0)),
+        ("SSL://broker.example.com:9093", ListenerEndpoint("SSL", "broker.example.com", 9093, "SSL")),
+        ("PLAINTEXT://[::1]:9092", ListenerEndpoint("PLAINTEXT", "::1", 9092)),
+        ("INSIDE://h:1", ListenerEndpoint("INSIDE", "h", 1, "SASL_SSL")),
     ],
 )
-def test_addresses_are_understood(text: str, expected: Endpoint) -> None:
+def test_addresses_are_understood(text: str, expected: ListenerEndpoint) -> None:
     assert parse_endpoint(text, {"INSIDE": "SASL_SSL"}) == expected
 
 

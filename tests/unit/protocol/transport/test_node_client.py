@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import Metrics
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.transport.listener import Listener
 from barnabas.protocol.transport.node_client import NodeClient
 from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer, RequestScheduling
@@ -19,7 +19,7 @@ from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.wire.messages.vote import VoteRequest
-from barnabas.protocol.wire.server_conn import Request
+from barnabas.protocol.wire.server_conn import ReceivedRequest
 from tests.configs import transport_config
 
 
@@ -31,16 +31,16 @@ class Scripted:
         self.connections = 0
         self.let_go = asyncio.Event()
 
-    def scheduling(self, request: Request) -> RequestScheduling:
+    def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         return RequestScheduling.SEQUENTIAL
 
-    def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
+    def handle(self, request: ReceivedRequest, peer: Peer) -> Coroutine[Any, Any, Answer]:
         return self._handle(request)
 
     def on_closed(self, peer: Peer) -> None:
         self.connections += 1
 
-    async def _handle(self, request: Request) -> Answer:
+    async def _handle(self, request: ReceivedRequest) -> Answer:
         if request.header.api_key == ApiKey.API_VERSIONS:
             return request.answer(
                 ApiVersionsResponse(
@@ -60,10 +60,10 @@ class Scripted:
         return request.answer(BrokerHeartbeatResponse(throttle_time_ms=message.broker_id))
 
 
-def talk(conversation: Callable[[NodeClient, Scripted, Endpoint], Awaitable[None]]) -> None:
+def talk(conversation: Callable[[NodeClient, Scripted, ListenerEndpoint], Awaitable[None]]) -> None:
     async def main() -> None:
         scripted = Scripted()
-        listener = Listener(Endpoint("CONTROLLER", "127.0.0.1", 0), scripted, transport_config(), Metrics())
+        listener = Listener(ListenerEndpoint("CONTROLLER", "127.0.0.1", 0), scripted, transport_config(), Metrics())
         endpoint = await listener.bind()
         client = NodeClient("node 1", random.Random(1))
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
@@ -83,7 +83,7 @@ def beat(number: int, epoch: int = 0) -> BrokerHeartbeatRequest:
 
 
 async def answer(
-    client: NodeClient, to: Endpoint, number: int, epoch: int = 0, purpose: str = "", ms: int = 9_000
+    client: NodeClient, to: ListenerEndpoint, number: int, epoch: int = 0, purpose: str = "", ms: int = 9_000
 ) -> int:
     found = await client.send(to.host, to.port, beat(number, epoch), timeout_ms=ms, purpose=purpose)
     assert isinstance(found, BrokerHeartbeatResponse)
@@ -91,7 +91,7 @@ async def answer(
 
 
 def test_requests_go_in_order_in_the_highest_common_version() -> None:
-    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         assert await asyncio.gather(*(answer(client, to, number) for number in range(5))) == [0, 1, 2, 3, 4]
         assert scripted.seen == [(number, 1) for number in range(5)]
         with pytest.raises(KafkaError) as refused:
@@ -102,7 +102,7 @@ def test_requests_go_in_order_in_the_highest_common_version() -> None:
 
 
 def test_a_parked_request_delays_only_its_own_lane() -> None:
-    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         async with asyncio.TaskGroup() as tasks:
             parked = tasks.create_task(answer(client, to, 1, epoch=50, purpose="fetch"))
             assert await answer(client, to, 2) == 2
@@ -114,7 +114,7 @@ def test_a_parked_request_delays_only_its_own_lane() -> None:
 
 
 def test_a_lost_connection_is_opened_again_and_nothing_is_sent_twice() -> None:
-    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         with pytest.raises(KafkaError) as lost:
             await answer(client, to, 1, epoch=13)
         assert lost.value.code is ErrorCode.BROKER_NOT_AVAILABLE
@@ -125,7 +125,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_sent_twice() -> None:
 
 
 def test_a_request_that_is_not_answered_takes_its_connection_with_it() -> None:
-    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         outcomes = await asyncio.gather(
             answer(client, to, 1, epoch=99, ms=100), answer(client, to, 2), return_exceptions=True
         )
@@ -139,7 +139,7 @@ def test_a_request_that_is_not_answered_takes_its_connection_with_it() -> None:
 
 
 def test_nobody_listens_there_and_nobody_runs_here() -> None:
-    async def conversation(client: NodeClient, scripted: Scripted, to: Endpoint) -> None:
+    async def conversation(client: NodeClient, scripted: Scripted, to: ListenerEndpoint) -> None:
         with pytest.raises(KafkaError) as unreachable:
             await client.send("127.0.0.1", 1, beat(1), timeout_ms=2_000)
         assert unreachable.value.code is ErrorCode.BROKER_NOT_AVAILABLE

@@ -20,7 +20,7 @@ from barnabas.protocol.wire.messages.fetch import (
 from barnabas.protocol.wire.messages.fetch import PartitionData as FetchedPartition
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.wire.schema import Message, Struct, array, float64, int32, nested, string, uint16, uint32
+from barnabas.protocol.wire.schema import Message, MessageStruct, array, float64, int32, nested, string, uint16, uint32
 
 TOPIC = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
@@ -173,7 +173,7 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("message", "version", "where"), BAD_VALUES)
-def test_values_without_bytes_are_refused_by_name(message: Struct, version: int, where: str) -> None:
+def test_values_without_bytes_are_refused_by_name(message: MessageStruct, version: int, where: str) -> None:
     with pytest.raises(WireError, match=where):
         encode(message, version)
 

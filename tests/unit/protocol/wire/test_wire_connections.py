@@ -18,7 +18,7 @@ from barnabas.protocol.wire.messages.api_versions import ApiVersionsRequest, Api
 from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.wire.messages.produce import ProduceRequest
-from barnabas.protocol.wire.server_conn import Request, ServerConnection
+from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
 
 LIMIT = 100_000
 
@@ -86,7 +86,7 @@ def test_a_frame_in_large_pieces_keeps_them_until_it_is_complete() -> None:
     assert reader.feed(stream[50_000:]) == [body, b"next"]
 
 
-def serve(connection: ServerConnection, data: bytes) -> list[Request]:
+def serve(connection: ServerConnection, data: bytes) -> list[ReceivedRequest]:
     return connection.feed(data)
 
 

@@ -11,11 +11,11 @@ import pytest
 from barnabas.protocol.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.wire.messages.vote import PartitionData
-from barnabas.protocol.wire.schema import Message, Struct, array, int32, nested, replace, schema_of, string
+from barnabas.protocol.wire.schema import Message, MessageStruct, array, int32, nested, replace, schema_of, string
 from barnabas.protocol.wire.versions import NONE, Versions, versions
 
 
-class Inner(Struct):
+class Inner(MessageStruct):
     number: int = int32(default=7)
 
 

@@ -8,7 +8,7 @@ import random
 from uuid import UUID
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -26,7 +26,7 @@ from barnabas.server.metadata.records.other import FeatureLevelRecord
 from barnabas.server.node.controller_registration import ControllerRegistration
 from tests.unit.server.metadata.controller_house import House, play
 
-PLACE = Endpoint("CONTROLLER", "host2", 9093, "SASL_SSL")
+PLACE = ListenerEndpoint("CONTROLLER", "host2", 9093, "SASL_SSL")
 
 
 class Channel:

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.protocol.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -57,7 +57,7 @@ class Broker:
         self.life = BrokerLifecycle(
             self.channel,
             Identity(cluster_id, broker_id, is_new=False),
-            [Endpoint("PLAINTEXT", f"host{broker_id}", 9092, "PLAINTEXT")],
+            [ListenerEndpoint("PLAINTEXT", f"host{broker_id}", 9092, "PLAINTEXT")],
             "rack",
             self.dirs,
             lambda: house.image.offset - self.lag,

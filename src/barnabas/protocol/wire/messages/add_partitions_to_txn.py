@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int16, int32, int64, string
 
 
-class AddPartitionsToTxnTopic(Struct):
+class AddPartitionsToTxnTopic(MessageStruct):
     name: str = string()
     partitions: list[int] = array(int32)
 
 
-class AddPartitionsToTxnTransaction(Struct):
+class AddPartitionsToTxnTransaction(MessageStruct):
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
@@ -26,17 +26,17 @@ class AddPartitionsToTxnRequest(Request, key=24, versions="0-5", flexible="3+"):
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "0-3")
 
 
-class AddPartitionsToTxnPartitionResult(Struct):
+class AddPartitionsToTxnPartitionResult(MessageStruct):
     partition_index: int = int32()
     partition_error_code: int = int16()
 
 
-class AddPartitionsToTxnTopicResult(Struct):
+class AddPartitionsToTxnTopicResult(MessageStruct):
     name: str = string()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
 
 
-class AddPartitionsToTxnResult(Struct):
+class AddPartitionsToTxnResult(MessageStruct):
     transactional_id: str = string()
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult)
 

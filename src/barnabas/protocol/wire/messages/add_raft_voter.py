@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, string, uint16, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    int16,
+    int32,
+    string,
+    uint16,
+    uuid,
+)
 
 
-class Listener(Struct):
+class Listener(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, float64, int16, int32, string
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    float64,
+    int16,
+    int32,
+    string,
+)
 
 
-class EntityData(Struct):
+class EntityData(MessageStruct):
     entity_type: str = string()
     entity_name: str | None = string(null="0+")
 
 
-class OpData(Struct):
+class OpData(MessageStruct):
     key: str = string()
     value: float = float64()
     remove: bool = boolean()
 
 
-class EntryData(Struct):
+class EntryData(MessageStruct):
     entity: list[EntityData] = array(EntityData)
     ops: list[OpData] = array(OpData)
 
@@ -26,7 +36,7 @@ class AlterClientQuotasRequest(Request, key=49, versions="0-1", flexible="1+"):
     validate_only: bool = boolean()
 
 
-class EntryDataResponse(Struct):
+class EntryDataResponse(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+")
     entity: list[EntityData] = array(EntityData)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, int64, uuid
 
 
-class BrokerState(Struct):
+class BrokerState(MessageStruct):
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
     leader_epoch: int = int32()
     new_isr: list[int] = array(int32, "0-2")
@@ -21,7 +21,7 @@ class PartitionData(Struct):
     partition_epoch: int = int32()
 
 
-class TopicData(Struct):
+class TopicData(MessageStruct):
     topic_id: UUID = uuid(ignorable=True)
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -32,7 +32,7 @@ class AlterPartitionRequest(Request, key=56, versions="2-3", flexible="0+"):
     topics: list[TopicData] = array(TopicData)
 
 
-class PartitionDataResponse(Struct):
+class PartitionDataResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
@@ -42,7 +42,7 @@ class PartitionDataResponse(Struct):
     partition_epoch: int = int32()
 
 
-class TopicDataResponse(Struct):
+class TopicDataResponse(MessageStruct):
     topic_id: UUID = uuid(ignorable=True)
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 

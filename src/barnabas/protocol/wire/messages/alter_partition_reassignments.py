@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int16, int32, string
 
 
-class ReassignablePartition(Struct):
+class ReassignablePartition(MessageStruct):
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, null="0+", default=None)
 
 
-class ReassignableTopic(Struct):
+class ReassignableTopic(MessageStruct):
     name: str = string()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
@@ -21,13 +21,13 @@ class AlterPartitionReassignmentsRequest(Request, key=45, versions="0-1", flexib
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
-class ReassignablePartitionResponse(Struct):
+class ReassignablePartitionResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+")
 
 
-class ReassignableTopicResponse(Struct):
+class ReassignableTopicResponse(MessageStruct):
     name: str = string()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string
 
 
-class AlterReplicaLogDirTopic(Struct):
+class AlterReplicaLogDirTopic(MessageStruct):
     name: str = string()
     partitions: list[int] = array(int32)
 
 
-class AlterReplicaLogDir(Struct):
+class AlterReplicaLogDir(MessageStruct):
     path: str = string()
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
@@ -19,12 +19,12 @@ class AlterReplicaLogDirsRequest(Request, key=34, versions="0-2", flexible="2+")
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
-class AlterReplicaLogDirPartitionResult(Struct):
+class AlterReplicaLogDirPartitionResult(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
 
 
-class AlterReplicaLogDirTopicResult(Struct):
+class AlterReplicaLogDirTopicResult(MessageStruct):
     topic_name: str = string()
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string, uuid
 
 
-class AlterShareGroupOffsetsRequestPartition(Struct):
+class AlterShareGroupOffsetsRequestPartition(MessageStruct):
     partition_index: int = int32()
     start_offset: int = int64()
 
 
-class AlterShareGroupOffsetsRequestTopic(Struct):
+class AlterShareGroupOffsetsRequestTopic(MessageStruct):
     topic_name: str = string()
     partitions: list[AlterShareGroupOffsetsRequestPartition] = array(AlterShareGroupOffsetsRequestPartition)
 
@@ -22,13 +22,13 @@ class AlterShareGroupOffsetsRequest(Request, key=91, versions="0", flexible="0+"
     topics: list[AlterShareGroupOffsetsRequestTopic] = array(AlterShareGroupOffsetsRequestTopic)
 
 
-class AlterShareGroupOffsetsResponsePartition(Struct):
+class AlterShareGroupOffsetsResponsePartition(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
 
 
-class AlterShareGroupOffsetsResponseTopic(Struct):
+class AlterShareGroupOffsetsResponseTopic(MessageStruct):
     topic_name: str = string()
     topic_id: UUID = uuid()
     partitions: list[AlterShareGroupOffsetsResponsePartition] = array(AlterShareGroupOffsetsResponsePartition)

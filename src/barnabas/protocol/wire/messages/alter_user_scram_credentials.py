@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, binary, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, binary, int8, int16, int32, string
 
 
-class ScramCredentialDeletion(Struct):
+class ScramCredentialDeletion(MessageStruct):
     name: str = string()
     mechanism: int = int8()
 
 
-class ScramCredentialUpsertion(Struct):
+class ScramCredentialUpsertion(MessageStruct):
     name: str = string()
     mechanism: int = int8()
     iterations: int = int32()
@@ -23,7 +23,7 @@ class AlterUserScramCredentialsRequest(Request, key=51, versions="0", flexible="
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
 
 
-class AlterUserScramCredentialsResult(Struct):
+class AlterUserScramCredentialsResult(MessageStruct):
     user: str = string()
     error_code: int = int16()
     error_message: str | None = string(null="0+")

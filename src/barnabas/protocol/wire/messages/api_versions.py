@@ -5,7 +5,7 @@ Tells which APIs and versions a broker serves, and which features the cluster ha
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int16, int32, int64, string
 
 
 class ApiVersionsRequest(Request, key=18, versions="0-4", flexible="3+"):
@@ -13,19 +13,19 @@ class ApiVersionsRequest(Request, key=18, versions="0-4", flexible="3+"):
     client_software_version: str = string("3+", ignorable=True)
 
 
-class ApiVersion(Struct):
+class ApiVersion(MessageStruct):
     api_key: int = int16()
     min_version: int = int16()
     max_version: int = int16()
 
 
-class SupportedFeatureKey(Struct):
+class SupportedFeatureKey(MessageStruct):
     name: str = string()
     min_version: int = int16()
     max_version: int = int16()
 
 
-class FinalizedFeatureKey(Struct):
+class FinalizedFeatureKey(MessageStruct):
     name: str = string()
     max_version_level: int = int16()
     min_version_level: int = int16()

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, uuid
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
 
 
-class TopicData(Struct):
+class TopicData(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class DirectoryData(Struct):
+class DirectoryData(MessageStruct):
     id: UUID = uuid()
     topics: list[TopicData] = array(TopicData)
 
@@ -30,17 +30,17 @@ class AssignReplicasToDirsRequest(Request, key=73, versions="0", flexible="0+"):
     directories: list[DirectoryData] = array(DirectoryData)
 
 
-class PartitionDataResponse(Struct):
+class PartitionDataResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
 
 
-class TopicDataResponse(Struct):
+class TopicDataResponse(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 
-class DirectoryDataResponse(Struct):
+class DirectoryDataResponse(MessageStruct):
     id: UUID = uuid()
     topics: list[TopicDataResponse] = array(TopicDataResponse)
 

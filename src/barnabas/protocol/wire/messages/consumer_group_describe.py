@@ -8,9 +8,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int8,
@@ -27,17 +27,17 @@ class ConsumerGroupDescribeRequest(Request, key=69, versions="0-1", flexible="0+
     include_authorized_operations: bool = boolean()
 
 
-class TopicPartitions(Struct):
+class TopicPartitions(MessageStruct):
     topic_id: UUID = uuid()
     topic_name: str = string()
     partitions: list[int] = array(int32)
 
 
-class Assignment(Struct):
+class Assignment(MessageStruct):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-class Member(Struct):
+class Member(MessageStruct):
     member_id: str = string()
     instance_id: str | None = string(null="0+", default=None)
     rack_id: str | None = string(null="0+", default=None)
@@ -51,7 +51,7 @@ class Member(Struct):
     member_type: int = int8("1+", default=-1, ignorable=True)
 
 
-class DescribedGroup(Struct):
+class DescribedGroup(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
     group_id: str = string()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, nested, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, nested, string, uuid
 
 
-class TopicPartitions(Struct):
+class TopicPartitions(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
 
@@ -28,7 +28,7 @@ class ConsumerGroupHeartbeatRequest(Request, key=68, versions="0-1", flexible="0
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, null="0+", default=None)
 
 
-class Assignment(Struct):
+class Assignment(MessageStruct):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Message, Struct, array, binary, int32, string
+from barnabas.protocol.wire.schema import Message, MessageStruct, array, binary, int32, string
 
 
-class ConsumerProtocolTopicPartition(Struct):
+class ConsumerProtocolTopicPartition(MessageStruct):
     topic: str = string()
     partitions: list[int] = array(int32)
 

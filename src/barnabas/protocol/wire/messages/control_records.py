@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Message, Struct, array, int16, int32, int64, nested, string, uint16, uuid
+from barnabas.protocol.wire.schema import (
+    Message,
+    MessageStruct,
+    array,
+    int16,
+    int32,
+    int64,
+    nested,
+    string,
+    uint16,
+    uuid,
+)
 
 
 class ControlRecordTypeSchema(Message, versions="0"):
@@ -15,7 +26,7 @@ class EndTxnMarker(Message, versions="0"):
     coordinator_epoch: int = int32()
 
 
-class LeaderChangeVoter(Struct):
+class LeaderChangeVoter(MessageStruct):
     voter_id: int = int32()
     voter_directory_id: UUID = uuid("1+")
 
@@ -41,18 +52,18 @@ class KRaftVersionRecord(Message, versions="0", flexible="0+"):
     kraft_version: int = int16()
 
 
-class Endpoint(Struct):
+class Endpoint(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-class KRaftVersionFeature(Struct):
+class KRaftVersionFeature(MessageStruct):
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
 
-class Voter(Struct):
+class Voter(MessageStruct):
     voter_id: int = int32()
     voter_directory_id: UUID = uuid()
     endpoints: list[Endpoint] = array(Endpoint)

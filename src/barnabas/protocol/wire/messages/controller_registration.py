@@ -7,17 +7,28 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, string, uint16, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    int16,
+    int32,
+    string,
+    uint16,
+    uuid,
+)
 
 
-class Listener(Struct):
+class Listener(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()
     security_protocol: int = int16()
 
 
-class Feature(Struct):
+class Feature(MessageStruct):
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, string
 
 
-class AclCreation(Struct):
+class AclCreation(MessageStruct):
     resource_type: int = int8()
     resource_name: str = string()
     resource_pattern_type: int = int8("1+", default=3)
@@ -19,7 +19,7 @@ class CreateAclsRequest(Request, key=30, versions="0-3", flexible="2+"):
     creations: list[AclCreation] = array(AclCreation)
 
 
-class AclCreationResult(Struct):
+class AclCreationResult(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+")
 

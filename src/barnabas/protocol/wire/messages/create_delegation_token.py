@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, binary, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, binary, int16, int32, int64, string
 
 
-class CreatableRenewers(Struct):
+class CreatableRenewers(MessageStruct):
     principal_type: str = string()
     principal_name: str = string()
 

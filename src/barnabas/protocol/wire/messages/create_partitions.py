@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int16, int32, string
 
 
-class CreatePartitionsAssignment(Struct):
+class CreatePartitionsAssignment(MessageStruct):
     broker_ids: list[int] = array(int32)
 
 
-class CreatePartitionsTopic(Struct):
+class CreatePartitionsTopic(MessageStruct):
     name: str = string()
     count: int = int32()
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, null="0+")
@@ -21,7 +21,7 @@ class CreatePartitionsRequest(Request, key=37, versions="0-3", flexible="2+"):
     validate_only: bool = boolean()
 
 
-class CreatePartitionsTopicResult(Struct):
+class CreatePartitionsTopicResult(MessageStruct):
     name: str = string()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, string, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 
-class CreatableReplicaAssignment(Struct):
+class CreatableReplicaAssignment(MessageStruct):
     partition_index: int = int32()
     broker_ids: list[int] = array(int32)
 
 
-class CreatableTopicConfig(Struct):
+class CreatableTopicConfig(MessageStruct):
     name: str = string()
     value: str | None = string(null="0+")
 
 
-class CreatableTopic(Struct):
+class CreatableTopic(MessageStruct):
     name: str = string()
     num_partitions: int = int32()
     replication_factor: int = int16()
@@ -31,7 +42,7 @@ class CreateTopicsRequest(Request, key=19, versions="0-7", flexible="5+"):
     validate_only: bool = boolean("1+")
 
 
-class CreatableTopicConfigs(Struct):
+class CreatableTopicConfigs(MessageStruct):
     name: str = string()
     value: str | None = string(null="5+")
     read_only: bool = boolean()
@@ -39,7 +50,7 @@ class CreatableTopicConfigs(Struct):
     is_sensitive: bool = boolean()
 
 
-class CreatableTopicResult(Struct):
+class CreatableTopicResult(MessageStruct):
     name: str = string()
     topic_id: UUID = uuid("7+", ignorable=True)
     error_code: int = int16()

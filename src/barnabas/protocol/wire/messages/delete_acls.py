@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, string
 
 
-class DeleteAclsFilter(Struct):
+class DeleteAclsFilter(MessageStruct):
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(null="0+")
     pattern_type_filter: int = int8("1+", default=3)
@@ -19,7 +19,7 @@ class DeleteAclsRequest(Request, key=31, versions="0-3", flexible="2+"):
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
-class DeleteAclsMatchingAcl(Struct):
+class DeleteAclsMatchingAcl(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+")
     resource_type: int = int8()
@@ -31,7 +31,7 @@ class DeleteAclsMatchingAcl(Struct):
     permission_type: int = int8()
 
 
-class DeleteAclsFilterResult(Struct):
+class DeleteAclsFilterResult(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string
 
 
 class DeleteGroupsRequest(Request, key=42, versions="0-2", flexible="2+"):
     groups_names: list[str] = array(string)
 
 
-class DeletableGroupResult(Struct):
+class DeletableGroupResult(MessageStruct):
     group_id: str = string()
     error_code: int = int16()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string
 
 
-class DeleteRecordsPartition(Struct):
+class DeleteRecordsPartition(MessageStruct):
     partition_index: int = int32()
     offset: int = int64()
 
 
-class DeleteRecordsTopic(Struct):
+class DeleteRecordsTopic(MessageStruct):
     name: str = string()
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
@@ -20,13 +20,13 @@ class DeleteRecordsRequest(Request, key=21, versions="0-2", flexible="2+"):
     timeout_ms: int = int32()
 
 
-class DeleteRecordsPartitionResult(Struct):
+class DeleteRecordsPartitionResult(MessageStruct):
     partition_index: int = int32()
     low_watermark: int = int64()
     error_code: int = int16()
 
 
-class DeleteRecordsTopicResult(Struct):
+class DeleteRecordsTopicResult(MessageStruct):
     name: str = string()
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 

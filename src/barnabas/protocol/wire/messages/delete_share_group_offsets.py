@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string, uuid
 
 
-class DeleteShareGroupOffsetsRequestTopic(Struct):
+class DeleteShareGroupOffsetsRequestTopic(MessageStruct):
     topic_name: str = string()
 
 
@@ -16,7 +16,7 @@ class DeleteShareGroupOffsetsRequest(Request, key=92, versions="0", flexible="0+
     topics: list[DeleteShareGroupOffsetsRequestTopic] = array(DeleteShareGroupOffsetsRequestTopic)
 
 
-class DeleteShareGroupOffsetsResponseTopic(Struct):
+class DeleteShareGroupOffsetsResponseTopic(MessageStruct):
     topic_name: str = string()
     topic_id: UUID = uuid()
     error_code: int = int16()

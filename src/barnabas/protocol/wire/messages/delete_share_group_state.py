@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string, uuid
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition: int = int32()
 
 
-class DeleteStateData(Struct):
+class DeleteStateData(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -21,13 +21,13 @@ class DeleteShareGroupStateRequest(Request, key=86, versions="0", flexible="0+")
     topics: list[DeleteStateData] = array(DeleteStateData)
 
 
-class PartitionResult(Struct):
+class PartitionResult(MessageStruct):
     partition: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
 
 
-class DeleteStateResult(Struct):
+class DeleteStateResult(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionResult] = array(PartitionResult)
 

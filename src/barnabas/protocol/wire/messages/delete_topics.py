@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string, uuid
 
 
-class DeleteTopicState(Struct):
+class DeleteTopicState(MessageStruct):
     name: str | None = string(null="6+", default=None)
     topic_id: UUID = uuid()
 
@@ -18,7 +18,7 @@ class DeleteTopicsRequest(Request, key=20, versions="0-6", flexible="4+"):
     timeout_ms: int = int32()
 
 
-class DeletableTopicResult(Struct):
+class DeletableTopicResult(MessageStruct):
     name: str | None = string(null="6+")
     topic_id: UUID = uuid("6+", ignorable=True)
     error_code: int = int16()

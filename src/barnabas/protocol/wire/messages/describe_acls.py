@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, string
 
 
 class DescribeAclsRequest(Request, key=29, versions="0-3", flexible="2+"):
@@ -15,14 +15,14 @@ class DescribeAclsRequest(Request, key=29, versions="0-3", flexible="2+"):
     permission_type: int = int8()
 
 
-class AclDescription(Struct):
+class AclDescription(MessageStruct):
     principal: str = string()
     host: str = string()
     operation: int = int8()
     permission_type: int = int8()
 
 
-class DescribeAclsResource(Struct):
+class DescribeAclsResource(MessageStruct):
     resource_type: int = int8()
     resource_name: str = string()
     pattern_type: int = int8("1+", default=3)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, float64, int8, int16, int32, string
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    float64,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 
-class ComponentData(Struct):
+class ComponentData(MessageStruct):
     entity_type: str = string()
     match_type: int = int8()
     match: str | None = string(null="0+")
@@ -16,17 +27,17 @@ class DescribeClientQuotasRequest(Request, key=48, versions="0-1", flexible="1+"
     strict: bool = boolean()
 
 
-class EntityData(Struct):
+class EntityData(MessageStruct):
     entity_type: str = string()
     entity_name: str | None = string(null="0+")
 
 
-class ValueData(Struct):
+class ValueData(MessageStruct):
     key: str = string()
     value: float = float64()
 
 
-class EntryData(Struct):
+class EntryData(MessageStruct):
     entity: list[EntityData] = array(EntityData)
     values: list[ValueData] = array(ValueData)
 

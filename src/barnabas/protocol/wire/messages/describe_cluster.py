@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int8, int16, int32, string
 
 
 class DescribeClusterRequest(Request, key=60, versions="0-2", flexible="0+"):
@@ -11,7 +11,7 @@ class DescribeClusterRequest(Request, key=60, versions="0-2", flexible="0+"):
     include_fenced_brokers: bool = boolean("2+")
 
 
-class DescribeClusterBroker(Struct):
+class DescribeClusterBroker(MessageStruct):
     broker_id: int = int32()
     host: str = string()
     port: int = int32()

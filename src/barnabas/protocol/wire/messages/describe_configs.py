@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int8, int16, int32, string
 
 
-class DescribeConfigsResource(Struct):
+class DescribeConfigsResource(MessageStruct):
     resource_type: int = int8()
     resource_name: str = string()
     configuration_keys: list[str] | None = array(string, null="0+")
@@ -17,13 +17,13 @@ class DescribeConfigsRequest(Request, key=32, versions="0-4", flexible="4+"):
     include_documentation: bool = boolean("3+")
 
 
-class DescribeConfigsSynonym(Struct):
+class DescribeConfigsSynonym(MessageStruct):
     name: str = string()
     value: str | None = string(null="0+")
     source: int = int8()
 
 
-class DescribeConfigsResourceResult(Struct):
+class DescribeConfigsResourceResult(MessageStruct):
     name: str = string()
     value: str | None = string(null="0+")
     read_only: bool = boolean()
@@ -35,7 +35,7 @@ class DescribeConfigsResourceResult(Struct):
     documentation: str | None = string("3+", null="0+", ignorable=True)
 
 
-class DescribeConfigsResult(Struct):
+class DescribeConfigsResult(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+")
     resource_type: int = int8()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, binary, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, binary, int16, int32, int64, string
 
 
-class DescribeDelegationTokenOwner(Struct):
+class DescribeDelegationTokenOwner(MessageStruct):
     principal_type: str = string()
     principal_name: str = string()
 
@@ -14,12 +14,12 @@ class DescribeDelegationTokenRequest(Request, key=41, versions="0-3", flexible="
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, null="0+")
 
 
-class DescribedDelegationTokenRenewer(Struct):
+class DescribedDelegationTokenRenewer(MessageStruct):
     principal_type: str = string()
     principal_name: str = string()
 
 
-class DescribedDelegationToken(Struct):
+class DescribedDelegationToken(MessageStruct):
     principal_type: str = string()
     principal_name: str = string()
     token_requester_principal_type: str = string("3+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, binary, boolean, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, binary, boolean, int16, int32, string
 
 
 class DescribeGroupsRequest(Request, key=15, versions="0-6", flexible="5+"):
@@ -10,7 +10,7 @@ class DescribeGroupsRequest(Request, key=15, versions="0-6", flexible="5+"):
     include_authorized_operations: bool = boolean("3+")
 
 
-class DescribedGroupMember(Struct):
+class DescribedGroupMember(MessageStruct):
     member_id: str = string()
     group_instance_id: str | None = string("4+", null="4+", default=None, ignorable=True)
     client_id: str = string()
@@ -19,7 +19,7 @@ class DescribedGroupMember(Struct):
     member_assignment: bytes = binary()
 
 
-class DescribedGroup(Struct):
+class DescribedGroup(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string("6+", null="6+", default=None)
     group_id: str = string()

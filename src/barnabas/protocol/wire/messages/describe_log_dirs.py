@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int16, int32, int64, string
 
 
-class DescribableLogDirTopic(Struct):
+class DescribableLogDirTopic(MessageStruct):
     topic: str = string()
     partitions: list[int] = array(int32)
 
@@ -14,19 +14,19 @@ class DescribeLogDirsRequest(Request, key=35, versions="0-5", flexible="2+"):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, null="0+")
 
 
-class DescribeLogDirsPartition(Struct):
+class DescribeLogDirsPartition(MessageStruct):
     partition_index: int = int32()
     partition_size: int = int64()
     offset_lag: int = int64()
     is_future_key: bool = boolean()
 
 
-class DescribeLogDirsTopic(Struct):
+class DescribeLogDirsTopic(MessageStruct):
     name: str = string()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
-class DescribeLogDirsResult(Struct):
+class DescribeLogDirsResult(MessageStruct):
     error_code: int = int16()
     log_dir: str = string()
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string
 
 
-class TopicRequest(Struct):
+class TopicRequest(MessageStruct):
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
@@ -14,7 +14,7 @@ class DescribeProducersRequest(Request, key=61, versions="0", flexible="0+"):
     topics: list[TopicRequest] = array(TopicRequest)
 
 
-class ProducerState(Struct):
+class ProducerState(MessageStruct):
     producer_id: int = int64()
     producer_epoch: int = int32()
     last_sequence: int = int32(default=-1)
@@ -23,14 +23,14 @@ class ProducerState(Struct):
     current_txn_start_offset: int = int64(default=-1)
 
 
-class PartitionResponse(Struct):
+class PartitionResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
     active_producers: list[ProducerState] = array(ProducerState)
 
 
-class TopicResponse(Struct):
+class TopicResponse(MessageStruct):
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 

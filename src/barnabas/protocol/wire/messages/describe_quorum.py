@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string, uint16, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
 
 
-class TopicData(Struct):
+class TopicData(MessageStruct):
     topic_name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -23,7 +34,7 @@ class DescribeQuorumRequest(Request, key=55, versions="0-2", flexible="0+"):
     topics: list[TopicData] = array(TopicData)
 
 
-class ReplicaState(Struct):
+class ReplicaState(MessageStruct):
     replica_id: int = int32()
     replica_directory_id: UUID = uuid("2+")
     log_end_offset: int = int64()
@@ -31,7 +42,7 @@ class ReplicaState(Struct):
     last_caught_up_timestamp: int = int64("1+", default=-1, ignorable=True)
 
 
-class PartitionDataResponse(Struct):
+class PartitionDataResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string("2+", null="2+", ignorable=True)
@@ -42,18 +53,18 @@ class PartitionDataResponse(Struct):
     observers: list[ReplicaState] = array(ReplicaState)
 
 
-class TopicDataResponse(Struct):
+class TopicDataResponse(MessageStruct):
     topic_name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 
-class Listener(Struct):
+class Listener(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-class Node(Struct):
+class Node(MessageStruct):
     node_id: int = int32()
     listeners: list[Listener] = array(Listener)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string, uuid
 
 
-class DescribeShareGroupOffsetsRequestTopic(Struct):
+class DescribeShareGroupOffsetsRequestTopic(MessageStruct):
     topic_name: str = string()
     partitions: list[int] = array(int32)
 
 
-class DescribeShareGroupOffsetsRequestGroup(Struct):
+class DescribeShareGroupOffsetsRequestGroup(MessageStruct):
     group_id: str = string()
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = array(DescribeShareGroupOffsetsRequestTopic, null="0+")
 
@@ -21,7 +21,7 @@ class DescribeShareGroupOffsetsRequest(Request, key=90, versions="0-1", flexible
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array(DescribeShareGroupOffsetsRequestGroup)
 
 
-class DescribeShareGroupOffsetsResponsePartition(Struct):
+class DescribeShareGroupOffsetsResponsePartition(MessageStruct):
     partition_index: int = int32()
     start_offset: int = int64()
     leader_epoch: int = int32()
@@ -30,13 +30,13 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     error_message: str | None = string(null="0+", default=None)
 
 
-class DescribeShareGroupOffsetsResponseTopic(Struct):
+class DescribeShareGroupOffsetsResponseTopic(MessageStruct):
     topic_name: str = string()
     topic_id: UUID = uuid()
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = array(DescribeShareGroupOffsetsResponsePartition)
 
 
-class DescribeShareGroupOffsetsResponseGroup(Struct):
+class DescribeShareGroupOffsetsResponseGroup(MessageStruct):
     group_id: str = string()
     topics: list[DescribeShareGroupOffsetsResponseTopic] = array(DescribeShareGroupOffsetsResponseTopic)
     error_code: int = int16()

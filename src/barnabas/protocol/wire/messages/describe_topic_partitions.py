@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, nested, string, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    int16,
+    int32,
+    nested,
+    string,
+    uuid,
+)
 
 
-class TopicRequest(Struct):
+class TopicRequest(MessageStruct):
     name: str = string()
 
 
-class Cursor(Struct):
+class Cursor(MessageStruct):
     topic_name: str = string()
     partition_index: int = int32()
 
@@ -22,7 +33,7 @@ class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+
     cursor: Cursor | None = nested(Cursor, null="0+", default=None)
 
 
-class DescribeTopicPartitionsResponsePartition(Struct):
+class DescribeTopicPartitionsResponsePartition(MessageStruct):
     error_code: int = int16()
     partition_index: int = int32()
     leader_id: int = int32()
@@ -34,7 +45,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     offline_replicas: list[int] = array(int32, ignorable=True)
 
 
-class DescribeTopicPartitionsResponseTopic(Struct):
+class DescribeTopicPartitionsResponseTopic(MessageStruct):
     error_code: int = int16()
     name: str | None = string(null="0+")
     topic_id: UUID = uuid(ignorable=True)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string
 
 
 class DescribeTransactionsRequest(Request, key=65, versions="0", flexible="0+"):
     transactional_ids: list[str] = array(string)
 
 
-class TopicData(Struct):
+class TopicData(MessageStruct):
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
-class TransactionState(Struct):
+class TransactionState(MessageStruct):
     error_code: int = int16()
     transactional_id: str = string()
     transaction_state: str = string()

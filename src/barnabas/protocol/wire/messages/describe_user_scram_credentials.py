@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, string
 
 
-class UserName(Struct):
+class UserName(MessageStruct):
     name: str = string()
 
 
@@ -13,12 +13,12 @@ class DescribeUserScramCredentialsRequest(Request, key=50, versions="0", flexibl
     users: list[UserName] | None = array(UserName, null="0+")
 
 
-class CredentialInfo(Struct):
+class CredentialInfo(MessageStruct):
     mechanism: int = int8()
     iterations: int = int32()
 
 
-class DescribeUserScramCredentialsResult(Struct):
+class DescribeUserScramCredentialsResult(MessageStruct):
     user: str = string()
     error_code: int = int16()
     error_message: str | None = string(null="0+")

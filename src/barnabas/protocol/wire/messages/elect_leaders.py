@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, string
 
 
-class TopicPartitions(Struct):
+class TopicPartitions(MessageStruct):
     topic: str = string()
     partitions: list[int] = array(int32)
 
@@ -16,13 +16,13 @@ class ElectLeadersRequest(Request, key=43, versions="0-2", flexible="2+"):
     timeout_ms: int = int32(default=60000)
 
 
-class PartitionResult(Struct):
+class PartitionResult(MessageStruct):
     partition_id: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+")
 
 
-class ReplicaElectionResult(Struct):
+class ReplicaElectionResult(MessageStruct):
     topic: str = string()
     partition_result: list[PartitionResult] = array(PartitionResult)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string, uint16, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string, uint16, uuid
 
 
-class ReplicaInfo(Struct):
+class ReplicaInfo(MessageStruct):
     candidate_id: int = int32()
     candidate_directory_id: UUID = uuid()
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -20,12 +20,12 @@ class PartitionData(Struct):
     preferred_candidates: list[ReplicaInfo] = array(ReplicaInfo, "1+", ignorable=True)
 
 
-class TopicData(Struct):
+class TopicData(MessageStruct):
     topic_name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class LeaderEndpoint(Struct):
+class LeaderEndpoint(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()
@@ -37,19 +37,19 @@ class EndQuorumEpochRequest(Request, key=54, versions="0-1", flexible="1+"):
     leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, "1+", ignorable=True)
 
 
-class PartitionDataResponse(Struct):
+class PartitionDataResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
     leader_epoch: int = int32()
 
 
-class TopicDataResponse(Struct):
+class TopicDataResponse(MessageStruct):
     topic_name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 
-class NodeEndpoint(Struct):
+class NodeEndpoint(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = uint16()

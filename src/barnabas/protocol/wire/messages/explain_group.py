@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string
 
 
 class ExplainGroupRequest(Request, key=10001, versions="0", flexible="0+"):
     group_ids: list[str] = array(string)
 
 
-class Holding(Struct):
+class Holding(MessageStruct):
     topic: str = string()
     partition: int = int32()
     member_id: str = string()
 
 
-class Member(Struct):
+class Member(MessageStruct):
     member_id: str = string()
     instance_id: str | None = string(null="0+", default=None)
     client_id: str = string()
@@ -30,7 +30,7 @@ class Member(Struct):
     awaited: list[Holding] = array(Holding)
 
 
-class ExplainedGroup(Struct):
+class ExplainedGroup(MessageStruct):
     group_id: str = string()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)

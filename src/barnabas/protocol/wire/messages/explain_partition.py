@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     float64,
@@ -17,7 +17,7 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class TopicRequest(Struct):
+class TopicRequest(MessageStruct):
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
@@ -26,7 +26,7 @@ class ExplainPartitionRequest(Request, key=10000, versions="0", flexible="0+"):
     topics: list[TopicRequest] = array(TopicRequest)
 
 
-class OpenTransaction(Struct):
+class OpenTransaction(MessageStruct):
     producer_id: int = int64()
     producer_epoch: int = int16()
     first_offset: int = int64()
@@ -40,7 +40,7 @@ class OpenTransaction(Struct):
     in_transaction: bool = boolean()
 
 
-class LastPass(Struct):
+class LastPass(MessageStruct):
     ended_ms: int = int64()
     end_offset: int = int64()
     records_read: int = int64()
@@ -50,14 +50,14 @@ class LastPass(Struct):
     seconds: float = float64()
 
 
-class CleanerFailure(Struct):
+class CleanerFailure(MessageStruct):
     reason: str = string()
     since_ms: int = int64()
     count: int = int32()
     retry_ms: int = int64()
 
 
-class Compaction(Struct):
+class Compaction(MessageStruct):
     verdict: str = string()
     limit: str = string()
     detail: str = string()
@@ -75,7 +75,7 @@ class Compaction(Struct):
     failure: CleanerFailure | None = nested(CleanerFailure, null="0+", default=None)
 
 
-class Retention(Struct):
+class Retention(MessageStruct):
     verdict: str = string()
     retention_ms: int = int64()
     retention_bytes: int = int64()
@@ -89,7 +89,7 @@ class Retention(Struct):
     check_interval_ms: int = int64()
 
 
-class PartitionResponse(Struct):
+class PartitionResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
@@ -110,7 +110,7 @@ class PartitionResponse(Struct):
     retention: Retention = nested(Retention)
 
 
-class TopicResponse(Struct):
+class TopicResponse(MessageStruct):
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 

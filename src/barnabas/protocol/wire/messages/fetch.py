@@ -8,10 +8,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Records,
     Request,
     Response,
-    Struct,
     array,
     int8,
     int16,
@@ -24,12 +24,12 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class ReplicaState(Struct):
+class ReplicaState(MessageStruct):
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
 
 
-class FetchPartition(Struct):
+class FetchPartition(MessageStruct):
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
     fetch_offset: int = int64()
@@ -40,13 +40,13 @@ class FetchPartition(Struct):
     high_watermark: int = int64("18+", default=0x7FFFFFFFFFFFFFFF, tag=1, ignorable=True)
 
 
-class FetchTopic(Struct):
+class FetchTopic(MessageStruct):
     topic: str = string("0-12", ignorable=True)
     topic_id: UUID = uuid("13+", ignorable=True)
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
-class ForgottenTopic(Struct):
+class ForgottenTopic(MessageStruct):
     topic: str = string("7-12", ignorable=True)
     topic_id: UUID = uuid("13+", ignorable=True)
     partitions: list[int] = array(int32)
@@ -67,27 +67,27 @@ class FetchRequest(Request, key=1, versions="0-18", flexible="12+"):
     rack_id: str = string("11+", ignorable=True)
 
 
-class EpochEndOffset(Struct):
+class EpochEndOffset(MessageStruct):
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(MessageStruct):
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
-class SnapshotId(Struct):
+class SnapshotId(MessageStruct):
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
 
 
-class AbortedTransaction(Struct):
+class AbortedTransaction(MessageStruct):
     producer_id: int = int64()
     first_offset: int = int64()
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     high_watermark: int = int64()
@@ -101,13 +101,13 @@ class PartitionData(Struct):
     records: Records | None = records(null="0+")
 
 
-class FetchableTopicResponse(Struct):
+class FetchableTopicResponse(MessageStruct):
     topic: str = string("0-12", ignorable=True)
     topic_id: UUID = uuid("13+", ignorable=True)
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class NodeEndpoint(Struct):
+class NodeEndpoint(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = int32()

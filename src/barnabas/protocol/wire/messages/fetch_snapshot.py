@@ -5,10 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Records,
     Request,
     Response,
-    Struct,
     array,
     int16,
     int32,
@@ -21,12 +21,12 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class SnapshotId(Struct):
+class SnapshotId(MessageStruct):
     end_offset: int = int64()
     epoch: int = int32()
 
 
-class PartitionSnapshot(Struct):
+class PartitionSnapshot(MessageStruct):
     partition: int = int32()
     current_leader_epoch: int = int32()
     snapshot_id: SnapshotId = nested(SnapshotId)
@@ -34,7 +34,7 @@ class PartitionSnapshot(Struct):
     replica_directory_id: UUID = uuid("1+", tag=0, ignorable=True)
 
 
-class TopicSnapshot(Struct):
+class TopicSnapshot(MessageStruct):
     name: str = string()
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
 
@@ -46,12 +46,12 @@ class FetchSnapshotRequest(Request, key=59, versions="0-1", flexible="0+"):
     topics: list[TopicSnapshot] = array(TopicSnapshot)
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(MessageStruct):
     leader_id: int = int32()
     leader_epoch: int = int32()
 
 
-class PartitionSnapshotResponse(Struct):
+class PartitionSnapshotResponse(MessageStruct):
     index: int = int32()
     error_code: int = int16()
     snapshot_id: SnapshotId = nested(SnapshotId)
@@ -61,12 +61,12 @@ class PartitionSnapshotResponse(Struct):
     unaligned_records: Records | None = records()
 
 
-class TopicSnapshotResponse(Struct):
+class TopicSnapshotResponse(MessageStruct):
     name: str = string()
     partitions: list[PartitionSnapshotResponse] = array(PartitionSnapshotResponse)
 
 
-class NodeEndpoint(Struct):
+class NodeEndpoint(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = uint16()

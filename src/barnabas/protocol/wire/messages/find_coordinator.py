@@ -5,7 +5,7 @@ Finds the broker that looks after a group, a transactional id or a share partiti
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, string
 
 
 class FindCoordinatorRequest(Request, key=10, versions="0-6", flexible="3+"):
@@ -14,7 +14,7 @@ class FindCoordinatorRequest(Request, key=10, versions="0-6", flexible="3+"):
     coordinator_keys: list[str] = array(string, "4+")
 
 
-class Coordinator(Struct):
+class Coordinator(MessageStruct):
     key: str = string()
     node_id: int = int32()
     host: str = string()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int8, int16, int32, string
 
 
-class AlterableConfig(Struct):
+class AlterableConfig(MessageStruct):
     name: str = string()
     config_operation: int = int8()
     value: str | None = string(null="0+", sensitive=True)
 
 
-class AlterConfigsResource(Struct):
+class AlterConfigsResource(MessageStruct):
     resource_type: int = int8()
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
@@ -22,7 +22,7 @@ class IncrementalAlterConfigsRequest(Request, key=44, versions="0-1", flexible="
     validate_only: bool = boolean()
 
 
-class AlterConfigsResourceResponse(Struct):
+class AlterConfigsResourceResponse(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+")
     resource_type: int = int8()

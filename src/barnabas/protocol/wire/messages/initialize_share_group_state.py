@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string, uuid
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition: int = int32()
     state_epoch: int = int32()
     start_offset: int = int64()
 
 
-class InitializeStateData(Struct):
+class InitializeStateData(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -23,13 +23,13 @@ class InitializeShareGroupStateRequest(Request, key=83, versions="0", flexible="
     topics: list[InitializeStateData] = array(InitializeStateData)
 
 
-class PartitionResult(Struct):
+class PartitionResult(MessageStruct):
     partition: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
 
 
-class InitializeStateResult(Struct):
+class InitializeStateResult(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionResult] = array(PartitionResult)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, binary, boolean, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, binary, boolean, int16, int32, string
 
 
-class JoinGroupRequestProtocol(Struct):
+class JoinGroupRequestProtocol(MessageStruct):
     name: str = string()
     metadata: bytes = binary()
 
@@ -21,7 +21,7 @@ class JoinGroupRequest(Request, key=11, versions="0-9", flexible="6+"):
     reason: str | None = string("8+", null="8+", default=None, ignorable=True)
 
 
-class JoinGroupResponseMember(Struct):
+class JoinGroupResponseMember(MessageStruct):
     member_id: str = string()
     group_instance_id: str | None = string("5+", null="5+", default=None, ignorable=True)
     metadata: bytes = binary()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string
 
 
-class MemberIdentity(Struct):
+class MemberIdentity(MessageStruct):
     member_id: str = string()
     group_instance_id: str | None = string(null="3+", default=None)
     reason: str | None = string("5+", null="5+", default=None, ignorable=True)
@@ -17,7 +17,7 @@ class LeaveGroupRequest(Request, key=13, versions="0-5", flexible="4+"):
     members: list[MemberIdentity] = array(MemberIdentity, "3+")
 
 
-class MemberResponse(Struct):
+class MemberResponse(MessageStruct):
     member_id: str = string()
     group_instance_id: str | None = string(null="3+")
     error_code: int = int16()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, string
 
 
 class ListConfigResourcesRequest(Request, key=74, versions="0-1", flexible="0+"):
     resource_types: list[int] = array(int8, "1+")
 
 
-class ConfigResource(Struct):
+class ConfigResource(MessageStruct):
     resource_name: str = string()
     resource_type: int = int8("1+", default=16, ignorable=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string
 
 
 class ListGroupsRequest(Request, key=16, versions="0-5", flexible="3+"):
@@ -10,7 +10,7 @@ class ListGroupsRequest(Request, key=16, versions="0-5", flexible="3+"):
     types_filter: list[str] = array(string, "5+")
 
 
-class ListedGroup(Struct):
+class ListedGroup(MessageStruct):
     group_id: str = string()
     protocol_type: str = string()
     group_state: str = string("4+", ignorable=True)

@@ -5,17 +5,17 @@ Finds a partition's offset for a timestamp, or its first, last and other special
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int8, int16, int32, int64, string
 
 
-class ListOffsetsPartition(Struct):
+class ListOffsetsPartition(MessageStruct):
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
     timestamp: int = int64()
     max_num_offsets: int = int32("0", default=1)
 
 
-class ListOffsetsTopic(Struct):
+class ListOffsetsTopic(MessageStruct):
     name: str = string()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
@@ -27,7 +27,7 @@ class ListOffsetsRequest(Request, key=2, versions="0-11", flexible="6+"):
     timeout_ms: int = int32("10+", ignorable=True)
 
 
-class ListOffsetsPartitionResponse(Struct):
+class ListOffsetsPartitionResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     old_style_offsets: list[int] = array(int64, "0")
@@ -36,7 +36,7 @@ class ListOffsetsPartitionResponse(Struct):
     leader_epoch: int = int32("4+", default=-1)
 
 
-class ListOffsetsTopicResponse(Struct):
+class ListOffsetsTopicResponse(MessageStruct):
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string
 
 
-class ListPartitionReassignmentsTopics(Struct):
+class ListPartitionReassignmentsTopics(MessageStruct):
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
@@ -17,14 +17,14 @@ class ListPartitionReassignmentsRequest(Request, key=46, versions="0", flexible=
     )
 
 
-class OngoingPartitionReassignment(Struct):
+class OngoingPartitionReassignment(MessageStruct):
     partition_index: int = int32()
     replicas: list[int] = array(int32)
     adding_replicas: list[int] = array(int32)
     removing_replicas: list[int] = array(int32)
 
 
-class OngoingTopicReassignment(Struct):
+class OngoingTopicReassignment(MessageStruct):
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 

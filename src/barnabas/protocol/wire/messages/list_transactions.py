@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string
 
 
 class ListTransactionsRequest(Request, key=66, versions="0-2", flexible="0+"):
@@ -12,7 +12,7 @@ class ListTransactionsRequest(Request, key=66, versions="0-2", flexible="0+"):
     transactional_id_pattern: str | None = string("2+", null="2+", default=None)
 
 
-class TransactionState(Struct):
+class TransactionState(MessageStruct):
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int16, int32, string, uuid
 
 
-class MetadataRequestTopic(Struct):
+class MetadataRequestTopic(MessageStruct):
     topic_id: UUID = uuid("10+", ignorable=True)
     name: str | None = string(null="10+")
 
@@ -19,14 +19,14 @@ class MetadataRequest(Request, key=3, versions="0-13", flexible="9+"):
     include_topic_authorized_operations: bool = boolean("8+")
 
 
-class MetadataResponseBroker(Struct):
+class MetadataResponseBroker(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = int32()
     rack: str | None = string("1+", null="1+", default=None, ignorable=True)
 
 
-class MetadataResponsePartition(Struct):
+class MetadataResponsePartition(MessageStruct):
     error_code: int = int16()
     partition_index: int = int32()
     leader_id: int = int32()
@@ -36,7 +36,7 @@ class MetadataResponsePartition(Struct):
     offline_replicas: list[int] = array(int32, "5+", ignorable=True)
 
 
-class MetadataResponseTopic(Struct):
+class MetadataResponseTopic(MessageStruct):
     error_code: int = int16()
     name: str | None = string(null="12+")
     topic_id: UUID = uuid("10+", ignorable=True)

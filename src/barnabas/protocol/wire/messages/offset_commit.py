@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string, uuid
 
 
-class OffsetCommitRequestPartition(Struct):
+class OffsetCommitRequestPartition(MessageStruct):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("6+", default=-1, ignorable=True)
@@ -15,7 +15,7 @@ class OffsetCommitRequestPartition(Struct):
     committed_metadata: str | None = string(null="0+")
 
 
-class OffsetCommitRequestTopic(Struct):
+class OffsetCommitRequestTopic(MessageStruct):
     name: str = string("0-9", ignorable=True)
     topic_id: UUID = uuid("10+", ignorable=True)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
@@ -30,12 +30,12 @@ class OffsetCommitRequest(Request, key=8, versions="0-10", flexible="8+"):
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
 
 
-class OffsetCommitResponsePartition(Struct):
+class OffsetCommitResponsePartition(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
 
 
-class OffsetCommitResponseTopic(Struct):
+class OffsetCommitResponseTopic(MessageStruct):
     name: str = string("0-9", ignorable=True)
     topic_id: UUID = uuid("10+", ignorable=True)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, string
 
 
-class OffsetDeleteRequestPartition(Struct):
+class OffsetDeleteRequestPartition(MessageStruct):
     partition_index: int = int32()
 
 
-class OffsetDeleteRequestTopic(Struct):
+class OffsetDeleteRequestTopic(MessageStruct):
     name: str = string()
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
@@ -19,12 +19,12 @@ class OffsetDeleteRequest(Request, key=47, versions="0"):
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
 
-class OffsetDeleteResponsePartition(Struct):
+class OffsetDeleteResponsePartition(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
 
 
-class OffsetDeleteResponseTopic(Struct):
+class OffsetDeleteResponseTopic(MessageStruct):
     name: str = string()
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
-class OffsetFetchRequestTopic(Struct):
+class OffsetFetchRequestTopic(MessageStruct):
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
-class OffsetFetchRequestTopics(Struct):
+class OffsetFetchRequestTopics(MessageStruct):
     name: str = string("8-9", ignorable=True)
     topic_id: UUID = uuid("10+", ignorable=True)
     partition_indexes: list[int] = array(int32)
 
 
-class OffsetFetchRequestGroup(Struct):
+class OffsetFetchRequestGroup(MessageStruct):
     group_id: str = string()
     member_id: str | None = string("9+", null="9+", default=None, ignorable=True)
     member_epoch: int = int32("9+", default=-1, ignorable=True)
@@ -32,7 +43,7 @@ class OffsetFetchRequest(Request, key=9, versions="0-10", flexible="6+"):
     require_stable: bool = boolean("7+")
 
 
-class OffsetFetchResponsePartition(Struct):
+class OffsetFetchResponsePartition(MessageStruct):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("5-7", default=-1, ignorable=True)
@@ -40,12 +51,12 @@ class OffsetFetchResponsePartition(Struct):
     error_code: int = int16()
 
 
-class OffsetFetchResponseTopic(Struct):
+class OffsetFetchResponseTopic(MessageStruct):
     name: str = string()
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
-class OffsetFetchResponsePartitions(Struct):
+class OffsetFetchResponsePartitions(MessageStruct):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32(default=-1, ignorable=True)
@@ -53,13 +64,13 @@ class OffsetFetchResponsePartitions(Struct):
     error_code: int = int16()
 
 
-class OffsetFetchResponseTopics(Struct):
+class OffsetFetchResponseTopics(MessageStruct):
     name: str = string("8-9", ignorable=True)
     topic_id: UUID = uuid("10+", ignorable=True)
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
 
 
-class OffsetFetchResponseGroup(Struct):
+class OffsetFetchResponseGroup(MessageStruct):
     group_id: str = string()
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
     error_code: int = int16()

@@ -5,16 +5,16 @@ Tells where a leader epoch ends in a partition's log, so that readers can find d
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string
 
 
-class OffsetForLeaderPartition(Struct):
+class OffsetForLeaderPartition(MessageStruct):
     partition: int = int32()
     current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
     leader_epoch: int = int32()
 
 
-class OffsetForLeaderTopic(Struct):
+class OffsetForLeaderTopic(MessageStruct):
     topic: str = string()
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
@@ -24,14 +24,14 @@ class OffsetForLeaderEpochRequest(Request, key=23, versions="0-4", flexible="4+"
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 
-class EpochEndOffset(Struct):
+class EpochEndOffset(MessageStruct):
     error_code: int = int16()
     partition: int = int32()
     leader_epoch: int = int32("1+", default=-1, ignorable=True)
     end_offset: int = int64(default=-1)
 
 
-class OffsetForLeaderTopicResult(Struct):
+class OffsetForLeaderTopicResult(MessageStruct):
     topic: str = string()
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 

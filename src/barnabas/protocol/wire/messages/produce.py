@@ -5,10 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Records,
     Request,
     Response,
-    Struct,
     array,
     int16,
     int32,
@@ -20,12 +20,12 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class PartitionProduceData(Struct):
+class PartitionProduceData(MessageStruct):
     index: int = int32()
     records: Records | None = records(null="0+")
 
 
-class TopicProduceData(Struct):
+class TopicProduceData(MessageStruct):
     name: str = string("0-12", ignorable=True)
     topic_id: UUID = uuid("13+", ignorable=True)
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
@@ -38,17 +38,17 @@ class ProduceRequest(Request, key=0, versions="0-13", flexible="9+"):
     topic_data: list[TopicProduceData] = array(TopicProduceData)
 
 
-class BatchIndexAndErrorMessage(Struct):
+class BatchIndexAndErrorMessage(MessageStruct):
     batch_index: int = int32()
     batch_index_error_message: str | None = string(null="8+", default=None)
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(MessageStruct):
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
-class PartitionProduceResponse(Struct):
+class PartitionProduceResponse(MessageStruct):
     index: int = int32()
     error_code: int = int16()
     base_offset: int = int64()
@@ -59,13 +59,13 @@ class PartitionProduceResponse(Struct):
     current_leader: LeaderIdAndEpoch = nested(LeaderIdAndEpoch, "10+", tag=0)
 
 
-class TopicProduceResponse(Struct):
+class TopicProduceResponse(MessageStruct):
     name: str = string("0-12", ignorable=True)
     topic_id: UUID = uuid("13+", ignorable=True)
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
-class NodeEndpoint(Struct):
+class NodeEndpoint(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = int32()

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition: int = int32()
     leader_epoch: int = int32()
 
 
-class ReadStateData(Struct):
+class ReadStateData(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -22,14 +33,14 @@ class ReadShareGroupStateRequest(Request, key=84, versions="0", flexible="0+"):
     topics: list[ReadStateData] = array(ReadStateData)
 
 
-class StateBatch(Struct):
+class StateBatch(MessageStruct):
     first_offset: int = int64()
     last_offset: int = int64()
     delivery_state: int = int8()
     delivery_count: int = int16()
 
 
-class PartitionResult(Struct):
+class PartitionResult(MessageStruct):
     partition: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
@@ -38,7 +49,7 @@ class PartitionResult(Struct):
     state_batches: list[StateBatch] = array(StateBatch)
 
 
-class ReadStateResult(Struct):
+class ReadStateResult(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionResult] = array(PartitionResult)
 

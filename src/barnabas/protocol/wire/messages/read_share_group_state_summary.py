@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string, uuid
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition: int = int32()
     leader_epoch: int = int32()
 
 
-class ReadStateSummaryData(Struct):
+class ReadStateSummaryData(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -22,7 +22,7 @@ class ReadShareGroupStateSummaryRequest(Request, key=87, versions="0-1", flexibl
     topics: list[ReadStateSummaryData] = array(ReadStateSummaryData)
 
 
-class PartitionResult(Struct):
+class PartitionResult(MessageStruct):
     partition: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
@@ -32,7 +32,7 @@ class PartitionResult(Struct):
     delivery_complete_count: int = int32("1+", default=-1, ignorable=True)
 
 
-class ReadStateSummaryResult(Struct):
+class ReadStateSummaryResult(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionResult] = array(PartitionResult)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     float64,
@@ -17,7 +17,7 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class TopicRequest(Struct):
+class TopicRequest(MessageStruct):
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
@@ -30,7 +30,7 @@ class RunMaintenanceRequest(Request, key=10002, versions="0", flexible="0+"):
     topics: list[TopicRequest] = array(TopicRequest)
 
 
-class PartitionResponse(Struct):
+class PartitionResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
@@ -50,7 +50,7 @@ class PartitionResponse(Struct):
     seconds: float = float64()
 
 
-class TopicResponse(Struct):
+class TopicResponse(MessageStruct):
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int8,
@@ -20,18 +20,18 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class AcknowledgementBatch(Struct):
+class AcknowledgementBatch(MessageStruct):
     first_offset: int = int64()
     last_offset: int = int64()
     acknowledge_types: list[int] = array(int8)
 
 
-class AcknowledgePartition(Struct):
+class AcknowledgePartition(MessageStruct):
     partition_index: int = int32()
     acknowledgement_batches: list[AcknowledgementBatch] = array(AcknowledgementBatch)
 
 
-class AcknowledgeTopic(Struct):
+class AcknowledgeTopic(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[AcknowledgePartition] = array(AcknowledgePartition)
 
@@ -44,24 +44,24 @@ class ShareAcknowledgeRequest(Request, key=79, versions="1-2", flexible="0+"):
     topics: list[AcknowledgeTopic] = array(AcknowledgeTopic)
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(MessageStruct):
     leader_id: int = int32()
     leader_epoch: int = int32()
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
     current_leader: LeaderIdAndEpoch = nested(LeaderIdAndEpoch)
 
 
-class ShareAcknowledgeTopicResponse(Struct):
+class ShareAcknowledgeTopicResponse(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class NodeEndpoint(Struct):
+class NodeEndpoint(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = int32()

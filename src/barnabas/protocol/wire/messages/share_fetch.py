@@ -5,10 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Records,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int8,
@@ -22,24 +22,24 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class AcknowledgementBatch(Struct):
+class AcknowledgementBatch(MessageStruct):
     first_offset: int = int64()
     last_offset: int = int64()
     acknowledge_types: list[int] = array(int8)
 
 
-class FetchPartition(Struct):
+class FetchPartition(MessageStruct):
     partition_index: int = int32()
     partition_max_bytes: int = int32("0")
     acknowledgement_batches: list[AcknowledgementBatch] = array(AcknowledgementBatch)
 
 
-class FetchTopic(Struct):
+class FetchTopic(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
-class ForgottenTopic(Struct):
+class ForgottenTopic(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
 
@@ -59,18 +59,18 @@ class ShareFetchRequest(Request, key=78, versions="1-2", flexible="0+"):
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic)
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(MessageStruct):
     leader_id: int = int32()
     leader_epoch: int = int32()
 
 
-class AcquiredRecords(Struct):
+class AcquiredRecords(MessageStruct):
     first_offset: int = int64()
     last_offset: int = int64()
     delivery_count: int = int16()
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
@@ -81,12 +81,12 @@ class PartitionData(Struct):
     acquired_records: list[AcquiredRecords] = array(AcquiredRecords)
 
 
-class ShareFetchableTopicResponse(Struct):
+class ShareFetchableTopicResponse(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class NodeEndpoint(Struct):
+class NodeEndpoint(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = int32()

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int16, int32, nested, string, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    int16,
+    int32,
+    nested,
+    string,
+    uuid,
+)
 
 
 class ShareGroupDescribeRequest(Request, key=77, versions="1", flexible="0+"):
@@ -12,17 +23,17 @@ class ShareGroupDescribeRequest(Request, key=77, versions="1", flexible="0+"):
     include_authorized_operations: bool = boolean()
 
 
-class TopicPartitions(Struct):
+class TopicPartitions(MessageStruct):
     topic_id: UUID = uuid()
     topic_name: str = string()
     partitions: list[int] = array(int32)
 
 
-class Assignment(Struct):
+class Assignment(MessageStruct):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-class Member(Struct):
+class Member(MessageStruct):
     member_id: str = string()
     rack_id: str | None = string(null="0+", default=None)
     member_epoch: int = int32()
@@ -32,7 +43,7 @@ class Member(Struct):
     assignment: Assignment = nested(Assignment)
 
 
-class DescribedGroup(Struct):
+class DescribedGroup(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
     group_id: str = string()

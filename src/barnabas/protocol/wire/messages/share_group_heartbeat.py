@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, nested, string, uuid
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, nested, string, uuid
 
 
 class ShareGroupHeartbeatRequest(Request, key=76, versions="1", flexible="0+"):
@@ -15,12 +15,12 @@ class ShareGroupHeartbeatRequest(Request, key=76, versions="1", flexible="0+"):
     subscribed_topic_names: list[str] | None = array(string, null="0+", default=None)
 
 
-class TopicPartitions(Struct):
+class TopicPartitions(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
 
 
-class Assignment(Struct):
+class Assignment(MessageStruct):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 

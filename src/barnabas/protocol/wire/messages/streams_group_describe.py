@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int16,
@@ -22,41 +22,41 @@ class StreamsGroupDescribeRequest(Request, key=89, versions="0", flexible="0+"):
     include_authorized_operations: bool = boolean()
 
 
-class Endpoint(Struct):
+class Endpoint(MessageStruct):
     host: str = string()
     port: int = uint16()
 
 
-class TaskOffset(Struct):
+class TaskOffset(MessageStruct):
     subtopology_id: str = string()
     partition: int = int32()
     offset: int = int64()
 
 
-class TaskIds(Struct):
+class TaskIds(MessageStruct):
     subtopology_id: str = string()
     partitions: list[int] = array(int32)
 
 
-class Assignment(Struct):
+class Assignment(MessageStruct):
     active_tasks: list[TaskIds] = array(TaskIds)
     standby_tasks: list[TaskIds] = array(TaskIds)
     warmup_tasks: list[TaskIds] = array(TaskIds)
 
 
-class KeyValue(Struct):
+class KeyValue(MessageStruct):
     key: str = string()
     value: str = string()
 
 
-class TopicInfo(Struct):
+class TopicInfo(MessageStruct):
     name: str = string()
     partitions: int = int32()
     replication_factor: int = int16()
     topic_configs: list[KeyValue] = array(KeyValue)
 
 
-class Subtopology(Struct):
+class Subtopology(MessageStruct):
     subtopology_id: str = string()
     source_topics: list[str] = array(string)
     repartition_sink_topics: list[str] = array(string)
@@ -64,12 +64,12 @@ class Subtopology(Struct):
     repartition_source_topics: list[TopicInfo] = array(TopicInfo)
 
 
-class Topology(Struct):
+class Topology(MessageStruct):
     epoch: int = int32()
     subtopologies: list[Subtopology] | None = array(Subtopology, null="0+", default=None)
 
 
-class Member(Struct):
+class Member(MessageStruct):
     member_id: str = string()
     member_epoch: int = int32()
     instance_id: str | None = string(null="0+", default=None)
@@ -87,7 +87,7 @@ class Member(Struct):
     is_classic: bool = boolean()
 
 
-class DescribedGroup(Struct):
+class DescribedGroup(MessageStruct):
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
     group_id: str = string()

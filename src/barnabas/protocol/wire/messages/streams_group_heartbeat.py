@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int8,
@@ -18,41 +18,41 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class KeyValue(Struct):
+class KeyValue(MessageStruct):
     key: str = string()
     value: str = string()
 
 
-class TopicInfo(Struct):
+class TopicInfo(MessageStruct):
     name: str = string()
     partitions: int = int32()
     replication_factor: int = int16()
     topic_configs: list[KeyValue] = array(KeyValue)
 
 
-class Endpoint(Struct):
+class Endpoint(MessageStruct):
     host: str = string()
     port: int = uint16()
 
 
-class TaskOffset(Struct):
+class TaskOffset(MessageStruct):
     subtopology_id: str = string()
     partition: int = int32()
     offset: int = int64()
 
 
-class TaskIds(Struct):
+class TaskIds(MessageStruct):
     subtopology_id: str = string()
     partitions: list[int] = array(int32)
 
 
-class CopartitionGroup(Struct):
+class CopartitionGroup(MessageStruct):
     source_topics: list[int] = array(int16)
     source_topic_regex: list[int] = array(int16)
     repartition_source_topics: list[int] = array(int16)
 
 
-class Subtopology(Struct):
+class Subtopology(MessageStruct):
     subtopology_id: str = string()
     source_topics: list[str] = array(string)
     source_topic_regex: list[str] = array(string)
@@ -62,7 +62,7 @@ class Subtopology(Struct):
     copartition_groups: list[CopartitionGroup] = array(CopartitionGroup)
 
 
-class Topology(Struct):
+class Topology(MessageStruct):
     epoch: int = int32()
     subtopologies: list[Subtopology] = array(Subtopology)
 
@@ -87,17 +87,17 @@ class StreamsGroupHeartbeatRequest(Request, key=88, versions="0", flexible="0+")
     shutdown_application: bool = boolean()
 
 
-class Status(Struct):
+class Status(MessageStruct):
     status_code: int = int8()
     status_detail: str = string()
 
 
-class TopicPartition(Struct):
+class TopicPartition(MessageStruct):
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
-class EndpointToPartitions(Struct):
+class EndpointToPartitions(MessageStruct):
     user_endpoint: Endpoint = nested(Endpoint)
     active_partitions: list[TopicPartition] = array(TopicPartition)
     standby_partitions: list[TopicPartition] = array(TopicPartition)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, binary, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, binary, int16, int32, string
 
 
-class SyncGroupRequestAssignment(Struct):
+class SyncGroupRequestAssignment(MessageStruct):
     member_id: str = string()
     assignment: bytes = binary()
 

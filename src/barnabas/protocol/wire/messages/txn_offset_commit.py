@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, int16, int32, int64, string
 
 
-class TxnOffsetCommitRequestPartition(Struct):
+class TxnOffsetCommitRequestPartition(MessageStruct):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("2+", default=-1, ignorable=True)
     committed_metadata: str | None = string(null="0+")
 
 
-class TxnOffsetCommitRequestTopic(Struct):
+class TxnOffsetCommitRequestTopic(MessageStruct):
     name: str = string()
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
@@ -28,12 +28,12 @@ class TxnOffsetCommitRequest(Request, key=28, versions="0-5", flexible="3+"):
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
 
 
-class TxnOffsetCommitResponsePartition(Struct):
+class TxnOffsetCommitResponsePartition(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
 
 
-class TxnOffsetCommitResponseTopic(Struct):
+class TxnOffsetCommitResponseTopic(MessageStruct):
     name: str = string()
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, string
+from barnabas.protocol.wire.schema import MessageStruct, Request, Response, array, boolean, int8, int16, int32, string
 
 
-class FeatureUpdateKey(Struct):
+class FeatureUpdateKey(MessageStruct):
     feature: str = string()
     max_version_level: int = int16()
     allow_downgrade: bool = boolean("0")
@@ -18,7 +18,7 @@ class UpdateFeaturesRequest(Request, key=57, versions="0-2", flexible="0+"):
     validate_only: bool = boolean("1+")
 
 
-class UpdatableFeatureResult(Struct):
+class UpdatableFeatureResult(MessageStruct):
     feature: str = string()
     error_code: int = int16()
     error_message: str | None = string(null="0+")

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int16, int32, nested, string, uint16, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    int16,
+    int32,
+    nested,
+    string,
+    uint16,
+    uuid,
+)
 
 
-class Listener(Struct):
+class Listener(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()
 
 
-class KRaftVersionFeature(Struct):
+class KRaftVersionFeature(MessageStruct):
     min_supported_version: int = int16()
     max_supported_version: int = int16()
 
@@ -27,7 +38,7 @@ class UpdateRaftVoterRequest(Request, key=82, versions="0", flexible="0+"):
     kraft_version_feature: KRaftVersionFeature = nested(KRaftVersionFeature)
 
 
-class CurrentLeader(Struct):
+class CurrentLeader(MessageStruct):
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
     host: str = string()

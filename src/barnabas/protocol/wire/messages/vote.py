@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
+    MessageStruct,
     Request,
     Response,
-    Struct,
     array,
     boolean,
     int16,
@@ -19,7 +19,7 @@ from barnabas.protocol.wire.schema import (
 )
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition_index: int = int32()
     replica_epoch: int = int32()
     replica_id: int = int32()
@@ -30,7 +30,7 @@ class PartitionData(Struct):
     pre_vote: bool = boolean("2+")
 
 
-class TopicData(Struct):
+class TopicData(MessageStruct):
     topic_name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -41,7 +41,7 @@ class VoteRequest(Request, key=52, versions="0-2", flexible="0+"):
     topics: list[TopicData] = array(TopicData)
 
 
-class PartitionDataResponse(Struct):
+class PartitionDataResponse(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
     leader_id: int = int32()
@@ -49,12 +49,12 @@ class PartitionDataResponse(Struct):
     vote_granted: bool = boolean()
 
 
-class TopicDataResponse(Struct):
+class TopicDataResponse(MessageStruct):
     topic_name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 
-class NodeEndpoint(Struct):
+class NodeEndpoint(MessageStruct):
     node_id: int = int32()
     host: str = string()
     port: int = uint16()

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, int8, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
-class StateBatch(Struct):
+class StateBatch(MessageStruct):
     first_offset: int = int64()
     last_offset: int = int64()
     delivery_state: int = int8()
     delivery_count: int = int16()
 
 
-class PartitionData(Struct):
+class PartitionData(MessageStruct):
     partition: int = int32()
     state_epoch: int = int32()
     leader_epoch: int = int32()
@@ -23,7 +34,7 @@ class PartitionData(Struct):
     state_batches: list[StateBatch] = array(StateBatch)
 
 
-class WriteStateData(Struct):
+class WriteStateData(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionData] = array(PartitionData)
 
@@ -33,13 +44,13 @@ class WriteShareGroupStateRequest(Request, key=85, versions="0-1", flexible="0+"
     topics: list[WriteStateData] = array(WriteStateData)
 
 
-class PartitionResult(Struct):
+class PartitionResult(MessageStruct):
     partition: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)
 
 
-class WriteStateResult(Struct):
+class WriteStateResult(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[PartitionResult] = array(PartitionResult)
 

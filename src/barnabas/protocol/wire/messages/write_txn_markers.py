@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.wire.schema import Request, Response, Struct, array, boolean, int8, int16, int32, int64, string
+from barnabas.protocol.wire.schema import (
+    MessageStruct,
+    Request,
+    Response,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 
-class WritableTxnMarkerTopic(Struct):
+class WritableTxnMarkerTopic(MessageStruct):
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
-class WritableTxnMarker(Struct):
+class WritableTxnMarker(MessageStruct):
     producer_id: int = int64()
     producer_epoch: int = int16()
     transaction_result: bool = boolean()
@@ -23,17 +34,17 @@ class WriteTxnMarkersRequest(Request, key=27, versions="0-2", flexible="1+"):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
-class WritableTxnMarkerPartitionResult(Struct):
+class WritableTxnMarkerPartitionResult(MessageStruct):
     partition_index: int = int32()
     error_code: int = int16()
 
 
-class WritableTxnMarkerTopicResult(Struct):
+class WritableTxnMarkerTopicResult(MessageStruct):
     name: str = string()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
-class WritableTxnMarkerResult(Struct):
+class WritableTxnMarkerResult(MessageStruct):
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Message, Struct, array, binary, int8, int32, int64, nested, string, uuid
+from barnabas.protocol.wire.schema import (
+    Message,
+    MessageStruct,
+    array,
+    binary,
+    int8,
+    int32,
+    int64,
+    nested,
+    string,
+    uuid,
+)
 from barnabas.server.coordination.log_format import RecordKind
 
 # -- offsets and classic groups --------------------------------------------------------------------------------------
@@ -38,7 +49,7 @@ class GroupMetadataKey(Message, versions="0"):
     group: str = string()
 
 
-class MemberMetadata(Struct):
+class MemberMetadata(MessageStruct):
     member_id: str = string()
     group_instance_id: str | None = string("3+", null="3+", default=None, ignorable=True)
     client_id: str = string()
@@ -78,12 +89,12 @@ class ConsumerGroupPartitionMetadataKey(Message, versions="0"):
     group_id: str = string()
 
 
-class PartitionMetadata(Struct):
+class PartitionMetadata(MessageStruct):
     partition: int = int32()
     racks: list[str] = array(string)
 
 
-class TopicMetadata(Struct):
+class TopicMetadata(MessageStruct):
     topic_id: UUID = uuid()
     topic_name: str = string()
     num_partitions: int = int32()
@@ -101,12 +112,12 @@ class ConsumerGroupMemberMetadataKey(Message, versions="0"):
     member_id: str = string()
 
 
-class ClassicProtocol(Struct):
+class ClassicProtocol(MessageStruct):
     name: str = string()
     metadata: bytes = binary()
 
 
-class ClassicMemberMetadata(Struct):
+class ClassicMemberMetadata(MessageStruct):
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
 
@@ -143,7 +154,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, versions="0"):
     member_id: str = string()
 
 
-class TargetTopicPartitions(Struct):
+class TargetTopicPartitions(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
 
@@ -159,7 +170,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="0"):
     member_id: str = string()
 
 
-class CurrentTopicPartitions(Struct):
+class CurrentTopicPartitions(MessageStruct):
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
     assignment_epochs: list[int] | None = array(int32, null="0+", default=None, tag=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import Message, MessageStruct, array, int8, int16, int32, int64, string, uuid
 from barnabas.server.coordination.log_format import LogFormat, RecordKind
 
 
@@ -21,7 +21,7 @@ class ShareSnapshotKey(Message, versions="0"):
     partition: int = int32()
 
 
-class StateBatchSchema(Struct):
+class StateBatchSchema(MessageStruct):
     first_offset: int = int64()
     last_offset: int = int64()
     delivery_state: int = int8()

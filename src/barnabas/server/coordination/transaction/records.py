@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+from barnabas.protocol.wire.schema import Message, MessageStruct, array, int8, int16, int32, int64, string
 from barnabas.server.coordination.log_format import LogFormat, RecordKind
 
 
@@ -16,7 +16,7 @@ class TransactionLogKey(Message, versions="0"):
     transactional_id: str = string()
 
 
-class PartitionsSchema(Struct):
+class PartitionsSchema(MessageStruct):
     topic: str = string()
     partition_ids: list[int] = array(int32)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Struct, array, boolean, int8, int16, int32, int64, string, uint16, uuid
+from barnabas.protocol.wire.schema import MessageStruct, array, boolean, int8, int16, int32, int64, string, uint16, uuid
 from barnabas.server.metadata.records.base import MetadataRecord
 
 
-class BrokerEndpoint(Struct):
+class BrokerEndpoint(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()
     security_protocol: int = int16()
 
 
-class BrokerFeature(Struct):
+class BrokerFeature(MessageStruct):
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()
@@ -69,14 +69,14 @@ class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions="0-3", fle
     cordoned_log_dirs: list[UUID] | None = array(uuid, "3+", null="3+", default=None, tag=3)
 
 
-class ControllerEndpoint(Struct):
+class ControllerEndpoint(MessageStruct):
     name: str = string()
     host: str = string()
     port: int = uint16()
     security_protocol: int = int16()
 
 
-class ControllerFeature(Struct):
+class ControllerFeature(MessageStruct):
     name: str = string()
     min_supported_version: int = int16()
     max_supported_version: int = int16()

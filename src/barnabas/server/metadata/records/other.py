@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.protocol.wire.schema import (
-    Struct,
+    MessageStruct,
     array,
     binary,
     boolean,
@@ -44,7 +44,7 @@ class ProducerIdsRecord(MetadataRecord, key=15, versions="0", flexible="0+"):
     next_producer_id: int = int64()
 
 
-class EntityData(Struct):
+class EntityData(MessageStruct):
     entity_type: str = string()
     entity_name: str | None = string(null="0+")
 

@@ -22,7 +22,7 @@ from barnabas.protocol.transport.ports import Answer, CloseConnectionError, Peer
 from barnabas.protocol.wire.apis import ApiKey
 from barnabas.protocol.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from barnabas.protocol.wire.server_conn import Request
+from barnabas.protocol.wire.server_conn import ReceivedRequest
 from barnabas.server.node.setup.topology import Address
 
 log = get_logger("barnabas.server.node")
@@ -132,16 +132,16 @@ class NewcomerHandler:
 
     _SERVED: Final[Mapping[int, tuple[int, int]]] = {ApiKey.API_VERSIONS: (0, 3), ApiKey.DESCRIBE_CLUSTER: (1, 2)}
 
-    def scheduling(self, request: Request) -> RequestScheduling:
+    def scheduling(self, request: ReceivedRequest) -> RequestScheduling:
         return RequestScheduling.SEQUENTIAL
 
-    def handle(self, request: Request, peer: Peer) -> Coroutine[Any, Any, Answer]:
+    def handle(self, request: ReceivedRequest, peer: Peer) -> Coroutine[Any, Any, Answer]:
         return self._handle(request)
 
     def on_closed(self, peer: Peer) -> None:
         """Nothing is remembered of a connection."""
 
-    async def _handle(self, request: Request) -> Answer:
+    async def _handle(self, request: ReceivedRequest) -> Answer:
         key, version = request.header.api_key, request.header.api_version
         low, high = self._SERVED.get(key, (0, -1))
         if not low <= version <= high:

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from barnabas.core.config import ConfigError
-from barnabas.protocol.transport.endpoint import Endpoint, EndpointError, parse_endpoints, parse_protocol_map
+from barnabas.protocol.transport.endpoint import EndpointError, ListenerEndpoint, parse_endpoints, parse_protocol_map
 from barnabas.server.node.setup.topology import Topology
 
 SERVED_PROTOCOLS: Final = frozenset({"PLAINTEXT"})
@@ -23,8 +23,8 @@ _META_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})
 class Listeners(Struct, frozen=True):
     """Endpoints to bind and, in the same order, what others are told of them."""
 
-    bound: tuple[Endpoint, ...]
-    advertised: tuple[Endpoint, ...]
+    bound: tuple[ListenerEndpoint, ...]
+    advertised: tuple[ListenerEndpoint, ...]
 
 
 def read_listeners(texts: Mapping[str, str], topology: Topology) -> tuple[Listeners, Listeners]:
@@ -68,7 +68,9 @@ def inter_broker_listener(texts: Mapping[str, str], clients: Listeners) -> str:
     return name or names[0]
 
 
-def _check(clients: tuple[Endpoint, ...], controllers: tuple[Endpoint, ...], topology: Topology) -> None:
+def _check(
+    clients: tuple[ListenerEndpoint, ...], controllers: tuple[ListenerEndpoint, ...], topology: Topology
+) -> None:
     if topology.is_broker and not clients:
         raise ConfigError("listeners names no listener for clients: add one, for example PLAINTEXT://127.0.0.1:9092")
     if topology.is_controller and not controllers and not (topology.decides_alone and topology.is_broker):
@@ -78,5 +80,5 @@ def _check(clients: tuple[Endpoint, ...], controllers: tuple[Endpoint, ...], top
         )
 
 
-def _told(bound: tuple[Endpoint, ...], told: Mapping[str, Endpoint]) -> Listeners:
+def _told(bound: tuple[ListenerEndpoint, ...], told: Mapping[str, ListenerEndpoint]) -> Listeners:
     return Listeners(bound, tuple(told.get(endpoint.name, endpoint) for endpoint in bound))

@@ -10,20 +10,22 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 
-Listen = Callable[[Endpoint], socket.socket]
+Listen = Callable[[ListenerEndpoint], socket.socket]
 
 
 class TakenPort(Struct, frozen=True):
     """A bound socket, the endpoint with the port that was found, and what others are told of it."""
 
-    endpoint: Endpoint
-    advertised: Endpoint
+    endpoint: ListenerEndpoint
+    advertised: ListenerEndpoint
     sock: socket.socket
 
 
-def take_ports(listen: Listen, endpoints: Sequence[Endpoint], advertised: Sequence[Endpoint]) -> list[TakenPort]:
+def take_ports(
+    listen: Listen, endpoints: Sequence[ListenerEndpoint], advertised: Sequence[ListenerEndpoint]
+) -> list[TakenPort]:
     """All of them or none. Raises OSError for one that is in use."""
     taken: list[TakenPort] = []
     try:
@@ -42,7 +44,7 @@ def release_ports(taken: Sequence[TakenPort]) -> None:
         port.sock.close()
 
 
-def _reachable(told: Endpoint, bound: Endpoint) -> Endpoint:
+def _reachable(told: ListenerEndpoint, bound: ListenerEndpoint) -> ListenerEndpoint:
     """Without an address that others could use, the name of this host stands in."""
     host = told.host if told.host not in ("", "0.0.0.0", "::") else socket.gethostname()
-    return Endpoint(told.name, host, told.port or bound.port, told.security_protocol)
+    return ListenerEndpoint(told.name, host, told.port or bound.port, told.security_protocol)

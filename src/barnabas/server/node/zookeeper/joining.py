@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from barnabas.core.clock import Clock
 from barnabas.core.rng import Rng
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.node.config import NodeConfig
 from barnabas.server.node.setup.identity import Identity, IdentityError, new_cluster_id
 from barnabas.server.node.zookeeper.config import read_zookeeper_config
@@ -16,8 +16,8 @@ from barnabas.server.node.zookeeper.metadata_log import NodeInfo, ZooKeeperMetad
 
 
 async def join(
-    config: NodeConfig, identity: Identity, clients: Sequence[Endpoint], controllers: Sequence[Endpoint],
-    clock: Clock, rng: Rng,
+    config: NodeConfig, identity: Identity, clients: Sequence[ListenerEndpoint],
+    controllers: Sequence[ListenerEndpoint], clock: Clock, rng: Rng,
 ) -> tuple[ZooKeeperMetadataLog, Identity]:  # fmt: skip
     """The log, connected, and who this node is: ZooKeeper knows the cluster's id, or takes this node's.
 

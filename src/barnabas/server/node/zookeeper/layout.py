@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.metadata.errors import MetadataError
 
 CLUSTER_ID: Final = "/cluster/id"
@@ -196,7 +196,7 @@ def read_controller_epoch(data: bytes) -> int:
         raise MetadataError(f"{CONTROLLER_EPOCH} is not a number: {data[:80]!r}") from error
 
 
-def write_broker(endpoints: Sequence[Endpoint], rack: str | None, now_ms: int) -> bytes:
+def write_broker(endpoints: Sequence[ListenerEndpoint], rack: str | None, now_ms: int) -> bytes:
     """Kafka's BrokerIdZNode, version 5. `host` and `port` are of the first PLAINTEXT listener, for old readers."""
     plain = next((endpoint for endpoint in endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
     fields: dict[str, Any] = {

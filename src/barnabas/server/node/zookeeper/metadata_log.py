@@ -16,7 +16,7 @@ from msgspec import Struct
 from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import LoadedSnapshot, MetadataListener
 from barnabas.server.metadata.records.base import MetadataRecord
@@ -55,7 +55,7 @@ class NodeInfo(Struct, frozen=True):
     """What this node says of itself in ZooKeeper."""
 
     node_id: int
-    endpoints: Sequence[Endpoint]
+    endpoints: Sequence[ListenerEndpoint]
     """Of its listeners for clients: what /brokers/ids tells."""
     controller: tuple[str, int]
     """Where its controller listener is to be reached."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.testing.sim.errors import RealWorldError
 from barnabas.testing.sim.network.links import OUTSIDE, NetworkLink
 from barnabas.testing.sim.network.servers import SimServer, SimSocket
@@ -101,7 +101,7 @@ class SimNetwork:
 
     # ---- the event loop's side
 
-    def listen(self, host: str, endpoint: Endpoint) -> SimSocket:
+    def listen(self, host: str, endpoint: ListenerEndpoint) -> SimSocket:
         """A socket on a host: what `net.listener.bound_socket` is on a real one."""
         port = endpoint.port or self._free_port(host)
         if (host, port) in self._listeners:

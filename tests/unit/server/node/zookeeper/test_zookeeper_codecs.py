@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.core.config import ConfigError
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.metadata.configs.tables import BROKER_CONFIGS
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
@@ -101,7 +101,7 @@ def test_the_controller_of_another_product_is_refused() -> None:
 
 
 def test_a_broker_is_described_as_kafka_does() -> None:
-    endpoints = [Endpoint("SSL", "a", 9094, "SSL"), Endpoint("PLAIN", "b", 9092)]
+    endpoints = [ListenerEndpoint("SSL", "a", 9094, "SSL"), ListenerEndpoint("PLAIN", "b", 9092)]
     assert json.loads(write_broker(endpoints, "r1", 5)) == {
         "version": 5,
         "host": "b",

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.core.clock import SystemClock
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.protocol.transport.endpoint import Endpoint
+from barnabas.protocol.transport.endpoint import ListenerEndpoint
 from barnabas.server.metadata.errors import MetadataError
 from barnabas.server.metadata.ports import CommittedBatch, LoadedSnapshot
 from barnabas.server.metadata.records.codec import TopicRecord
@@ -77,7 +77,7 @@ def topic(name: str) -> TopicRecord:
 
 
 def join(ensemble: Ensemble, node_id: int = 1, *, eligible: bool = True) -> tuple[ZooKeeperMetadataLog, Remembering]:
-    me = NodeInfo(node_id, [Endpoint("PLAINTEXT", "h", 9092)], (f"c{node_id}", 9093), eligible=eligible)
+    me = NodeInfo(node_id, [ListenerEndpoint("PLAINTEXT", "h", 9092)], (f"c{node_id}", 9093), eligible=eligible)
     log = ZooKeeperMetadataLog(ZooKeeperConfig("nowhere:1", 18_000, 18_000), me, SystemClock())
     log._session = cast("ZooKeeperSession", FakeSession(ensemble, log))
     listener = Remembering()

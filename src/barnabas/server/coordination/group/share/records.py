@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from barnabas.protocol.wire.schema import Message, Struct, array, int8, int32, int64, string, uuid
+from barnabas.protocol.wire.schema import Message, MessageStruct, array, int8, int32, int64, string, uuid
 from barnabas.server.coordination.group.records import TargetTopicPartitions
 from barnabas.server.coordination.log_format import RecordKind
 
@@ -76,13 +76,13 @@ class ShareGroupStatePartitionMetadataKey(Message, versions="0"):
     group_id: str = string()
 
 
-class TopicPartitionsInfo(Struct):
+class TopicPartitionsInfo(MessageStruct):
     topic_id: UUID = uuid()
     topic_name: str = string()
     partitions: list[int] = array(int32)
 
 
-class TopicInfo(Struct):
+class TopicInfo(MessageStruct):
     topic_id: UUID = uuid()
     topic_name: str = string()
 
