@@ -1,1 +1,1 @@
-"""Consumer groups (KIP-848)."""
+"""Groups with the consumer protocol (KIP-848): ConsumerGroupHeartbeat."""

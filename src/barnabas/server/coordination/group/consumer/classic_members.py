@@ -1,7 +1,8 @@
-"""Machine: members that speak the classic protocol, in a consumer group (KIP-848, migration).
+"""Machine: members with the classic protocol in a consumer group (KIP-848, migration).
 
-JoinGroup subscribes the member and moves it one step towards its target; SyncGroup tells it its partitions; Heartbeat
-tells it to rejoin when there is a next step. Its generation is its member epoch.
+JoinGroup updates the member's subscription and moves the member one step towards its target assignment. SyncGroup
+returns the member's partitions. Heartbeat returns REBALANCE_IN_PROGRESS if the member must rejoin for its next step.
+The member epoch is used as the generation id.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def join(
     ctx: GroupRequestContext,
     request: JoinGroupRequest,
 ) -> JoinGroupResponse:
-    """Raises KafkaError."""
+    """Handle JoinGroup. Raises KafkaError."""
     member_id = request.member_id or uuid_to_text(random_uuid(op.rng))
     instance_id = request.group_instance_id
     manager.check_group_size(group, member_id)
@@ -88,7 +89,7 @@ def join(
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
-    """All classic members must share an assignor's name, or a downgrade would find none. Raises KafkaError."""
+    """Check that all classic members have an assignor in common, which a downgrade needs. Raises KafkaError."""
     names = {protocol.name for protocol in request.protocols}
     present = [m.classic for m in group.members.values() if m.classic is not None and m.member_id != request.member_id]
     shared = names.intersection(*({name for name, _ in classic.protocols} for classic in present))
@@ -118,7 +119,7 @@ def _subscribe(
 def sync(
     manager: ConsumerGroupManager, op: WriteOperation, group: ConsumerGroup, request: SyncGroupRequest
 ) -> SyncGroupResponse:
-    """Raises KafkaError."""
+    """Handle SyncGroup. Raises KafkaError."""
     member, classic = _find(group, request.member_id, request.group_instance_id)
     if request.generation_id != member.member_epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -143,7 +144,7 @@ def sync(
 
 
 def heartbeat(op: WriteOperation, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Raises KafkaError."""
+    """Handle Heartbeat. Raises KafkaError."""
     member, _ = _find(group, request.member_id, request.group_instance_id)
     if request.generation_id != member.member_epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -185,7 +186,8 @@ def _find_leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGro
 def _find(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerGroupMember, ClassicProtocolMetadata]:
-    """Raises KafkaError: UNKNOWN_MEMBER_ID also for a member of the new protocol."""
+    """The classic member of a request. Raises KafkaError UNKNOWN_MEMBER_ID, also for a member with the consumer
+    protocol, and FENCED_INSTANCE_ID."""
     if instance_id is None:
         member = group.find_member(member_id)
     else:

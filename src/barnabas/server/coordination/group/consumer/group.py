@@ -1,15 +1,18 @@
-"""Machine: the state of one consumer group (KIP-848): a replay of its records, and the questions asked of it.
+"""Machine: the state of one consumer group (KIP-848), which results from replaying its records, and queries about it.
 
-Three epochs say how far a change has come:
+Three epochs show the progress of a change:
 
-    group epoch        the membership, a subscription or the topics changed: a new assignment is due
-    assignment epoch   the target assignment was computed for this group epoch
-    member epoch       the member has reconciled itself to the target assignment of this epoch
+    group epoch        incremented when the membership, a subscription or the subscribed topics change
+    assignment epoch   the group epoch for which the target assignment was computed
+    member epoch       the assignment epoch to which the member has been reconciled
 
-    Empty ── no members     Assigning ── group epoch > assignment epoch
-    Stable ── all members have the target assignment     Reconciling ── some do not yet
+    Empty        the group has no members
+    Assigning    the group epoch is higher than the assignment epoch
+    Reconciling  some members do not have their target assignment yet
+    Stable       all members have their target assignment
 
-All of it lies in timeline maps: reads see what is committed, and what cannot be written is undone.
+The state is stored in timeline maps: reads see the committed state, and changes that cannot be appended are rolled
+back.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ from barnabas.server.coordination.timeline import Timeline, TimelineCell, Timeli
 
 
 class ConsumerState(Enum):
-    """Names as ConsumerGroupDescribe and ListGroups give them."""
+    """The values are the names in ConsumerGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -62,7 +65,7 @@ class ConsumerState(Enum):
 
 
 class ResolvedRegex(Struct, frozen=True):
-    """The topics that a subscribed expression matched, in which metadata version, and when it was looked up."""
+    """The topics that a subscribed regular expression matched, with the metadata version and the time of resolution."""
 
     topics: tuple[str, ...] = ()
     version: int = 0
@@ -70,18 +73,18 @@ class ResolvedRegex(Struct, frozen=True):
 
 
 class EpochBump(Struct, frozen=True):
-    """Why a group's epoch was raised."""
+    """The reason and the time of the last increment of a group epoch."""
 
     reason: str
     at_ms: int
 
 
 NO_EPOCH_BUMP: Final = EpochBump("", -1)
-"""Nothing is known: the node has been started since."""
+"""The group epoch has not been incremented since this coordinator loaded the group."""
 
 
 class ConsumerGroup:
-    """One group. The `apply_` methods are the only ones that change it."""
+    """A consumer group. Only the `apply_` methods change the replicated state."""
 
     def __init__(self, group_id: str, timeline: Timeline) -> None:
         self.group_id = group_id
@@ -92,15 +95,15 @@ class ConsumerGroup:
         self.static_members: TimelineMap[str, str] = TimelineMap(timeline)
         self.target: TimelineMap[str, Partitions] = TimelineMap(timeline)
         self.owners: TimelineMap[tuple[TopicId, int], int] = TimelineMap(timeline)
-        """The member epoch at which each partition is owned; who is missing here may be given away."""
+        """The member epoch of the owner of each partition. A partition without an entry is free."""
         self.regexes: TimelineMap[str, ResolvedRegex] = TimelineMap(timeline)
         self.assigned_at_ms = TimelineCell(timeline, 0)
         self.resolved_topics_version = TimelineCell(timeline, 0)
-        """Not in the log: which version of the topics the subscriptions were last held against."""
+        """The version of the topic metadata for which the subscriptions were last resolved. Not in the log."""
         self.last_epoch_bump = TimelineCell(timeline, NO_EPOCH_BUMP)
-        """Not in the log: why the group epoch was last raised, and when; for people."""
+        """The last increment of the group epoch, for ExplainGroup. Not in the log."""
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -130,7 +133,7 @@ class ConsumerGroup:
         return self.target.get(member_id) or NO_PARTITIONS
 
     def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
-        """What the member subscribes to: names, and what its expression was resolved to."""
+        """The topics to which the member subscribes, by name and by regular expression."""
         topics = frozenset(member.topic_names)
         if member.topic_regex:
             resolved = self.regexes.get(member.topic_regex)
@@ -152,7 +155,8 @@ class ConsumerGroup:
         )
 
     def preferred_assignor(self, default: str) -> str:
-        """What most members ask for; the older preference wins a tie."""
+        """The assignor that most members prefer. In a tie, the preference that was first in the order of members
+        wins."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             if member.server_assignor is not None:
@@ -160,7 +164,7 @@ class ConsumerGroup:
         return max(votes, key=lambda name: votes[name]) if votes else default
 
     def waits_for_release(self, member: ConsumerGroupMember) -> bool:
-        """Some partition of the member's target still belongs to another."""
+        """Whether a partition of the member's target assignment still has another owner."""
         for topic_id, partition in pairs(self.target_of(member.member_id)):
             if partition not in member.assigned.get(topic_id, ()) and (topic_id, partition) in self.owners:
                 return True
@@ -246,7 +250,7 @@ class ConsumerGroup:
 
     def _release(self, member: ConsumerGroupMember) -> None:
         for key in (*pairs(member.assigned), *pairs(member.revoking)):
-            # While an old log is replayed another member may own it by now (compaction drops records in between).
+            # During replay another member may own the partition, because compaction has removed records in between.
             if self.owners.get(key) == member.member_epoch:
                 self.owners.pop(key)
 
@@ -292,14 +296,15 @@ class ConsumerGroup:
         return CoordinatorRecord(key, value)
 
     def member_tombstones(self, member_id: str) -> Iterator[CoordinatorRecord]:
-        """The member is gone. In this order: what it owned, what it should own, the member."""
+        """The tombstones of a removed member: its current assignment, its target assignment, its metadata, in this
+        order."""
         keys = {"group_id": self.group_id, "member_id": member_id}
         yield CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(**keys), None)
         yield CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(**keys), None)
         yield CoordinatorRecord(ConsumerGroupMemberMetadataKey(**keys), None)
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
-        """The group is gone."""
+        """The tombstones of a deleted group."""
         for member_id in self.members:
             yield from self.member_tombstones(member_id)
         for regex in self.regexes:

@@ -1,15 +1,15 @@
-"""Machine: ConsumerGroupHeartbeat (KIP-848): joining, subscribing, reconciling, leaving, and being fenced.
+"""Machine: ConsumerGroupHeartbeat (KIP-848): members join, subscribe, reconcile, leave, and are fenced.
 
-One heartbeat goes through these steps; each writes records only for what changed:
+A heartbeat goes through these steps, each of which writes records only for changes:
 
-    member        found, made, or given a static member's place
-    subscription  stored; its expression resolved to topics
-    group epoch   raised when subscriptions or the topics behind them changed
-    target        computed when it is behind the group epoch
-    reconcile     the member's own next step towards it
+    member        found, created, or put in the place of a static member
+    subscription  stored; a regular expression is resolved to topics
+    group epoch   incremented if a subscription or the subscribed topics changed
+    target        computed if the assignment epoch is behind the group epoch
+    reconcile     the member's next step towards its target assignment
 
-Records are applied as they are written, so that each step sees the ones before; the runtime undoes them all when the
-turn fails or cannot be appended.
+Records are applied as they are written, so that each step sees the changes of the previous ones. The runtime rolls all
+of them back if the operation fails or cannot be appended. The rules are those of Kafka's GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from barnabas.server.coordination.regex import Re2Pattern
 
 LEFT: Final = "left the group"
 FENCE_REASONS: Final = {
-    "consumer-session": "was not heard of for its session time-out",
-    "consumer-rebalance": "did not give its partitions up within its rebalance time-out",
-    "consumer-join": "did not rejoin within its rebalance time-out",
-    "consumer-sync": "did not fetch its assignment within its rebalance time-out",
+    "consumer-session": "sent no heartbeat for its session timeout",
+    "consumer-rebalance": "did not revoke its partitions within its rebalance timeout",
+    "consumer-join": "did not rejoin within its rebalance timeout",
+    "consumer-sync": "did not fetch its assignment within its rebalance timeout",
 }
-"""What a member has failed to do when the timer of this kind goes off."""
+"""Kind of timer -> the reason for which its member is fenced."""
 
 
 class ConsumerGroupManager:
-    """The consumer groups of one shard. `apply` is the shard's."""
+    """The consumer groups of one shard. `apply` is the shard's method."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ConsumerGroupManager:
         self.table = table
         self.catalog = catalog
         self.topics_version = 1
-        """Counts the metadata images with other topics."""
+        """Incremented with each new metadata image."""
         self._group_configs = group_configs
         self._apply = apply
         self._assignors: dict[str, ServerAssignor] = {
@@ -88,7 +88,7 @@ class ConsumerGroupManager:
         }
 
     def apply_and_write(self, op: WriteOperation, *records: CoordinatorRecord) -> None:
-        """Write, and see it at once."""
+        """Apply the records to the state at once, and add them to the operation."""
         op.replay_records = False
         for record in records:
             self._apply(record)
@@ -103,7 +103,7 @@ class ConsumerGroupManager:
     def heartbeat(
         self, op: WriteOperation, ctx: GroupRequestContext, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse:
-        """A member that is there to stay. Raises KafkaError."""
+        """Handle the heartbeat of a member that joins or stays. Raises KafkaError."""
         self.check_group_size(group, request.member_id)
         member_id = request.member_id or uuid_to_text(random_uuid(op.rng))
         owned = owned_of(request)
@@ -143,7 +143,7 @@ class ConsumerGroupManager:
         return response
 
     def check(self, ctx: GroupRequestContext, request: ConsumerGroupHeartbeatRequest) -> bool:
-        """Whether the request is one to leave. Raises KafkaError when it makes no sense."""
+        """Validate the request. Returns whether the member leaves. Raises KafkaError."""
         check_request(request, ctx.api_version, list(self._assignors))
         if request.subscribed_topic_regex:
             Re2Pattern(request.subscribed_topic_regex)
@@ -166,7 +166,7 @@ class ConsumerGroupManager:
         instance_id: str | None,
         owned: Owned,
     ) -> ConsumerGroupMember:
-        """The member as it stands; a new one when it joins. Raises KafkaError."""
+        """The current member, or a new one if the member joins. Raises KafkaError."""
         if instance_id is None:
             if epoch == JOINING_EPOCH:
                 return group.members.get(member_id) or ConsumerGroupMember(member_id)
@@ -191,7 +191,7 @@ class ConsumerGroupManager:
     def replace_member(
         self, op: WriteOperation, group: ConsumerGroup, holder: ConsumerGroupMember, member_id: str
     ) -> ConsumerGroupMember:
-        """A static member is back under a new id: it has its old place, and its partitions wait for it."""
+        """A static member has restarted with a new member id. The new id gets the target assignment of the old one."""
         target = group.target_of(holder.member_id)
         member = replace(holder, member_id=member_id, member_epoch=0, previous_epoch=0)
         self.apply_and_write(op, *group.member_tombstones(holder.member_id))
@@ -203,7 +203,7 @@ class ConsumerGroupManager:
     def update_member(
         self, op: WriteOperation, group: ConsumerGroup, updated: ConsumerGroupMember, owned: Owned
     ) -> ConsumerGroupMember:
-        """From the subscription to the member's next step. Returns the member as it stands after it."""
+        """Store the member's subscription, update the group, and reconcile the member. Returns the resulting member."""
         member_id = updated.member_id
         before = group.members.get(member_id)
         change = ""
@@ -233,7 +233,7 @@ class ConsumerGroupManager:
     # -- topics and target ---------------------------------------------------------------------------------------
 
     def _refresh_topics(self, op: WriteOperation, group: ConsumerGroup, change: str) -> None:
-        """Raise the group epoch if a subscription changed (`change`), or the topics behind the subscriptions did."""
+        """Increment the group epoch if a subscription changed (`change` is the reason) or the subscribed topics did."""
         stale = group.resolved_topics_version.value != self.topics_version
         if not change and not stale:
             return
@@ -242,14 +242,15 @@ class ConsumerGroupManager:
         self.raise_epoch(op, group, change)
 
     def raise_epoch(self, op: WriteOperation, group: ConsumerGroup, change: str) -> None:
-        """`change` says what did; empty: only if the topics have changed."""
+        """Increment the group epoch for the reason `change`. If `change` is empty, increment only if the topics
+        changed."""
         fingerprint = metadata_hash(self.catalog, group.subscribed_topics())
         if change or fingerprint != group.metadata_hash.value:
-            group.last_epoch_bump.value = EpochBump(change or "the topics that it subscribes to changed", op.now_ms)
+            group.last_epoch_bump.value = EpochBump(change or "the subscribed topics changed", op.now_ms)
             self.apply_and_write(op, group.epoch_record(group.epoch.value + 1, fingerprint))
 
     def _refresh_expressions(self, op: WriteOperation, group: ConsumerGroup, *, everything: bool) -> None:
-        """Resolve the expressions that members use, and forget those that nobody uses any more."""
+        """Resolve the regular expressions of the members, and delete those that no member uses any longer."""
         used = {member.topic_regex for member in group.members.values() if member.topic_regex}
         for pattern in sorted(set(group.regexes) - used):
             self.apply_and_write(op, group.regex_record(pattern, None))
@@ -263,7 +264,8 @@ class ConsumerGroupManager:
                 self.apply_and_write(op, group.regex_record(pattern, resolved))
 
     def _refresh_target(self, op: WriteOperation, group: ConsumerGroup) -> None:
-        """Compute the target if it is behind; if the last one is too young, when it is old enough."""
+        """Compute the target assignment if it is behind the group epoch. If the last one is younger than
+        group.consumer.assignment.interval.ms, a timer computes it later (KIP-1263)."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
         configured = self._group_configs.consumer_assignment_interval_ms(group.group_id)
@@ -275,7 +277,8 @@ class ConsumerGroupManager:
             self.assign(op, group)
 
     def assign(self, op: WriteOperation, group: ConsumerGroup) -> None:
-        """The target assignment of the group's present epoch; records for those members whose part changes."""
+        """Compute the target assignment of the current group epoch, and write records for the members whose target
+        changes."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
         name = group.preferred_assignor(self.default_assignor)
@@ -291,7 +294,8 @@ class ConsumerGroupManager:
     def leave(
         self, op: WriteOperation, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
     ) -> tuple[ConsumerGroupMember | None, ConsumerGroupHeartbeatResponse]:
-        """The member that is to be removed for good (None: a static one that will be back), and the answer."""
+        """Handle the heartbeat of a member that leaves. Returns the response, and the member to remove: None if it is a
+        static member that leaves temporarily (member epoch -2)."""
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
             return group.find_member(request.member_id), response
@@ -304,7 +308,8 @@ class ConsumerGroupManager:
         return None, response
 
     def remove(self, op: WriteOperation, group: ConsumerGroup, member_id: str, why: str) -> None:
-        """Take a member out that `why` ("left ..."). Its partitions are free; the others learn of it when they beat."""
+        """Remove a member; `why` completes the sentence "member ... `why`". The member's partitions are free, and the
+        other members get them with their next heartbeats."""
         self.apply_and_write(op, *group.member_tombstones(member_id))
         self._refresh_expressions(op, group, everything=False)
         self.raise_epoch(op, group, f"member {member_id} {why}")
@@ -313,7 +318,7 @@ class ConsumerGroupManager:
     # -- timers --------------------------------------------------------------------------------------------------
 
     def on_loaded(self, op: WriteOperation, group: ConsumerGroup) -> None:
-        """After loading: everyone has a session's time to find us."""
+        """After loading: give each member one session timeout to find this coordinator."""
         for member_id in sorted(group.members):
             member = group.members[member_id]
             if member.classic is not None:
@@ -332,7 +337,8 @@ class ConsumerGroupManager:
     def _schedule_rebalance_timeout(
         self, op: WriteOperation, group: ConsumerGroup, member: ConsumerGroupMember
     ) -> None:
-        """A member that must give partitions up has its rebalance time-out to do so."""
+        """Schedule the rebalance timeout of a member that must revoke partitions, or cancel the timer of another
+        member."""
         key = ("consumer-rebalance", group.group_id, member.member_id)
         if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
             op.schedule(key, member.rebalance_timeout_ms, retry=True)
@@ -348,7 +354,8 @@ class ConsumerGroupManager:
         return self.config.group_consumer_heartbeat_interval_ms if configured is None else configured
 
     def find_or_new(self, op: WriteOperation, group_id: str, *, joining: bool) -> ConsumerGroup | ClassicGroup:
-        """The group a heartbeat speaks of; a classic one without members gives way. Raises GROUP_ID_NOT_FOUND."""
+        """The group of a heartbeat. A group that does not exist, or an empty classic group, is replaced by a new
+        consumer group if the member joins. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.table.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -367,7 +374,8 @@ class ConsumerGroupManager:
 def check_static(
     group: ConsumerGroup, holder: ConsumerGroupMember | None, member_id: str, instance_id: str
 ) -> ConsumerGroupMember:
-    """Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """The member `holder` of the instance id. Raises KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if `holder`
+    has another member id."""
     if holder is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder.member_id != member_id:

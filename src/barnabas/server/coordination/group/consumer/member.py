@@ -1,4 +1,4 @@
-"""Value: a member of a consumer group (KIP-848), and the partitions it has, gives up, and should have."""
+"""Value: a member of a consumer group (KIP-848), with its assigned partitions and those it must revoke."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from barnabas.server.coordination.group.records import (
 from barnabas.server.coordination.operation import CoordinatorRecord
 
 Partitions = Mapping[TopicId, frozenset[int]]
-"""Topic id -> partitions; never an empty set."""
+"""Topic id -> partitions. The set of partitions is never empty."""
 
 NO_PARTITIONS: Final[Partitions] = {}
 
@@ -32,26 +32,27 @@ STATIC_LEAVING_EPOCH: Final = -2
 
 
 class ConsumerMemberState(IntEnum):
-    """Where a member stands on its way to its target assignment; the numbers are written to the log."""
+    """The progress of a member towards its target assignment (Kafka's MemberState). The values are stored in the
+    log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions first."""
+    """The member must revoke partitions first."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up yet."""
+    """The member waits for partitions that other members have not revoked yet."""
     UNKNOWN = 127
-    """Written by a later version; the member must start anew."""
+    """A state that this version does not know. The member must rejoin."""
 
 
 class ClassicProtocolMetadata(Struct, frozen=True):
-    """What a member that speaks the classic protocol said when it joined."""
+    """The session timeout and the protocols (assignors with metadata) of a member with the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class ConsumerGroupMember(Struct, frozen=True):
-    """Two records of the log in one: what the member said of itself, and its current assignment."""
+    """A member: its metadata and its current assignment, which are two records in the log."""
 
     member_id: str
     instance_id: str | None = None
@@ -60,7 +61,7 @@ class ConsumerGroupMember(Struct, frozen=True):
     client_host: str = ""
     rebalance_timeout_ms: int = -1
     topic_names: tuple[str, ...] = ()
-    """Sorted, without repetition."""
+    """Sorted, without duplicates."""
     topic_regex: str | None = None
     server_assignor: str | None = None
     classic: ClassicProtocolMetadata | None = None
@@ -69,7 +70,7 @@ class ConsumerGroupMember(Struct, frozen=True):
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Partitions = field(default_factory=dict)
     revoking: Partitions = field(default_factory=dict)
-    """What it owned, must give up, and has not yet reported to have given up."""
+    """The partitions that the member must revoke and has not reported as revoked yet."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is ConsumerMemberState.STABLE and self.member_epoch == epoch
@@ -142,7 +143,7 @@ def _current(partitions: Partitions) -> list[CurrentTopicPartitions]:
 
 
 def pairs(partitions: Partitions) -> Iterable[tuple[TopicId, int]]:
-    """Every single partition, in order."""
+    """The (topic id, partition) pairs, sorted."""
     for topic_id in sorted(partitions):
         for partition in sorted(partitions[topic_id]):
             yield topic_id, partition

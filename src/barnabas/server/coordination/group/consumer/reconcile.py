@@ -1,14 +1,14 @@
-"""Machine: how one member moves from the partitions it has to those it should have (KIP-848).
+"""Machine: the next step of one member from its current to its target assignment (Kafka's CurrentAssignmentBuilder).
 
-                      nothing to give up, all free
+                      no partition to revoke, all free
         Stable ─────────────────────────────────────────► Stable, at the target's epoch
-          │  something to give up                             ▲
-          ▼                                                   │ all free now
-        Unrevoked ──── has given it up ──► Unreleased ────────┘
-        (keeps its epoch)                  (has the target's epoch, waits for others to give up theirs)
+          │  partitions to revoke                             ▲
+          ▼                                                   │ all partitions free
+        Unrevoked ──── revoked ──────────► Unreleased ────────┘
+        (keeps its epoch)                  (has the target's epoch, waits until other members revoke partitions)
 
-A partition is free when no member owns it at any epoch: neither assigned nor still to be revoked. So it never has two
-owners. (CurrentAssignmentBuilder.)
+A partition is free if it is neither assigned to a member nor pending revocation by a member. So a partition never has
+two owners (KIP-848).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnabas.server.coordination.group.consumer.member import (
 )
 
 Owned = Mapping[TopicId, frozenset[int]] | None
-"""What the member says it owns; None when it has not said anything (nothing changed since it last did)."""
+"""The partitions that the member reports as owned; None if the request has none (unchanged since the last report)."""
 
 
 def reconcile(
@@ -37,7 +37,7 @@ def reconcile(
     is_owned: Callable[[TopicId, int], bool],
     owned: Owned,
 ) -> ConsumerGroupMember:
-    """The member's next step; the same object when there is none. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """The member after its next step, or the same object if there is none. Raises KafkaError FENCED_MEMBER_EPOCH."""
     match member.state:
         case ConsumerMemberState.STABLE:
             if member.member_epoch == target_epoch:
@@ -46,7 +46,7 @@ def reconcile(
         case ConsumerMemberState.UNREVOKED_PARTITIONS:
             if _still_owns(owned, member.revoking):
                 return member
-            # What it gave up is released now, so the member is at a new epoch of its own.
+            # The revoked partitions are released now, so the member gets a new epoch.
             return _next(member, member.member_epoch + 1, target_epoch, target, is_owned, owned)
         case ConsumerMemberState.UNRELEASED_PARTITIONS:
             return _next(member, member.member_epoch, target_epoch, target, is_owned, owned)

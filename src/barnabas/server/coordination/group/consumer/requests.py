@@ -1,4 +1,4 @@
-"""Machine: which ConsumerGroupHeartbeat requests make sense, and which epochs a member may come with (KIP-848)."""
+"""Machine: validation of ConsumerGroupHeartbeat requests and of member epochs (KIP-848)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assi
             raise invalid("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
             raise invalid("TopicPartitions must be empty when (re-)joining.")
-        # An empty list is a subscription: that of a member whose own pattern matches nothing yet.
+        # An empty list is a valid subscription: of a client whose client-side pattern matches no topic yet.
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
@@ -55,7 +55,8 @@ def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """The member tells everything, so it wants to be told everything: it has lost an answer."""
+    """Whether the request has all fields, as after joining or after a lost response. The response must then have the
+    assignment."""
     return request.member_epoch == JOINING_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -70,7 +71,10 @@ def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned:
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Owned) -> None:
-    """Raises KafkaError FENCED_MEMBER_EPOCH. The epoch before is good if only our answer was lost; 0 begins anew."""
+    """Check the member epoch of a request. Raises KafkaError FENCED_MEMBER_EPOCH.
+
+    The previous epoch is accepted if the last response may have been lost: the member owns no partition that is not
+    assigned to it. Epoch 0 (joining) is always accepted."""
     if epoch in (member.member_epoch, JOINING_EPOCH):
         return
     repeats = member.previous_epoch == epoch < member.member_epoch

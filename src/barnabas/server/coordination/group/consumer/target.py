@@ -1,4 +1,4 @@
-"""Machine: the target assignment of a consumer group, and the fingerprint of the topics it was made for (KIP-1101)."""
+"""Machine: the target assignment of a consumer group, and the hash of its subscribed topics (KIP-1101)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from barnabas.server.coordination.ports import CatalogTopic, TopicCatalog
 
 
 def metadata_hash(catalog: TopicCatalog, topics: Iterable[str]) -> int:
-    """Changes when a subscribed topic comes, goes, is made anew, grows, or moves between racks; 0 for no topics.
+    """A hash that changes when a subscribed topic is created, deleted, recreated, gets partitions, or changes racks.
 
-    Kafka's own function is another one (XXH3 over the same facts). A group that moves between the two brokers is
-    rebalanced once, which moves no partition.
+    Kafka hashes the same data with XXH3. A group whose coordinator moves between Kafka and Barnabas is rebalanced once,
+    which moves no partition. The hash of no topics is 0.
     """
     digest = blake2b(digest_size=8)
     any_topic = False
@@ -33,7 +33,7 @@ def _facts(view: CatalogTopic) -> bytes:
 
 
 def compute_target(group: ConsumerGroup, catalog: TopicCatalog, assignor: ServerAssignor) -> dict[str, Partitions]:
-    """What every member should have, as the group and the topics stand."""
+    """The target assignment of each member, for the current subscriptions and topics."""
     counts: dict[str, CatalogTopic] = {}
     members: dict[str, MemberSpec] = {}
     for member_id in sorted(group.members):

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932)."""
+"""Share groups (KIP-932): ShareGroupHeartbeat and the offsets of share groups."""

@@ -1,11 +1,13 @@
-"""Machine: the state of one share group (KIP-932): a replay of its records, and the questions asked of it.
+"""Machine: the state of one share group (KIP-932), which results from replaying its records, and queries about it.
 
-As with consumer groups three epochs say how far a change has come, but nothing must be given up before it is given to
-another: partitions are shared, so a member takes its whole new assignment with its next heartbeat.
+As in consumer groups, three epochs (group, assignment, member) show the progress of a change. A member gets its whole
+new assignment with its next heartbeat: members share partitions, so no partition must be revoked first.
 
-Beside its members a share group remembers which share partitions have their state at the share coordinator:
+A share group also stores which share partitions have state at the share coordinator:
 
-    initializing ── asked for, not answered yet     initialized ── may be assigned     deleting ── being forgotten
+    initializing   requested from the share coordinator, without a response yet
+    initialized    may be assigned to members
+    deleting       requested to be deleted, without a response yet
 """
 
 from __future__ import annotations
@@ -29,28 +31,28 @@ MEMBER_STABLE: Final = 0
 
 
 class ShareGroupState(Enum):
-    """Names as ShareGroupDescribe and ListGroups give them."""
+    """The values are the names in ShareGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
 
 
 class ShareGroupMember(Struct, frozen=True):
-    """Two records of the log in one: what the member said of itself, and its assignment."""
+    """A member: its metadata and its current assignment, which are two records in the log."""
 
     member_id: str
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
     topic_names: tuple[str, ...] = ()
-    """Sorted, without repetition."""
+    """Sorted, without duplicates."""
     member_epoch: int = 0
     previous_epoch: int = 0
     assigned: Partitions = field(default_factory=dict)
 
 
 class StateTable(Struct, frozen=True):
-    """The record of kind 15."""
+    """Which share partitions have state at the share coordinator (ShareGroupStatePartitionMetadata, kind 15)."""
 
     initializing: StateTopics = field(default_factory=dict)
     initialized: StateTopics = field(default_factory=dict)
@@ -64,26 +66,28 @@ class StateTable(Struct, frozen=True):
         return {topic_id: topic.partitions for topic_id, topic in self.initialized.items()}
 
     def known(self, topic_id: TopicId) -> frozenset[int]:
-        """Partitions of the topic that are initialized or about to be."""
+        """The partitions of the topic that are initialized or initializing."""
         topics = [found for found in (self.initialized.get(topic_id), self.initializing.get(topic_id)) if found]
         return frozenset(p for topic in topics for p in topic.partitions)
 
     def begin(self, topics: StateTopics) -> StateTable:
-        """These are being initialized (again); what was being deleted of them no longer is."""
+        """The table with these share partitions as initializing, also if they were initialized or deleting."""
         return StateTable(
-            _united(self.initializing, topics),
+            _union(self.initializing, topics),
             _without(self.initialized, topics),
             {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topics},
         )
 
     def finish(self, topics: StateTopics) -> StateTable:
-        return StateTable(_without(self.initializing, topics), _united(self.initialized, topics), self.deleting)
+        """The table with these share partitions as initialized."""
+        return StateTable(_without(self.initializing, topics), _union(self.initialized, topics), self.deleting)
 
     def give_up(self, topics: StateTopics) -> StateTable:
+        """The table without these initializing share partitions, whose initialization failed."""
         return replace(self, initializing=_without(self.initializing, topics))
 
     def delete(self, topic_ids: Iterable[TopicId]) -> StateTable:
-        """The state of whole topics is about to be forgotten."""
+        """The table with these topics as deleting."""
         names = {t: topic.name for topics in (self.initializing, self.initialized) for t, topic in topics.items()}
         chosen = {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
         return StateTable(
@@ -93,11 +97,12 @@ class StateTable(Struct, frozen=True):
         )
 
     def deleted(self, topic_ids: Iterable[TopicId]) -> StateTable:
+        """The table without these deleting topics."""
         gone = set(topic_ids)
         return replace(self, deleting={t: name for t, name in self.deleting.items() if t not in gone})
 
 
-def _united(one: StateTopics, other: StateTopics) -> dict[TopicId, StateTopic]:
+def _union(one: StateTopics, other: StateTopics) -> dict[TopicId, StateTopic]:
     united = dict(one)
     for topic_id, topic in other.items():
         before = united.get(topic_id)
@@ -115,7 +120,7 @@ def _without(topics: StateTopics, gone: StateTopics) -> dict[TopicId, StateTopic
 
 
 class ShareGroup:
-    """One group. The `apply_` methods are the only ones that change it."""
+    """A share group. Only the `apply` methods change the replicated state."""
 
     def __init__(self, group_id: str, timeline: Timeline) -> None:
         self.group_id = group_id
@@ -127,11 +132,11 @@ class ShareGroup:
         self.target: TimelineMap[str, Partitions] = TimelineMap(timeline)
         self.states = TimelineCell(timeline, StateTable())
         self.resolved_topics_version = TimelineCell(timeline, 0)
-        """Not in the log: which version of the topics the subscriptions were last held against."""
+        """The version of the topic metadata for which the subscriptions were last resolved. Not in the log."""
         self.requested_at_ms: dict[tuple[TopicId, int], int] = {}
-        """Not in the log: when the state of a share partition was last asked for."""
+        """The time of the last request to initialize each share partition. Not in the log."""
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
@@ -258,14 +263,14 @@ class ShareGroup:
         return CoordinatorRecord(key, value)
 
     def member_tombstones(self, member_id: str) -> Iterator[CoordinatorRecord]:
-        """The member is gone."""
+        """The tombstones of a removed member."""
         keys = {"group_id": self.group_id, "member_id": member_id}
         yield CoordinatorRecord(rec.ShareGroupCurrentMemberAssignmentKey(**keys), None)
         yield CoordinatorRecord(rec.ShareGroupTargetAssignmentMemberKey(**keys), None)
         yield CoordinatorRecord(rec.ShareGroupMemberMetadataKey(**keys), None)
 
     def tombstones(self) -> Iterator[CoordinatorRecord]:
-        """The group is gone."""
+        """The tombstones of a deleted group."""
         for member_id in self.members:
             yield from self.member_tombstones(member_id)
         yield CoordinatorRecord(rec.ShareGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
@@ -273,7 +278,7 @@ class ShareGroup:
         yield CoordinatorRecord(rec.ShareGroupMetadataKey(group_id=self.group_id), None)
 
     def apply(self, record: CoordinatorRecord) -> None:
-        """Any record of the group but its metadata's tombstone, which the table of groups sees to."""
+        """Apply a record of the group. The tombstone of the group's metadata is applied by `GroupShard`."""
         key, value = record.key, record.value
         match key:
             case rec.ShareGroupMetadataKey():

@@ -1,15 +1,15 @@
-"""Machine: ShareGroupHeartbeat (KIP-932): joining, subscribing, being assigned, leaving, and being fenced.
+"""Machine: ShareGroupHeartbeat (KIP-932): members join, subscribe, get assignments, leave, and are fenced.
 
-One heartbeat goes through these steps; each writes records only for what changed:
+A heartbeat goes through these steps, each of which writes records only for changes:
 
-    member        found or made
+    member        found or created
     subscription  stored
-    group epoch   raised when subscriptions, the topics behind them, or the share partitions that have state changed
-    target        computed when it is behind the group epoch
-    assignment    the member takes its target over, whole
+    group epoch   incremented if a subscription, a subscribed topic, or the set of initialized share partitions changed
+    target        computed if the assignment epoch is behind the group epoch
+    assignment    the member gets its whole target assignment
 
-Share partitions that are subscribed to and have no state yet are noted as `initializing`; the service then asks the
-share coordinator for them, and comes back with `finish_initialization`.
+Subscribed share partitions without state are stored as `initializing`. The service then sends requests to the share
+coordinator, and calls `finish_initialization` with the results.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAVING_EPOCH = -1
 
 
 class ShareGroupManager:
-    """The share groups of one shard. `apply` is the shard's."""
+    """The share groups of one shard. `apply` is the shard's method."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class ShareGroupManager:
         self.table = table
         self.catalog = catalog
         self.topics_version = 1
-        """Counts the metadata images with other topics."""
+        """Incremented with each new metadata image."""
         self.assignor: ServerAssignor = SHARE_ASSIGNORS[config.group_share_assignors[0]]
         self._group_configs = group_configs
         self._apply = apply
 
     def apply_and_write(self, op: WriteOperation, *records: CoordinatorRecord) -> None:
-        """Write, and see it at once."""
+        """Apply the records to the state at once, and add them to the operation."""
         op.replay_records = False
         for record in records:
             self._apply(record)
@@ -72,7 +72,7 @@ class ShareGroupManager:
     def heartbeat(
         self, op: WriteOperation, ctx: GroupRequestContext, request: ShareGroupHeartbeatRequest
     ) -> tuple[ShareGroupHeartbeatResponse, StateTopics]:
-        """The answer, and the share partitions whose state is to be made. Raises KafkaError."""
+        """Returns the response, and the share partitions to initialize at the share coordinator. Raises KafkaError."""
         _check_request(request)
         if request.member_epoch == LEAVING_EPOCH:
             group = self.table.find_share(request.group_id)
@@ -96,18 +96,18 @@ class ShareGroupManager:
         self._refresh_epoch(op, group, bump=bump)
         needed = self._begin_initialization(op, group)
         self._refresh_target(op, group)
-        response = self._settle(op, group, request.member_id, full=request.member_epoch == JOINING_EPOCH or
+        response = self._assign_target(op, group, request.member_id, full=request.member_epoch == JOINING_EPOCH or
                                 names is not None, had=before.assigned)  # fmt: skip
         return response, needed
 
     def heartbeat_after_initialization(
         self, op: WriteOperation, group_id: str, member_id: str
     ) -> ShareGroupHeartbeatResponse:
-        """The answer anew, once the share partitions that a heartbeat asked for have been made. Raises KafkaError."""
+        """The response to a heartbeat after its share partitions have been initialized. Raises KafkaError."""
         group = self.table.find_share(group_id)
         group.find_member(member_id)
         self._refresh_target(op, group)
-        return self._settle(op, group, member_id, full=True, had={})
+        return self._assign_target(op, group, member_id, full=True, had={})
 
     def _find_or_new(self, request: ShareGroupHeartbeatRequest) -> ShareGroup:
         group_id = request.group_id
@@ -129,7 +129,8 @@ class ShareGroupManager:
             )
 
     def _member(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareGroupMember:
-        """Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+        """The current member, or a new one if the member joins. Raises KafkaError UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH."""
         epoch = request.member_epoch
         if epoch == JOINING_EPOCH:
             return group.members.get(request.member_id) or ShareGroupMember(request.member_id)
@@ -143,10 +144,10 @@ class ShareGroupManager:
             )
         return member
 
-    def _settle(
+    def _assign_target(
         self, op: WriteOperation, group: ShareGroup, member_id: str, *, full: bool, had: object
     ) -> ShareGroupHeartbeatResponse:
-        """Give the member its target, and say what it has when that changed, or when it wants to know everything."""
+        """Assign the member its target. The response has the assignment if `full`, or if it differs from `had`."""
         member = group.members[member_id]
         epoch, target = group.assignment_epoch.value, group.target_of(member_id)
         if member.member_epoch != epoch or member.assigned != target:
@@ -184,9 +185,9 @@ class ShareGroupManager:
             self.apply_and_write(op, group.epoch_record(group.epoch.value + 1, fingerprint))
 
     def _refresh_target(self, op: WriteOperation, group: ShareGroup) -> None:
-        """Compute the target if it is behind; if the last one is too young, when it is old enough.
-
-        An empty target holds nobody up: it is there only because no share partition had state yet.
+        """Compute the target assignment if it is behind the group epoch. If the last one is younger than
+        group.share.assignment.interval.ms, a timer computes it later. An empty target assignment is replaced at once,
+        because it is empty only while no share partition is initialized.
         """
         if group.epoch.value <= group.assignment_epoch.value:
             return
@@ -198,7 +199,8 @@ class ShareGroupManager:
             self.assign(op, group)
 
     def assign(self, op: WriteOperation, group: ShareGroup) -> None:
-        """The target assignment of the group's present epoch; records for those members whose part changes."""
+        """Compute the target assignment of the current group epoch, and write records for the members whose target
+        changes."""
         if group.epoch.value <= group.assignment_epoch.value:
             return
         members: dict[str, MemberSpec] = {}
@@ -217,7 +219,8 @@ class ShareGroupManager:
     # -- the state of share partitions ---------------------------------------------------------------------------
 
     def _begin_initialization(self, op: WriteOperation, group: ShareGroup) -> StateTopics:
-        """Subscribed share partitions without state, or whose state was asked for too long ago."""
+        """Mark subscribed share partitions that are not initialized as initializing. Returns those to request from the
+        share coordinator: without the ones requested less than group.share.initialize.retry.interval.ms ago."""
         retry_ms = self.config.group_share_initialize_retry_interval_ms
         states = group.states.value
         needed: dict[TopicId, StateTopic] = {}
@@ -241,7 +244,8 @@ class ShareGroupManager:
         return needed
 
     def finish_initialization(self, op: WriteOperation, group_id: str, made: StateTopics, failed: StateTopics) -> None:
-        """The share coordinator has answered: what it has made may be assigned, the rest is asked for again."""
+        """Store the share coordinator's results: initialized share partitions may be assigned, failed ones are
+        requested again by a later heartbeat."""
         group = self.table.share(group_id)
         if group is None:
             return
@@ -259,13 +263,14 @@ class ShareGroupManager:
     # -- leaving -------------------------------------------------------------------------------------------------
 
     def remove(self, op: WriteOperation, group: ShareGroup, member_id: str) -> None:
-        """Take a member out; what it holds at the leaders comes free when its session or its locks end."""
+        """Remove a member. Partition leaders release the member's acquired records when its share session closes or
+        their locks expire."""
         self.apply_and_write(op, *group.member_tombstones(member_id))
         self.raise_epoch(op, group, always=True)
         op.cancel(("share-session", group.group_id, member_id))
 
     def on_loaded(self, op: WriteOperation, group: ShareGroup) -> None:
-        """After loading: everyone has a session's time to find us."""
+        """After loading: give each member one session timeout to find this coordinator."""
         for member_id in sorted(group.members):
             self.schedule_session_timeout(op, group, member_id)
 
@@ -275,7 +280,8 @@ class ShareGroupManager:
         op.schedule(("share-session", group.group_id, member_id), timeout, retry=True)
 
     def on_topics_deleted(self, op: WriteOperation, gone: Iterable[TopicId]) -> None:
-        """Topics were deleted; the share coordinator forgets their state by itself."""
+        """Remove deleted topics from the state tables. The share coordinator deletes the state of their partitions
+        itself."""
         topics = set(gone)
         for group_id in sorted(self.table.by_id):
             group = self.table.share(group_id)

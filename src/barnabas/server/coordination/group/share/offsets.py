@@ -1,7 +1,7 @@
-"""Machine: what DescribeShareGroupOffsets, Alter, Delete, and the deletion of share groups decide.
+"""Machine: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets, and deletion of share groups.
 
-The offsets themselves are at the share coordinator; here is only which share partitions there are, and whether they
-may be touched: those of a group with members may not.
+The share coordinator stores the offsets. The group coordinator knows which share partitions exist, and rejects changes
+to a group with members.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ class ShareGroupOffsets:
         self._groups = groups
 
     def _find_empty(self, group_id: str) -> ShareGroup:
-        """Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        """The share group, which must have no members. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = self._groups.table.find_share(group_id)
         if not group.is_empty:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         return group
 
     def known_topics(self, op: WriteOperation, group_id: str) -> StateTopics:
-        """The share partitions that have state. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """The initialized share partitions. Raises KafkaError GROUP_ID_NOT_FOUND."""
         op.wait_for_pending = True
         return self._groups.table.find_share(group_id).states.value.initialized
 
     def begin_alter(self, op: WriteOperation, group_id: str, starts: Mapping[TopicId, Mapping[int, int]]) -> int:
-        """These share partitions will begin elsewhere. Gives the state epoch for that, a new one: leaders with the old
-        one are fenced. Raises KafkaError.
-        """
+        """Start to change the start offsets of share partitions. Returns the new state epoch, which fences partition
+        leaders with the previous one. Raises KafkaError."""
         group = self._find_empty(group_id)
         topics: dict[TopicId, StateTopic] = {}
         for topic_id, offsets in starts.items():
             view = self._groups.catalog.by_id(topic_id)
-            assert view is not None, "the service asks for topics that exist"
+            assert view is not None, "the service has checked that the topic exists"
             topics[topic_id] = StateTopic(view.name, frozenset(offsets))
         if topics:
             self._groups.raise_epoch(op, group, always=True)
@@ -52,7 +51,8 @@ class ShareGroupOffsets:
     def begin_delete(
         self, op: WriteOperation, group_id: str, topic_ids: Collection[TopicId] | None
     ) -> Mapping[TopicId, frozenset[int]]:
-        """The state of these topics (None: of all) will be forgotten. Gives the share partitions. Raises KafkaError."""
+        """Start to delete the state of these topics, or of all topics (None). Returns the share partitions to delete.
+        Raises KafkaError."""
         group = self._find_empty(group_id)
         states = group.states.value
         known = {*states.initialized, *states.initializing}
@@ -65,7 +65,7 @@ class ShareGroupOffsets:
         return partitions
 
     def finish_delete(self, op: WriteOperation, group_id: str, topic_ids: Collection[TopicId]) -> None:
-        """The share coordinator has forgotten these topics."""
+        """The share coordinator has deleted the state of these topics."""
         group = self._groups.table.share(group_id)
         if group is not None:
             after = group.states.value.deleted(topic_ids)

@@ -1,4 +1,4 @@
-"""Port: what share groups need of others: their share partitions' state, and where partitions end."""
+"""Port: what share groups need from other nodes: the state of share partitions, and the end offsets of partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.server.coordination.share.state import ShareState
 
 
 class StateTopic(Struct, frozen=True):
-    """Partitions of a topic whose state is in the making, made, or being deleted."""
+    """The name of a topic, and some of its partitions."""
 
     name: str
     partitions: frozenset[int] = frozenset()
@@ -23,7 +23,7 @@ StateTopics = Mapping[TopicId, StateTopic]
 
 
 class ShareStates(Protocol):
-    """The share coordinators. One result for each share partition that was asked about."""
+    """Client of the share coordinators. The methods return one result for each requested share partition."""
 
     async def initialize(
         self, group_id: str, state_epoch: int, starts: Mapping[TopicId, Mapping[int, int]]
@@ -39,8 +39,8 @@ class ShareStates(Protocol):
 
 
 class PartitionEnds(Protocol):
-    """Where partitions end, for lag."""
+    """The end offsets of partitions, from which the lag of share groups is computed."""
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """High watermarks; a partition whose leader cannot be asked is left out."""
+        """The high watermarks. A partition whose leader cannot be reached is left out."""
         ...

@@ -71,7 +71,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+
 
 
 class ShareGroupStatePartitionMetadataKey(Message, versions="0"):
-    """Kind 15: the share partitions whose state is being made, is made, is being deleted."""
+    """Kind 15: the share partitions whose state is being initialized, is initialized, or is being deleted."""
 
     group_id: str = string()
 

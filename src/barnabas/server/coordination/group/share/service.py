@@ -1,8 +1,8 @@
-"""Shell: share groups as the broker sees them: one async method per API, messages in, messages out.
+"""Shell: the APIs of share groups as the broker calls them: one async method per API.
 
-Beside the group coordinator's turns these APIs need the share coordinators, which are elsewhere: a decision is written
-first, the share coordinators are asked, and what they say is written again. A crash in between leaves share partitions
-`initializing` or `deleting`, which is asked for again.
+These APIs involve the group coordinator and the share coordinators, which may be on other nodes. The decision is
+written to the group's log first, then requests are sent to the share coordinators, and then the results are written. A
+crash in between leaves share partitions as `initializing` or `deleting`, and the requests are sent again later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = get_logger("barnabas.server.coordination")
 
 
 class GroupRuntime(Protocol):
-    """The group coordinator's way to its shards. All raise KafkaError."""
+    """The operations and queries of the group coordinator. The methods raise KafkaError."""
 
     @property
     def topics(self) -> TopicCatalog: ...
@@ -71,7 +71,8 @@ class ShareGroupService:
             return ShareGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
         if not needed:
             return response
-        # Kafka answers first, and the member has to wait for its next heartbeat; seconds for an answer of milliseconds.
+        # Kafka responds first, so that the member gets its partitions seconds later, with its next heartbeat. The
+        # initialization takes milliseconds, so this response waits for it.
         try:
             epoch = response.member_epoch
             starts = {t: dict.fromkeys(topic.partitions, UNINITIALIZED_START_OFFSET) for t, topic in needed.items()}
@@ -81,13 +82,18 @@ class ShareGroupService:
                 lambda shard, op: shard.share_groups.heartbeat_after_initialization(op, group_id, request.member_id),
             )
         except KafkaError as error:
-            log.warning("share partitions could not be initialized yet", group=group_id, error=error.code.name)
+            log.warning(
+                "share partitions could not be initialized; a later heartbeat retries",
+                group=group_id,
+                error=error.code.name,
+            )
             return response
 
     async def _initialize(
         self, group_id: str, epoch: int, starts: Mapping[TopicId, Mapping[int, int]], topics: StateTopics
     ) -> dict[tuple[TopicId, int], KafkaError | None]:
-        """Ask the share coordinators, and note what they say. Raises KafkaError when that cannot be written."""
+        """Initialize share partitions at the share coordinators, and write the results. Raises KafkaError if the
+        results cannot be written."""
         found = await self._states.initialize(group_id, epoch, starts)
         made = _where(topics, lambda key: found[key] is None)
         failed = _where(topics, lambda key: found[key] is not None)
@@ -226,15 +232,16 @@ class ShareGroupService:
         return response
 
     async def delete_states(self, group_ids: Iterable[str]) -> None:
-        """Have the share coordinators forget share groups that are about to be deleted; others are left alone."""
+        """Delete the share state of the share groups among these groups, which are about to be deleted."""
         for group_id in group_ids:
             try:
                 await self._delete(group_id, None)
             except KafkaError as error:
-                log.debug("no share state was deleted", group=group_id, error=error.code.name)
+                log.debug("share state was not deleted", group=group_id, error=error.code.name)
 
     async def _delete(self, group_id: str, topic_ids: set[TopicId] | None) -> dict[TopicId, KafkaError]:
-        """The topics that could not be forgotten, with the reason. Raises KafkaError."""
+        """Delete the state of these topics (None: of all). Returns the errors of the topics that could not be deleted.
+        Raises KafkaError."""
         partitions = await self._groups.write(
             group_id, lambda shard, op: shard.share_offsets.begin_delete(op, group_id, topic_ids)
         )
