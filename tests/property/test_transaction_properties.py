@@ -21,7 +21,7 @@ from barnabas.server.coordination.timeline import Timeline
 from barnabas.server.coordination.transaction.ports import MarkerJob
 from barnabas.server.coordination.transaction.shard import TransactionShard
 from barnabas.server.coordination.transaction.state import FOLLOWS, Transaction, from_record
-from barnabas.server.coordination.transaction.transitions import Initialize, ProducerIdNeededError
+from barnabas.server.coordination.transaction.transitions import InitProducerIdArgs, ProducerIdNeededError
 from tests.configs import transaction_config
 from tests.unit.server.coordination.kit import seeded
 
@@ -68,7 +68,7 @@ class World:
         op = self.op()
         self.shard.on_loaded(op)
         for armed in op.timers:
-            if armed.key[0] == "announce":
+            if armed.key[0] == "markers":
                 self.timer(armed.key)
 
     def op(self) -> WriteOperation:
@@ -104,7 +104,7 @@ class World:
     # -- what happens
 
     def init(self, who: ProducerIdAndEpoch | None, fresh: bool) -> None:
-        ask = Initialize(60_000, who.producer_id, who.epoch) if who is not None else Initialize(60_000)
+        ask = InitProducerIdArgs(60_000, who.producer_id, who.epoch) if who is not None else InitProducerIdArgs(60_000)
         op = self.op()
         try:
             response = self.shard.init_producer_id(op, NAME, ask)

@@ -26,7 +26,8 @@ class MigrationPolicy(Enum):
 
 
 class GroupCoordinatorConfig(Struct, frozen=True):
-    """Each field is the broker config of the same name, with `_` for `.`."""
+    """Each field is the broker config of the same name, with `_` in place of `.`. Times are in milliseconds, sizes in
+    bytes."""
 
     # classic groups
     group_min_session_timeout_ms: int
@@ -63,8 +64,8 @@ class GroupCoordinatorConfig(Struct, frozen=True):
     offsets_commit_timeout_ms: int
 
     new_member_join_timeout_ms: int = 300_000
-    """How long a new member may wait for its first rebalance to complete (group.classic.new.member.join.timeout.ms, an
-    internal config of Kafka)."""
+    """How long a new member may wait for its first rebalance to complete (Kafka's constant
+    CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS)."""
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""Value: the configs that the share coordinator uses."""
+"""Value: the share coordinator's configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class ShareCoordinatorConfig(Struct, frozen=True):
-    """Each field is the broker config of the same name, with `_` for `.`."""
+    """Each field is the broker config of the same name, with `_` in place of `.`. Times are in milliseconds."""
 
     share_coordinator_snapshot_update_records_per_snapshot: int
     share_coordinator_cold_partition_snapshot_interval_ms: int

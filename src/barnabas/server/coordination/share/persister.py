@@ -1,8 +1,8 @@
-"""Shell: share state as others use it: by share partition, with refusals as errors, asked again while it moves.
+"""Shell: the client of the share coordinators (Kafka's PersisterStateManager).
 
-Fills the group coordinator's port (`group.share.ports.ShareStates`) and that of the partitions' leaders
-(`replication.share.ports.SharePersister`), over whatever channel leads to the coordinators. Kafka's counterpart is
-PersisterStateManager.
+`Persister` implements the group coordinator's port `group.share.ports.ShareStates`, and the partition leaders' port
+`replication.share.ports.SharePersister`. Error codes in responses are raised as `KafkaError`. Requests are retried
+while the coordinator of a share partition moves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOVING: Final = frozenset(
     }
 )
 ATTEMPTS_MAX: Final = 6
-"""As PersisterStateManager: then the caller is told."""
+"""The number of attempts, as in PersisterStateManager. After the last one the error is raised."""
 
 Persisted = tuple[int, int, list[tuple[int, int, int, int]]]
 """State epoch, start offset, batches of (first, last, state, delivery count)."""
@@ -58,7 +58,7 @@ class Persister:
                 )
             ],
         )
-        result = await self._ask(ShareKey(group_id, topic_id, partition), request)
+        result = await self._send(ShareKey(group_id, topic_id, partition), request)
         batches = [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in result.state_batches]
         return result.state_epoch, result.start_offset, batches
 
@@ -88,14 +88,15 @@ class Persister:
         request = writing.WriteShareGroupStateRequest(
             group_id=group_id, topics=[writing.WriteStateData(topic_id=topic_id, partitions=[data])]
         )
-        await self._ask(ShareKey(group_id, topic_id, partition), request)
+        await self._send(ShareKey(group_id, topic_id, partition), request)
 
     # -- for the group coordinator -------------------------------------------------------------------------------
 
     async def initialize(
         self, group_id: str, state_epoch: int, starts: Mapping[TopicId, Mapping[int, int]]
     ) -> dict[tuple[TopicId, int], KafkaError | None]:
-        """Begin each share partition at its start offset (-1: the leader decides). One result each."""
+        """Initialize each share partition with its start offset; -1: the partition leader selects it. Returns one
+        result for each share partition."""
 
         def build(key: ShareKey) -> Request:
             data = initializing.PartitionData(
@@ -106,7 +107,7 @@ class Persister:
                 topics=[initializing.InitializeStateData(topic_id=key.topic_id, partitions=[data])],
             )
 
-        found = await self._ask_each(group_id, starts, build)
+        found = await self._send_each(group_id, starts, build)
         return {key: answer if isinstance(answer, KafkaError) else None for key, answer in found.items()}
 
     async def delete(
@@ -118,13 +119,13 @@ class Persister:
             )
             return deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=[data])
 
-        found = await self._ask_each(group_id, partitions, build)
+        found = await self._send_each(group_id, partitions, build)
         return {key: answer if isinstance(answer, KafkaError) else None for key, answer in found.items()}
 
     async def summaries(
         self, group_id: str, partitions: Mapping[TopicId, Iterable[int]]
     ) -> dict[tuple[TopicId, int], ShareState | KafkaError]:
-        """Epochs, start offset and count of each; its batches are left out."""
+        """The epochs, start offset and delivery-complete count of each share partition, without its batches."""
 
         def build(key: ShareKey) -> Request:
             data = summing.ReadStateSummaryData(
@@ -132,7 +133,7 @@ class Persister:
             )
             return summing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[data])
 
-        found = await self._ask_each(group_id, partitions, build)
+        found = await self._send_each(group_id, partitions, build)
         return {
             key: answer
             if isinstance(answer, KafkaError)
@@ -147,7 +148,7 @@ class Persister:
 
     # ------------------------------------------------------------------------------------------------------------
 
-    async def _ask_each(
+    async def _send_each(
         self, group_id: str, partitions: Mapping[TopicId, Iterable[int]], build: Callable[[ShareKey], Request]
     ) -> dict[tuple[TopicId, int], Any]:
         keys = [
@@ -156,15 +157,16 @@ class Persister:
 
         async def one(key: ShareKey) -> Any:
             try:
-                return await self._ask(key, build(key))
+                return await self._send(key, build(key))
             except KafkaError as error:
                 return error
 
         answers = await asyncio.gather(*(one(key) for key in keys))
         return {(key.topic_id, key.partition): answer for key, answer in zip(keys, answers, strict=True)}
 
-    async def _ask(self, key: ShareKey, request: Request) -> Any:
-        """The one result in the answer; asked again while the coordinator moves. Raises KafkaError."""
+    async def _send(self, key: ShareKey, request: Request) -> Any:
+        """Send a request for one share partition and return its result. Retries while the coordinator moves. Raises
+        KafkaError."""
         backoff = Backoff(100, 1_000)
         for attempt in range(ATTEMPTS_MAX):
             try:

@@ -1,4 +1,4 @@
-"""Port: what the share coordinator needs of the node, and what its clients need to reach it."""
+"""Port: what the share coordinator needs from the node, and what its clients need to send requests."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from barnabas.protocol.wire.schema import Request
 
 
 class LogPruner(Protocol):
-    """Deletes the beginning of a partition's log."""
+    """Deletes records from the start of a partition's log."""
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
-        """Raises KafkaError."""
+        """Delete the records before `offset`. Raises KafkaError."""
         ...
 
 
 class ShareChannel(Protocol):
-    """The way to share coordinators, wherever they are."""
+    """Sends requests to share coordinators, on this node or on others."""
 
     async def send(self, coordinator_key: str, request: Request) -> Any:
-        """The response of the coordinator of this share partition. Makes the topic if there is none yet.
-
-        Raises KafkaError when no coordinator can be reached.
-        """
+        """Send the request to the coordinator of this share partition, and return the response. Creates
+        `__share_group_state` if it does not exist. Raises KafkaError if the coordinator cannot be reached."""
         ...

@@ -1,7 +1,8 @@
 """Table: the records of `__share_group_state`, as Apache Kafka 4.3 reads and writes them.
 
-Fields are those of share-coordinator/src/main/resources/common/message. A snapshot says all of a share partition, an
-update what has changed since; a snapshot without a value forgets it.
+Fields are those of share-coordinator/src/main/resources/common/message. A snapshot record has the whole state of a
+share partition; an update record has the changes since then. A snapshot key without a value deletes the share
+partition.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Shell: the share coordinator as the broker sees it: one async method per API, messages in, messages out.
+"""Shell: the share coordinator as the broker calls it (Kafka's ShareCoordinatorService): one async method per API.
 
-A request may name many share partitions; each is a turn of its own, in the partition of `__share_group_state` that its
-key hashes to, and has a result of its own. Nothing is raised but bugs.
+A request may have many share partitions. Each is a separate operation, on the partition of `__share_group_state` to
+which its key hashes, and has its own result. The methods raise no KafkaError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = get_logger("barnabas.server.coordination")
 
 
 class ShareCoordinator:
-    """All share partitions whose partition of `__share_group_state` this node leads."""
+    """The share partitions whose partition of `__share_group_state` this node leads."""
 
     def __init__(
         self,
@@ -65,15 +65,16 @@ class ShareCoordinator:
         )
 
     def _new_shard(self, partition: int, timeline: Timeline) -> ShareShard:
-        """Imported with the first partition: a broker without queues starts without their machine."""
+        """The state machine is imported with the first partition, so that a broker without share groups starts
+        sooner."""
         from barnabas.server.coordination.share.shard import ShareShard
 
         return ShareShard(self._config, self._topics, timeline)
 
     async def run(self) -> None:
-        """Own the coordinator's tasks until cancelled. Start it before the first `on_elected`."""
+        """Run the coordinator's tasks until cancelled. Must be running before the first `on_elected`."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._prune(), name="pruning of share state")
+            tasks.create_task(self._prune(), name="prune share state")
             await self._runtime.run()
 
     # -- leadership and metadata, called by the node -----------------------------------------------------------------
@@ -85,16 +86,16 @@ class ShareCoordinator:
         self._runtime.on_resigned(partition, leader_epoch)
 
     def on_partition_count(self, partitions: int) -> None:
-        """How many partitions `__share_group_state` has; 0 while it does not exist."""
+        """Set the number of partitions of `__share_group_state`; 0 while the topic does not exist."""
         self._partitions = partitions
 
     def on_topics_changed(self, topics: TopicCatalog, deleted: frozenset[TopicId] = frozenset()) -> None:
-        """A new metadata image; the share partitions of deleted topics are forgotten."""
+        """Use a new metadata image, and delete the state of deleted topics."""
         self._topics = topics
         self._runtime.run_on_all(lambda shard, op: shard.on_topics_changed(op, topics, deleted))
 
     def partition_for(self, coordinator_key: str) -> int:
-        """The partition of `__share_group_state` that owns a share partition; FindCoordinator asks here.
+        """The partition of `__share_group_state` that has a share partition. Used by FindCoordinator, too.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE while the topic does not exist.
         """
@@ -103,7 +104,7 @@ class ShareCoordinator:
         return coordinator_partition(coordinator_key, self._partitions)
 
     async def _prune(self) -> None:
-        """Delete what every share partition's snapshot has made needless."""
+        """Periodically delete the records that precede the snapshots of all share partitions."""
         while True:
             await asyncio.sleep(self._config.share_coordinator_state_topic_prune_interval_ms / 1000)
             for partition, shard in list(self._runtime.active()):
@@ -165,7 +166,7 @@ class ShareCoordinator:
     ) -> writing.WriteShareGroupStateResponse:
         async def one(key: ShareKey, requested: writing.PartitionData) -> writing.PartitionResult:
             result = writing.PartitionResult(partition=key.partition)
-            news = StateWrite(
+            update = StateWrite(
                 requested.state_epoch,
                 requested.leader_epoch,
                 requested.start_offset,
@@ -175,7 +176,7 @@ class ShareCoordinator:
                     for b in requested.state_batches
                 ),
             )
-            await self._into(result, key, lambda shard, op: shard.write(op, key, news))
+            await self._into(result, key, lambda shard, op: shard.write(op, key, update))
             return result
 
         topics = [(topic.topic_id, topic.partitions) for topic in request.topics]
@@ -233,7 +234,7 @@ class ShareCoordinator:
         key: ShareKey,
         decide: Callable[[ShareShard, WriteOperation], R],
     ) -> R | None:
-        """One turn; a refusal becomes the result's error."""
+        """Execute one operation. An error is stored in the result."""
         try:
             if not key.group_id:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id cannot be empty.")
@@ -250,7 +251,7 @@ def _summary(key: ShareKey, shard: ShareShard, op: WriteOperation) -> ShareState
 async def _each(
     group_id: str, topics: Iterable[tuple[TopicId, Iterable[V]]], one: Callable[[ShareKey, V], Awaitable[R]]
 ) -> list[tuple[TopicId, list[R]]]:
-    """Ask about every share partition of a request; their turns begin in order, their commits overlap."""
+    """Handle every share partition of a request. The operations start in order, and wait for their commits together."""
     results = []
     for topic_id, partitions in topics:
         requested = [one(ShareKey(group_id, topic_id, _index(partition)), partition) for partition in partitions]
@@ -259,6 +260,6 @@ async def _each(
 
 
 def _index(partition: object) -> int:
-    index = getattr(partition, "partition")  # noqa: B009 - the five requests name it alike, without a common type
+    index = getattr(partition, "partition")  # noqa: B009 - the five request types have this field, but no common base class
     assert isinstance(index, int)
     return index

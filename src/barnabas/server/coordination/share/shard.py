@@ -1,9 +1,10 @@
 """Machine: the share partitions of one partition of `__share_group_state`.
 
-Fills the runtime's `Shard`. Each write becomes an update record; after
-`share.coordinator.snapshot.update.records.per.snapshot` of them a snapshot, so that no state needs more than so many
-records. Two epochs fence: the leader's, against a leader that has lost the partition, and the state's, against a leader
-that has not noticed that an administrator moved the group.
+`ShareShard` implements the runtime's `CoordinatorShard` (Kafka's ShareCoordinatorShard). A write is stored as an update
+record, and as a snapshot record after `share.coordinator.snapshot.update.records.per.snapshot` updates, which limits
+the number of records per share partition. Two epochs fence writers: the leader epoch fences a former leader of the
+partition, and the state epoch fences a leader that has not learned yet that an administrator altered the group's
+offsets.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ NEGATIVE_PARTITION: Final = "The partition id cannot be a negative number."
 
 
 class ShareShard:
-    """One partition's share of the state."""
+    """The share partitions of one partition of `__share_group_state`."""
 
     log_format = rec.FORMAT
 
@@ -48,10 +49,10 @@ class ShareShard:
         self.states: TimelineMap[ShareKey, ShareState] = TimelineMap(timeline)
         self.end_offset = 0
 
-    # -- what is asked -------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def initialize(self, op: WriteOperation, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        """Begin at `start_offset`, whatever was before. Raises KafkaError."""
+        """Start the share partition at `start_offset`, replacing any previous state. Raises KafkaError."""
         self._check_key(key)
         before = self.states.get(key)
         if before is not None and state_epoch < before.state_epoch:
@@ -69,7 +70,8 @@ class ShareShard:
         op.write(_snapshot_record(key, state))
 
     def read(self, op: WriteOperation, key: ShareKey, leader_epoch: int) -> ShareState:
-        """The state for a new leader, whose epoch is remembered first: its predecessor is fenced. Raises KafkaError."""
+        """The state for a new leader. The leader's epoch is stored, which fences the previous leader. Raises
+        KafkaError."""
         self._check_key(key)
         state = self.states.get(key)
         if state is None:
@@ -84,29 +86,29 @@ class ShareShard:
             op.wait_for_pending = True
         return state
 
-    def write(self, op: WriteOperation, key: ShareKey, news: StateWrite) -> None:
+    def write(self, op: WriteOperation, key: ShareKey, update: StateWrite) -> None:
         """Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
         self._check_key(key)
         state = self.states.get(key)
         if state is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
-        if news.leader_epoch < state.leader_epoch:
+        if update.leader_epoch < state.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-        if news.state_epoch < state.state_epoch:
+        if update.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
-        news = replace(news, batches=newer_parts(state.batches, news.batches))
-        op.write(self._record(op, key, state, news))
+        update = replace(update, batches=newer_parts(state.batches, update.batches))
+        op.write(self._record(op, key, state, update))
 
     def summary(self, op: WriteOperation, key: ShareKey) -> ShareState:
-        """Where the share partition stands; the initial state if there is none. Raises KafkaError."""
+        """The current state, or an initial one if the share partition is unknown. Raises KafkaError."""
         self._check_key(key)
         self._check_topic(key)
         op.wait_for_pending = True
         return self.states.get(key) or ShareState()
 
     def delete(self, op: WriteOperation, key: ShareKey) -> None:
-        """Forget it; what is not known is already forgotten. Raises KafkaError."""
+        """Delete the share partition's state, if there is one. Raises KafkaError."""
         self._check_key(key)
         if key in self.states:
             op.write(_tombstone(key))
@@ -122,40 +124,42 @@ class ShareShard:
         if topic is None or key.partition >= topic.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _record(self, op: WriteOperation, key: ShareKey, state: ShareState, news: StateWrite) -> CoordinatorRecord:
-        """An update, or a snapshot when there have been enough of them."""
+    def _record(self, op: WriteOperation, key: ShareKey, state: ShareState, update: StateWrite) -> CoordinatorRecord:
+        """An update record, or a snapshot record after enough updates."""
         if state.updates < self.config.share_coordinator_snapshot_update_records_per_snapshot:
-            return _update_record(key, state.snapshot_epoch, news)
-        merged = replace(_merged(state, news), snapshot_epoch=state.snapshot_epoch + 1, written_ms=op.now_ms)
-        return _snapshot_record(key, replace(merged, state_epoch=max(state.state_epoch, news.state_epoch)))
+            return _update_record(key, state.snapshot_epoch, update)
+        merged = replace(_merged(state, update), snapshot_epoch=state.snapshot_epoch + 1, written_ms=op.now_ms)
+        return _snapshot_record(key, replace(merged, state_epoch=max(state.state_epoch, update.state_epoch)))
 
-    # -- upkeep --------------------------------------------------------------------------------------------------
+    # -- cleanup -------------------------------------------------------------------------------------------------
 
     def redundant_before(self) -> int:
-        """The offset below which no record is needed: every share partition has a snapshot at or above it."""
+        """The offset below which records are redundant: every share partition has a snapshot at or above it."""
         oldest = [state.snapshot_at for state in self.states.committed().values()]
         return min(oldest, default=self.end_offset)
 
     def snapshot_cold(self, op: WriteOperation) -> None:
-        """Write share partitions anew that have not changed for long, or their old snapshots would hold the log."""
+        """Write new snapshots of share partitions that have not changed for
+        share.coordinator.cold.partition.snapshot.interval.ms, because their old snapshots prevent the pruning of the
+        log."""
         op.atomic = False
         oldest_allowed = op.now_ms - self.config.share_coordinator_cold_partition_snapshot_interval_ms
         cold = [key for key, state in self.states.items() if state.written_ms <= oldest_allowed]
         if len(cold) == len(self.states) and not any(state.updates for state in self.states.values()):
-            return  # nothing moves at all: writing it again would gain nothing
+            return  # no share partition is active, so new snapshots would not shorten the log
         for key in sorted(cold)[:SNAPSHOTS_PER_OPERATION]:
             state = self.states[key]
             fresh = replace(state, snapshot_epoch=state.snapshot_epoch + 1, written_ms=op.now_ms)
             op.write(_snapshot_record(key, fresh))
 
     def on_topics_changed(self, op: WriteOperation, topics: TopicCatalog, deleted: frozenset[TopicId]) -> None:
-        """The metadata changed; share partitions of deleted topics are forgotten."""
+        """A new metadata image: delete the state of deleted topics."""
         self.topics = topics
         op.atomic = False
         for key in sorted(key for key in self.states if key.topic_id in deleted):
             op.write(_tombstone(key))
 
-    # -- the runtime's doors -------------------------------------------------------------------------------------
+    # -- CoordinatorShard ----------------------------------------------------------------------------------------
 
     def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         self.end_offset = max(self.end_offset, offset + 1)
@@ -180,17 +184,17 @@ class ShareShard:
             case rec.ShareUpdateKey(), rec.ShareUpdateValue() as value:
                 key = _key(record.key)
                 before = self.states.get(key) or ShareState(snapshot_at=offset)
-                news = StateWrite(
+                update = StateWrite(
                     before.state_epoch,
                     value.leader_epoch,
                     value.start_offset,
                     value.delivery_complete_count,
                     _batches(value.state_batches),
                 )
-                self.states[key] = replace(_merged(before, news), updates=before.updates + 1)
+                self.states[key] = replace(_merged(before, update), updates=before.updates + 1)
 
     def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
-        """Nothing transactional is ever written here."""
+        """`__share_group_state` has no transactional records."""
 
     def on_loaded(self, op: WriteOperation) -> None:
         self._schedule_cold_partition_timer(op)
@@ -203,26 +207,24 @@ class ShareShard:
     def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
         if key == COLD_PARTITION_TIMER:
             self.snapshot_cold(op)
-            op.schedule(
-                COLD_PARTITION_TIMER, self.config.share_coordinator_cold_partition_snapshot_interval_ms, retry=True
-            )
-        elif key == DELETED_TOPICS_TIMER:  # topics may have been deleted while nobody had these share partitions
+            self._schedule_cold_partition_timer(op)
+        elif key == DELETED_TOPICS_TIMER:  # topics may have been deleted while no coordinator had this partition loaded
             op.atomic = False
             op.write(*(_tombstone(key) for key in sorted(self.states) if self.topics.by_id(key.topic_id) is None))
 
     def on_unloaded(self, op: WriteOperation) -> None:
-        """Nobody is ever parked here."""
+        """No operation of the share coordinator defers its response."""
 
 
-def _merged(state: ShareState, news: StateWrite) -> ShareState:
-    # never backwards: a write that was sent again and comes late must not bring back what was done with
-    start = max(state.start_offset, news.start_offset)
+def _merged(state: ShareState, update: StateWrite) -> ShareState:
+    # the start offset never decreases: a delayed retry of an older write must not restore completed records
+    start = max(state.start_offset, update.start_offset)
     return replace(
         state,
-        leader_epoch=max(state.leader_epoch, news.leader_epoch),
+        leader_epoch=max(state.leader_epoch, update.leader_epoch),
         start_offset=start,
-        complete_count=news.complete_count if news.start_offset >= state.start_offset else state.complete_count,
-        batches=merge_batches(state.batches, news.batches, start),
+        complete_count=update.complete_count if update.start_offset >= state.start_offset else state.complete_count,
+        batches=merge_batches(state.batches, update.batches, start),
     )
 
 
@@ -261,13 +263,13 @@ def _snapshot_record(key: ShareKey, state: ShareState) -> CoordinatorRecord:
     )
 
 
-def _update_record(key: ShareKey, snapshot_epoch: int, news: StateWrite) -> CoordinatorRecord:
+def _update_record(key: ShareKey, snapshot_epoch: int, update: StateWrite) -> CoordinatorRecord:
     value = rec.ShareUpdateValue(
         snapshot_epoch=snapshot_epoch,
-        leader_epoch=news.leader_epoch,
-        start_offset=news.start_offset,
-        delivery_complete_count=news.complete_count,
-        state_batches=_entries(merge_batches((), news.batches, news.start_offset)),
+        leader_epoch=update.leader_epoch,
+        start_offset=update.start_offset,
+        delivery_complete_count=update.complete_count,
+        state_batches=_entries(merge_batches((), update.batches, update.start_offset)),
     )
     return CoordinatorRecord(
         rec.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition), value

@@ -1,7 +1,7 @@
-"""Value: what is remembered of one share partition, and how an update is laid over it.
+"""Value: the state of one share partition, and the merging of updates (Kafka's PersisterStateBatchCombiner).
 
-start_offset                                     everything below is done with
-batches      [first, last, state, count] ...     ascending, apart; offsets that no batch names are untouched
+start_offset                                     all records below this offset are completed
+batches      [first, last, state, count] ...     ascending, without overlaps; offsets in no batch are untouched
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from msgspec import Struct
 from barnabas.core.ids import TopicId, uuid_to_text
 
 UNINITIALIZED_START_OFFSET: Final = -1
-"""Nobody has said where to begin; the leader's `share.auto.offset.reset` will."""
+"""The partition leader determines the start offset from `share.auto.offset.reset`."""
 UNKNOWN_COUNT: Final = -1
 AVAILABLE: Final = 0
-"""The state of a batch whose records are to be delivered (again)."""
+"""The delivery state of records that may be acquired by a consumer."""
 
 
 class ShareKey(Struct, frozen=True, order=True):
-    """A share partition: one partition as one group sees it."""
+    """A share partition: a partition as consumed by one share group (Kafka's SharePartitionKey)."""
 
     group_id: str
     topic_id: TopicId
@@ -30,12 +30,12 @@ class ShareKey(Struct, frozen=True, order=True):
 
     @property
     def coordinator_key(self) -> str:
-        """What FindCoordinator (key type 2) is asked for, and what is hashed (`SharePartitionKey`)."""
+        """The key in FindCoordinator (key type 2), whose hash selects the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
 
 class PersisterStateBatch(NamedTuple):
-    """A run of offsets in the same state. States: 0 available, 2 acknowledged, 4 archived."""
+    """Consecutive offsets with the same delivery state (0 available, 2 acknowledged, 4 archived) and delivery count."""
 
     first: int
     last: int
@@ -44,7 +44,7 @@ class PersisterStateBatch(NamedTuple):
 
 
 class ShareState(Struct, frozen=True):
-    """A share partition, as of its last record."""
+    """The state of a share partition."""
 
     snapshot_epoch: int = 0
     state_epoch: int = 0
@@ -55,13 +55,13 @@ class ShareState(Struct, frozen=True):
     written_ms: int = 0
     batches: tuple[PersisterStateBatch, ...] = ()
     updates: int = 0
-    """Update records since the snapshot."""
+    """The number of update records since the snapshot."""
     snapshot_at: int = 0
-    """The offset of the snapshot's record: nothing before it is needed for this share partition."""
+    """The offset of the snapshot record. Earlier records of this share partition are redundant."""
 
 
 class StateWrite(Struct, frozen=True):
-    """What a leader wants remembered; -1 as `start_offset`: as it was."""
+    """A write of a partition leader. A `start_offset` of -1 leaves the start offset unchanged."""
 
     state_epoch: int
     leader_epoch: int
@@ -71,11 +71,12 @@ class StateWrite(Struct, frozen=True):
 
 
 def merge_batches(
-    current: Sequence[PersisterStateBatch], news: Iterable[PersisterStateBatch], start_offset: int
+    current: Sequence[PersisterStateBatch], updates: Iterable[PersisterStateBatch], start_offset: int
 ) -> tuple[PersisterStateBatch, ...]:
-    """`news` over `current`, without what lies below `start_offset`, equal neighbours joined."""
+    """`updates` merged over `current`, without offsets below `start_offset`. Adjacent batches with the same state and
+    count are combined."""
     batches = list(current)
-    for new in news:
+    for new in updates:
         begin = bisect_left(batches, new.first, key=lambda batch: batch.last)
         end = bisect_right(batches, new.last, key=lambda batch: batch.first)
         middle = [new]
@@ -90,29 +91,29 @@ def merge_batches(
 
 
 def newer_parts(
-    known: Sequence[PersisterStateBatch], told: Iterable[PersisterStateBatch]
+    known: Sequence[PersisterStateBatch], written: Iterable[PersisterStateBatch]
 ) -> tuple[PersisterStateBatch, ...]:
-    """The parts of `told` that go further than what is known of their offsets.
+    """The parts of `written` that are newer than the known state of their offsets.
 
-    Each delivery of a record is counted, and an acknowledged or archived one is not delivered any more. So what counts
-    fewer deliveries, or as many and no end, was sent before, by a leader that has been asked again since, and comes
-    late: it must not bring back what is done with.
+    The delivery count of a record only grows, and an acknowledged or archived record is not delivered again. So a part
+    with a lower delivery count, or with the same count and state AVAILABLE, is from a write that the leader sent
+    earlier and that was delayed. Such a part must not restore records that are completed.
     """
-    news: list[PersisterStateBatch] = []
-    for new in told:
+    parts: list[PersisterStateBatch] = []
+    for new in written:
         cursor = new.first
         for batch in known[bisect_left(known, new.first, key=lambda batch: batch.last) :]:
             if batch.first > new.last:
                 break
             if cursor < batch.first:
-                news.append(new._replace(first=cursor, last=batch.first - 1))
+                parts.append(new._replace(first=cursor, last=batch.first - 1))
             low, high = max(cursor, batch.first), min(new.last, batch.last)
             if _is_newer(new, batch):
-                news.append(new._replace(first=low, last=high))
+                parts.append(new._replace(first=low, last=high))
             cursor = high + 1
         if cursor <= new.last:
-            news.append(new._replace(first=cursor))
-    return _combined(news, 0)
+            parts.append(new._replace(first=cursor))
+    return _combined(parts, 0)
 
 
 def _is_newer(new: PersisterStateBatch, known: PersisterStateBatch) -> bool:

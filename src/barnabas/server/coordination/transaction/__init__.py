@@ -1,1 +1,1 @@
-"""The transaction coordinator: producer ids with fencing, transactions over many partitions, and their markers."""
+"""The transaction coordinator: fencing of producers, transactions over many partitions, and their markers."""

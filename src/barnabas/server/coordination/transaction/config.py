@@ -1,4 +1,4 @@
-"""Value: the configs that the transaction coordinator uses."""
+"""Value: the transaction coordinator's configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class TransactionConfig(Struct, frozen=True):
-    """Each field is the broker config of the same name, with `_` for `.`."""
+    """Each field is the broker config of the same name, with `_` in place of `.`. Times are in milliseconds."""
 
     transaction_max_timeout_ms: int
     transactional_id_expiration_ms: int
@@ -14,4 +14,4 @@ class TransactionConfig(Struct, frozen=True):
     transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_two_phase_commit_enable: bool
     request_timeout_ms: int
-    """The longest that an append to `__transaction_state` may wait for its replicas."""
+    """How long a write to `__transaction_state` may wait to be committed."""

@@ -1,4 +1,4 @@
-"""Machine: what ListTransactions and DescribeTransactions say (KIP-664), from the committed state."""
+"""Machine: ListTransactions and DescribeTransactions (KIP-664), which read the committed state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.server.coordination.transaction.state import BY_LABEL, Transaction
 
 
 class Filter(Struct, frozen=True):
-    """Which transactions are wanted; an empty choice wants all."""
+    """The filters of ListTransactions. An empty set admits all transactions."""
 
     states: frozenset[TxnState]
     producer_ids: frozenset[int]
@@ -35,7 +35,8 @@ class Filter(Struct, frozen=True):
 
 
 def filter_of(request: ListTransactionsRequest, matches: Callable[[str], bool]) -> tuple[Filter | None, list[str]]:
-    """The filter, and the names of states that nobody knows. None: only such were asked for, so nothing fits."""
+    """The filter of a request, and the unknown state names in the request. The filter is None if all requested states
+    are unknown, so that no transaction matches."""
     known = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
     unknown = [name for name in request.state_filters if name not in BY_LABEL]
     if unknown and not known:
@@ -71,7 +72,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> DescribedTransac
 
 
 class ProducerTransaction(Struct, frozen=True):
-    """The transactional id behind a producer id, and how its transaction stands."""
+    """The transactional id of a producer id, and the state of its transaction."""
 
     transactional_id: str
     state: str
@@ -83,7 +84,7 @@ class ProducerTransaction(Struct, frozen=True):
 def producer_transactions(
     shard: TransactionShard, producer_ids: Collection[int]
 ) -> Iterator[tuple[int, ProducerTransaction]]:
-    """Who has these producer ids, with the id of the transaction that an earlier incarnation prepared (KIP-939)."""
+    """The transactional ids whose current transaction uses one of these producer ids."""
     for transactional_id, txn in shard.transactions.committed_items():
         if txn.producer_id in producer_ids:
             holder = ProducerTransaction(

@@ -1,13 +1,16 @@
-"""Shell: has the markers of decided transactions written, by the leaders of their partitions, however long it takes.
+"""Shell: sends the markers of prepared transactions to the partition leaders until all are written.
 
-    put(job) ──► by leader ──► WriteTxnMarkers ──► answers ──► none left: done(job)
-                    ▲                                │ refused for now, or nobody answered
-                    └──────── after a moment ◄───────┘
+This is Kafka's TransactionMarkerChannelManager.
 
-One request per broker is under way at a time; what comes meanwhile goes out together in the next one. A decision is
-never forgotten: jobs end only when every partition has its marker or is gone, or when this node loses the partition
-of `__transaction_state` that holds them (`drop`); the next owner finds them in its log. A partition is in one line at a
-time; when its leader changes (`look_again`) it goes to the new one's, and does not wait until the old one has failed.
+    put(job) ──► queue by leader ──► WriteTxnMarkers ──► response ──► no partition left: done(job)
+                    ▲                                       │ retriable error, or no response
+                    └──────────── after RETRY_MS ◄──────────┘
+
+One request per broker is in flight at a time; markers queued in the meantime are sent together in the next request. A
+job ends when each of its partitions has its marker or has been deleted, or when this node loses the leadership of the
+job's partition of `__transaction_state` (`drop`); the new leader finds the job in its log. A partition is queued for
+one broker at a time. When its leader changes (`on_leaders_changed`), the partition is queued for the new leader at
+once, without waiting for the request to the old leader to fail.
 """
 
 from __future__ import annotations
@@ -33,11 +36,11 @@ RETRY_MS: Final = 100
 MARKERS_PER_REQUEST: Final = 1_000
 
 _SUPERSEDED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""The partition has seen a later epoch of this producer: its transaction there is over already."""
+"""The partition has seen a newer epoch of this producer, so the transaction has already ended there."""
 
 
 class _PendingJob:
-    """A job and what is left of it."""
+    """A job with its remaining partitions."""
 
     __slots__ = ("at", "dropped", "job", "remaining", "retrying")
 
@@ -45,13 +48,14 @@ class _PendingJob:
         self.job = job
         self.remaining = set(job.partitions)
         self.at: dict[TopicPartition, int] = {}
-        """The broker whose line a partition is in, or whose answer it waits for."""
+        """The broker for which each partition is queued or sent."""
         self.retrying = False
         self.dropped = False
 
 
 class MarkerSender:
-    """The `MarkerQueue` of this node. `coordinator_epoch(home)` is None when the node does not own `home`."""
+    """The `MarkerQueue` of this node. `coordinator_epoch` returns None for a partition of `__transaction_state` that
+    this node does not lead."""
 
     def __init__(
         self,
@@ -68,11 +72,11 @@ class MarkerSender:
         self._tasks: asyncio.TaskGroup | None = None
 
     def __len__(self) -> int:
-        """How many decided transactions wait for markers."""
+        """The number of prepared transactions with unwritten markers."""
         return len(self._jobs)
 
     async def run(self) -> None:
-        """Own the tasks until cancelled."""
+        """Run the sending tasks until cancelled."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 await asyncio.get_running_loop().create_future()
@@ -85,7 +89,7 @@ class MarkerSender:
         if earlier is not None:
             earlier.dropped = True
         pending = self._jobs[key] = _PendingJob(job)
-        # not now: this is called in a turn of the machine, and the end of a job is a turn of its own
+        # deferred, because the state machine calls `put` in an operation, and the end of a job starts another operation
         asyncio.get_running_loop().call_soon(self._route_unless_dropped, pending)
 
     def drop(self, state_partition: int) -> None:
@@ -93,20 +97,21 @@ class MarkerSender:
             self._jobs.pop(key).dropped = True
 
     def on_leaders_changed(self) -> None:
-        """Leaders have changed."""
+        """Route the remaining partitions again: some leaders have changed."""
         for pending in list(self._jobs.values()):
             self._route_unless_dropped(pending)
 
-    # -- out -------------------------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------------
 
     def _route(self, pending: _PendingJob) -> None:
-        """Sort what is left, and is not on its way already, by leader; start or retry."""
+        """Queue the remaining partitions that are not queued or sent yet, by leader. Schedule a retry for those without
+        a leader, and finish a job without remaining partitions."""
         by_leader: dict[int, list[TopicPartition]] = {}
         leaderless = False
         for tp in sorted(pending.remaining):
             leader = self._channel.leader(tp)
             if leader is None:
-                pending.remaining.discard(tp)  # deleted, and its transactions with it
+                pending.remaining.discard(tp)  # a deleted partition needs no marker
             elif leader < 0:
                 leaderless = True
             elif pending.at.get(tp) != leader:
@@ -151,26 +156,27 @@ class MarkerSender:
     def _still_due(
         self, leader: int, pending: _PendingJob, partitions: list[TopicPartition]
     ) -> tuple[_PendingJob, list[TopicPartition], int] | None:
-        """What of it is still to be said, and to this broker."""
+        """The partitions that still need a marker from this broker, with the coordinator epoch; None if there are
+        none."""
         epoch = None if pending.dropped else self._coordinator_epoch(pending.job.state_partition)
         left = [tp for tp in partitions if tp in pending.remaining and pending.at.get(tp) == leader]
         return None if epoch is None or not left else (pending, left, epoch)
 
     async def _send(self, leader: int, sent: list[tuple[_PendingJob, list[TopicPartition], int]]) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(p.job, tps, epoch) for p, tps, epoch in sent])
-        refused: dict[_PendingJob, None] = {}
+        failed: dict[_PendingJob, None] = {}
         try:
             response = await self._channel.write(leader, request)
         except KafkaError as error:
-            log.info("markers could not be sent; trying again", broker=leader, error=error.code.name)
-            refused = {pending: None for pending, _, _ in sent}
+            log.info("transaction markers could not be sent; retrying", broker=leader, error=error.code.name)
+            failed = {pending: None for pending, _, _ in sent}
         else:
-            refused = self._handle_response(response, sent)
+            failed = self._handle_response(response, sent)
         for pending, partitions, _ in sent:
             for tp in partitions:
                 if pending.at.get(tp) == leader:
                     del pending.at[tp]
-            if pending in refused:
+            if pending in failed:
                 if not pending.dropped:
                     self._schedule_retry(pending)
             elif not pending.remaining:
@@ -179,11 +185,16 @@ class MarkerSender:
     def _handle_response(
         self, response: WriteTxnMarkersResponse, sent: list[tuple[_PendingJob, list[TopicPartition], int]]
     ) -> dict[_PendingJob, None]:
-        """Strike out what is written; gives the jobs that something was refused of. Answers are in request order."""
+        """Remove the partitions with written markers from their jobs. Returns the jobs with failed markers. Results are
+        in the order of the request."""
         if len(response.markers) != len(sent):
-            log.error("an answer to WriteTxnMarkers does not fit", requested=len(sent), answered=len(response.markers))
+            log.error(
+                "a WriteTxnMarkers response has the wrong number of results",
+                requested=len(sent),
+                results=len(response.markers),
+            )
             return {pending: None for pending, _, _ in sent}
-        refused: dict[_PendingJob, None] = {}
+        failed: dict[_PendingJob, None] = {}
         for (pending, partitions, _), result in zip(sent, response.markers, strict=True):
             codes = {
                 TopicPartition(topic.name, p.partition_index): error_code(p.error_code)
@@ -195,16 +206,23 @@ class MarkerSender:
                 if code is ErrorCode.NONE:
                     pending.remaining.discard(tp)
                 elif code in _SUPERSEDED:
-                    log.warning("a marker came too late", partition=tp, producer_id=pending.job.producer_id)
+                    log.warning(
+                        "a transaction marker was rejected because the partition has a newer producer epoch",
+                        partition=tp,
+                        producer_id=pending.job.producer_id,
+                    )
                     pending.remaining.discard(tp)
                 elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                    log.warning("another coordinator has taken over", transactional_id=pending.job.transactional_id)
+                    log.warning(
+                        "transaction markers are dropped because another coordinator has taken over",
+                        transactional_id=pending.job.transactional_id,
+                    )
                     self._forget(pending)
                 else:
-                    refused[pending] = None
-        return refused
+                    failed[pending] = None
+        return failed
 
-    # -- ends ------------------------------------------------------------------------------------------------------
+    # -- completion---------------------------------------------------------------------------------------------------
 
     def _forget(self, pending: _PendingJob) -> None:
         pending.dropped = True
@@ -213,7 +231,7 @@ class MarkerSender:
             del self._jobs[key]
 
     def _finish(self, pending: _PendingJob) -> None:
-        """Every partition is done: write that down. If even that is refused, it is tried again."""
+        """Call `done`, which writes the completion to the log. Retry if the write fails."""
         if pending.dropped:
             return
         try:

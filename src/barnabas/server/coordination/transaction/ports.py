@@ -1,4 +1,4 @@
-"""Port: what the transaction coordinator needs besides its own partition: to have markers written elsewhere."""
+"""Port: what the transaction coordinator needs besides its own partition: markers written by partition leaders."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from barnabas.protocol.wire.messages.write_txn_markers import WriteTxnMarkersReq
 
 
 class MarkerJob(Struct, frozen=True):
-    """A decided transaction whose partitions must be told."""
+    """A prepared transaction whose markers must be written."""
 
     state_partition: int
-    """The partition of `__transaction_state` that holds it."""
+    """The partition of `__transaction_state` that has the transactional id."""
     transactional_id: str
     producer_id: int
     epoch: int
@@ -24,22 +24,23 @@ class MarkerJob(Struct, frozen=True):
 
 
 class MarkerQueue(Protocol):
-    """Where the machine puts a job. It is told by `markers_written` when every partition has its marker."""
+    """Accepts the jobs of the state machine, and calls `markers_written` when all markers of a job are written."""
 
     def put(self, job: MarkerJob) -> None: ...
 
     def drop(self, state_partition: int) -> None:
-        """This node no longer owns that partition of `__transaction_state`: another one will see to its jobs."""
+        """Drop the jobs of a partition of `__transaction_state` that this node no longer leads. The new leader finds
+        them in its log."""
         ...
 
 
 class MarkerChannel(Protocol):
-    """The way to the leaders of partitions, this node among them."""
+    """Sends WriteTxnMarkers to the leaders of partitions, including this node."""
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """The broker that leads it; -1 while nobody does; None when there is no such partition (any more)."""
+        """The id of the partition's leader; -1 if the partition has no leader; None if the partition does not exist."""
         ...
 
     async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Answered when the markers are committed. Raises KafkaError when the broker cannot be reached."""
+        """Returns when the markers are committed. Raises KafkaError if the broker cannot be reached."""
         ...

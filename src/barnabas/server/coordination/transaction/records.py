@@ -1,7 +1,7 @@
 """Table: the record of `__transaction_state`, as Apache Kafka 4.3 reads and writes it.
 
-Fields are those of transaction-coordinator/src/main/resources/common/message. There is one kind: the whole state of a
-transactional id, under the id; no value: the id has expired.
+Fields are those of transaction-coordinator/src/main/resources/common/message. There is one kind of record. Its key is a
+transactional id, its value the whole state of the id. A tombstone means that the id has expired.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     transaction_start_timestamp_ms: int = int64()
     client_transaction_version: int = int16("1+", default=0, tag=2, ignorable=True)
     last_producer_epoch: int = int16("1+", default=-1, tag=10_000, ignorable=True)
-    """Ours, and skipped by Kafka as any tag it does not know: with it a producer's retry of InitProducerId (KIP-360)
-    is still recognised when the coordinator has moved meanwhile. Kafka forgets it then, and fences the producer."""
+    """A field that Kafka does not have and ignores, as any unknown tag. The new coordinator uses this field to
+    recognize a producer's retry of InitProducerId (KIP-360). Kafka does not store the last epoch, so that its new
+    coordinator fences such a producer."""
 
 
 FORMAT: Final = LogFormat([RecordKind(0, TransactionLogKey, TransactionLogValue, write_version=1)])

@@ -1,7 +1,7 @@
-"""Shell: the transaction coordinator as the broker sees it: one async method per API, messages in, messages out.
+"""Shell: the transaction coordinator as the broker calls it (Kafka's TransactionCoordinator): one async method per API.
 
-Every method takes the request's context and its decoded message, and returns the response message with error codes
-inside; it raises nothing but bugs. Which topics exist, authorization and quotas are seen to before (broker).
+Each method takes the request's context and the decoded request, and returns the response with error codes. The methods
+raise no KafkaError. The broker has checked authorization, quotas, and that the topics exist.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.markers import MarkerSender
 from barnabas.server.coordination.transaction.ports import MarkerChannel, MarkerJob
 from barnabas.server.coordination.transaction.shard import TransactionShard
-from barnabas.server.coordination.transaction.transitions import Initialize, ProducerIdNeededError
+from barnabas.server.coordination.transaction.transitions import InitProducerIdArgs, ProducerIdNeededError
 
 R = TypeVar("R")
 
 IMPLICIT_SINCE: Final = 5
-"""EndTxn 5, TxnOffsetCommit 5, Produce 12: the versions of transaction protocol 2 (KIP-890)."""
-
+"""The version of EndTxn that first uses transaction version 2 (KIP-890)."""
 
 END_WAITERS_MAX: Final = 8
-"""Questions of one transactional id that wait for its transaction before to end; a producer asks one at a time."""
+"""The maximum number of requests of one transactional id that wait for the end of its previous transaction. A producer
+sends one such request at a time."""
 
 
 class TransactionRequestContext(Protocol):
-    """Who asks: the API's version, and over which connection (they are numbered as they are opened)."""
+    """The API version and the connection of a request. Connection ids ascend in the order of opening."""
 
     @property
     def api_version(self) -> int: ...
@@ -63,7 +63,7 @@ class TransactionRequestContext(Protocol):
 
 
 class TransactionCoordinator:
-    """All transactional ids whose partition of `__transaction_state` this node leads."""
+    """The transactional ids whose partition of `__transaction_state` this node leads."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class TransactionCoordinator:
         self._partitions = 0
         self._feature_level = 2
         self._end_waiters: dict[str, list[asyncio.Future[None]]] = {}
-        """Who waits for the end of a transaction, by transactional id."""
+        """The futures of requests that wait for the end of a transaction, by transactional id."""
         self.markers = MarkerSender(markers, self._coordinator_epoch, self._markers_written)
         self._runtime = CoordinatorRuntime(
             RuntimeConfig(TRANSACTION_STATE_TOPIC, config.request_timeout_ms),
@@ -93,24 +93,26 @@ class TransactionCoordinator:
         )
 
     async def run(self) -> None:
-        """Own the coordinator's tasks until cancelled. Start it, and `markers.run`, before the first election."""
+        """Run the coordinator's tasks until cancelled. This method and `markers.run` must be running before the first
+        election."""
         await self._runtime.run()
 
     # -- leadership and metadata, called by the node -----------------------------------------------------------------
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This node now leads `__transaction_state-<partition>`. The leader epoch is the coordinator epoch."""
+        """Load `__transaction_state-<partition>`, which this node leads now. The leader epoch is the coordinator
+        epoch."""
         self._runtime.on_elected(partition, leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         self._runtime.on_resigned(partition, leader_epoch)
 
     def on_partition_count(self, partitions: int) -> None:
-        """How many partitions `__transaction_state` has; 0 while it does not exist."""
+        """Set the number of partitions of `__transaction_state`; 0 while the topic does not exist."""
         self._partitions = partitions
 
     def on_feature_level(self, level: int) -> None:
-        """`transaction.version` as the cluster has finalized it."""
+        """Set the finalized level of the feature `transaction.version`."""
         self._feature_level = level
 
     def partition_for(self, transactional_id: str) -> int:
@@ -124,9 +126,9 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, ctx: TransactionRequestContext, request: InitProducerIdRequest
     ) -> InitProducerIdResponse:
-        """For a producer with a transactional id; the broker serves those without."""
+        """InitProducerId with a transactional id. The broker handles requests without one."""
         transactional_id = request.transactional_id or ""
-        ask = Initialize(
+        args = InitProducerIdArgs(
             request.transaction_timeout_ms,
             request.producer_id,
             request.producer_epoch,
@@ -134,22 +136,22 @@ class TransactionCoordinator:
             request.keep_prepared_txn,
         )
         try:
-            self._check_init(transactional_id, ask)
+            self._check_init(transactional_id, args)
             return await self._write_with_id(
-                transactional_id, lambda shard, op, fresh: shard.init_producer_id(op, transactional_id, ask, fresh)
+                transactional_id, lambda shard, op, fresh: shard.init_producer_id(op, transactional_id, args, fresh)
             )
         except KafkaError as error:
             code = _for_old_clients(error.code, ctx.api_version < 4)
             return InitProducerIdResponse(error_code=code, producer_epoch=-1)
 
-    def _check_init(self, transactional_id: str, ask: Initialize) -> None:
+    def _check_init(self, transactional_id: str, args: InitProducerIdArgs) -> None:
         _check_id(transactional_id)
-        if (ask.producer_id == NO_PRODUCER_ID) != (ask.epoch == -1):
-            raise KafkaError(ErrorCode.INVALID_REQUEST)  # an id without its epoch means nothing
-        two_phase = ask.two_phase or ask.keep_prepared
+        if (args.producer_id == NO_PRODUCER_ID) != (args.epoch == -1):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)  # a producer id and its epoch must be sent together
+        two_phase = args.two_phase or args.keep_prepared
         if two_phase and not self._config.transaction_two_phase_commit_enable:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if not ask.two_phase and not 0 < ask.timeout_ms <= self._config.transaction_max_timeout_ms:
+        if not args.two_phase and not 0 < args.timeout_ms <= self._config.transaction_max_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
     async def add_partitions(
@@ -162,10 +164,11 @@ class TransactionCoordinator:
         connection: int = 0,
         max_wait_ms: int = 0,
     ) -> ErrorCode:
-        """Take partitions into the producer's transaction. `version`: 2 when a write asked, not the producer.
+        """Add partitions to the producer's transaction.
 
-        While the markers of the transaction before are under way the answer is CONCURRENT_TRANSACTIONS, and producers
-        come back after 20 ms or more. Markers take less, so for `max_wait_ms` the question waits here instead.
+        `version` is 2 if a partition leader adds the partition for a write (KIP-890), 1 if the producer does. While the
+        markers of the previous transaction are being written, the result is CONCURRENT_TRANSACTIONS, and a producer
+        retries after 20 ms or more. Markers usually take less, so the request waits for up to `max_wait_ms` first.
         """
         wanted = frozenset(partitions)
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
@@ -183,8 +186,8 @@ class TransactionCoordinator:
                 return ErrorCode.CONCURRENT_TRANSACTIONS
 
     async def _ended(self, transactional_id: str, deadline: float) -> bool:
-        """Until all markers of the id's transaction are written; False when the deadline comes first. Without a task
-        of its own, as connections start requests (net.eager)."""
+        """Wait until all markers of the transactional id are written; False if the deadline passes first. The request
+        may run without a task, so `asyncio.timeout` cannot be used."""
         loop = asyncio.get_running_loop()
         waiting = self._end_waiters.get(transactional_id, [])
         if loop.time() >= deadline or len(waiting) >= END_WAITERS_MAX:
@@ -205,7 +208,8 @@ class TransactionCoordinator:
     async def add_or_verify_partitions(
         self, transaction: AddPartitionsToTxnTransaction, *, version: int, max_wait_ms: int = 0
     ) -> AddPartitionsToTxnResult:
-        """One transaction of AddPartitionsToTxn 4 and later, where a partition's leader asks: add, or only verify."""
+        """One transaction of AddPartitionsToTxn version 4 or later, sent by a partition leader: add or only verify
+        partitions."""
         transactional_id = transaction.transactional_id
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         wanted = [TopicPartition(topic.name, p) for topic in transaction.topics for p in topic.partitions]
@@ -282,19 +286,20 @@ class TransactionCoordinator:
         return response
 
     def producer_transactions(self, producer_ids: Collection[int]) -> dict[int, describe.ProducerTransaction]:
-        """The transactional ids, of those that this node coordinates, that have these producer ids."""
+        """The transactions of these producer ids, as far as this node coordinates them."""
         return {
             producer_id: holder
             for _, shard in self._runtime.active()
             for producer_id, holder in describe.producer_transactions(shard, producer_ids)
         }
 
-    # -- the way to the shards ---------------------------------------------------------------------------------------
+    # -- shards -----------------------------------------------------------------------------------------------------
 
     async def _write_with_id(
         self, transactional_id: str, decide: Callable[[TransactionShard, WriteOperation, int], R]
     ) -> R:
-        """A turn that may find out that it takes a fresh producer id, which only the controller can give."""
+        """Execute an operation that may need a new producer id, which the controller allocates: the operation is
+        repeated with a new id if it raises ProducerIdNeededError."""
         partition = self.partition_for(transactional_id)
         try:
             return await self._runtime.write(partition, lambda shard, op: decide(shard, op, NO_PRODUCER_ID))
@@ -356,7 +361,7 @@ def _check_id(transactional_id: str) -> None:
 
 
 def _for_old_clients(code: ErrorCode, old: bool) -> ErrorCode:
-    """PRODUCER_FENCED came in with KIP-588; before, INVALID_PRODUCER_EPOCH said it."""
+    """Clients before KIP-588 do not know PRODUCER_FENCED and get INVALID_PRODUCER_EPOCH."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if old and code is ErrorCode.PRODUCER_FENCED else code
 
 

@@ -1,8 +1,8 @@
 """Machine: the transactional ids of one partition of `__transaction_state`.
 
-Fills the runtime's `Shard`. What may become of a transaction is decided in `transitions`; here the ids are found, the
-records written, time-outs and expiry watched, and decided transactions handed to the marker queue once the decision is
-committed: never before, or a marker could outlive its decision.
+`TransactionShard` implements the runtime's `CoordinatorShard`. `transitions` makes the decisions. This module looks up
+the transactional ids, writes records, handles timeouts and expiry, and passes prepared transactions to the marker queue
+when the decision is committed. A marker that is sent earlier could exist without its decision.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from barnabas.server.coordination.transaction.config import TransactionConfig
 from barnabas.server.coordination.transaction.ports import MarkerJob, MarkerQueue
 from barnabas.server.coordination.transaction.records import FORMAT, TransactionLogKey
 from barnabas.server.coordination.transaction.state import PREPARED, Transaction, TxnState, from_record, to_record
-from barnabas.server.coordination.transaction.transitions import Initialize
+from barnabas.server.coordination.transaction.transitions import InitProducerIdArgs
 
 ABORT_TIMER: Final[TimerKey] = ("abort",)
 EXPIRE_TIMER: Final[TimerKey] = ("expire",)
 EXPIRED_PER_OPERATION: Final = 1_000
-"""How many ids one batch of tombstones removes; the rest follow at once in turns of their own."""
+"""The number of expired ids that one operation removes. Further ids are removed at once by the next operation."""
 
 
 class TransactionShard:
-    """One partition's transactional ids."""
+    """The transactional ids of one partition."""
 
     log_format = FORMAT
 
@@ -48,24 +48,25 @@ class TransactionShard:
         self.config = config
         self.transactions: TimelineMap[str, Transaction] = TimelineMap(timeline)
         self._ongoing: TimelineMap[str, None] = TimelineMap(timeline)
+        """The keys of `transactions` in state ONGOING, so that a search for timeouts does not visit all ids."""
         self._markers = markers
         self._feature_level = feature_level
         self._newest_connection: dict[str, int] = {}
-        """Transactional id -> the newest connection over which its open transaction was touched. Volatile, as
-        connections are."""
+        """Transactional id -> the newest connection that has added partitions to its open transaction. Not in the log,
+        because connections are volatile."""
 
-    # -- what producers ask ----------------------------------------------------------------------------------------
+    # -- requests of producers-------------------------------------------------------------------------------------
 
     def init_producer_id(
-        self, op: WriteOperation, transactional_id: str, ask: Initialize, fresh_id: int = NO_PRODUCER_ID
+        self, op: WriteOperation, transactional_id: str, args: InitProducerIdArgs, fresh_id: int = NO_PRODUCER_ID
     ) -> InitProducerIdResponse:
         """Raises KafkaError, ProducerIdNeededError."""
         before = self.transactions.get(transactional_id)
-        if before is not None and before.state is TxnState.ONGOING and not ask.keep_prepared:
-            checked = transitions.initialize(before, ask, fresh_id, op.now_ms, self._feature_level())
+        if before is not None and before.state is TxnState.ONGOING and not args.keep_prepared:
+            checked = transitions.initialize(before, args, fresh_id, op.now_ms, self._feature_level())
             self._prepare(op, transactional_id, checked)
             return InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
-        after = transitions.initialize(before, ask, fresh_id, op.now_ms, self._feature_level())
+        after = transitions.initialize(before, args, fresh_id, op.now_ms, self._feature_level())
         self._put(op, transactional_id, after)
         producer_id, epoch = after.identity
         response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
@@ -87,7 +88,7 @@ class TransactionShard:
         before = self.transactions.get(transactional_id)
         after = transitions.add_partitions(before, producer.producer_id, producer.epoch, partitions, version, op.now_ms)
         if after is before:
-            op.wait_for_pending = True  # they are in it, but that may not be committed yet
+            op.wait_for_pending = True  # the partitions are in the transaction, but that may not be committed yet
         else:
             self._put(op, transactional_id, after)
         self._newest_connection[transactional_id] = max(connection, self._newest_connection.get(transactional_id, 0))
@@ -130,15 +131,17 @@ class TransactionShard:
         if after is before:
             op.wait_for_pending = True
         else:
-            self._refuse_delayed(transactional_id, before, version, connection)
+            self._reject_delayed(transactional_id, before, version, connection)
             self._prepare(op, transactional_id, after)
         producer_id, epoch = after.identity_after
         return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
-    def _refuse_delayed(self, transactional_id: str, txn: Transaction | None, version: int, connection: int) -> None:
-        """Before version 2 an EndTxn does not say which transaction it means: id and epoch are the same for all. But a
-        client never goes back to a connection it has given up. So one that comes over an older connection than the
-        open transaction was begun over was held up, and means an earlier transaction, which has ended since.
+    def _reject_delayed(self, transactional_id: str, txn: Transaction | None, version: int, connection: int) -> None:
+        """Reject a delayed EndTxn of an earlier transaction. Raises KafkaError INVALID_TXN_STATE.
+
+        Before version 2 EndTxn does not identify its transaction, because id and epoch are the same for all. But a
+        client never returns to a connection that it has replaced. So an EndTxn on an older connection than the one on
+        which the open transaction was begun belongs to an earlier transaction, which has already ended.
         """
         newest = self._newest_connection.get(transactional_id, 0)
         if (
@@ -149,7 +152,7 @@ class TransactionShard:
         ):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                "This EndTxn came over a connection that its producer had left before it began the open transaction.",
+                "This EndTxn was received on a connection that the producer closed before the open transaction.",
             )
 
     # -- records and markers -----------------------------------------------------------------------------------------
@@ -158,15 +161,15 @@ class TransactionShard:
         op.write(to_record(transactional_id, txn, 1 if self._feature_level() >= 1 else 0))
 
     def _prepare(self, op: WriteOperation, transactional_id: str, txn: Transaction) -> None:
-        """The decision; the markers follow when it is committed."""
+        """Write the decision. The markers are sent when the decision is committed."""
         self._put(op, transactional_id, txn)
-        op.append_callback = partial(self._announce, transactional_id)
+        op.append_callback = partial(self._queue_markers, transactional_id)
 
-    def _announce(self, transactional_id: str, op: WriteOperation, code: ErrorCode) -> None:
+    def _queue_markers(self, transactional_id: str, op: WriteOperation, code: ErrorCode) -> None:
         txn = self.transactions.get(transactional_id)
         if code is not ErrorCode.NONE or txn is None or txn.state not in PREPARED:
             return
-        # also without partitions: the queue tries again when the end cannot be written
+        # also without partitions, because the queue retries if the completion cannot be written
         self._markers.put(
             MarkerJob(
                 self.state_partition,
@@ -180,12 +183,12 @@ class TransactionShard:
         )
 
     def markers_written(self, op: WriteOperation, job: MarkerJob) -> None:
-        """Every partition of the job has its marker, or is gone."""
+        """Write the completion: each partition of the job has its marker or has been deleted."""
         txn = self.transactions.get(job.transactional_id)
         if txn is not None and txn.state in PREPARED and (txn.producer_id, txn.epoch) == (job.producer_id, job.epoch):
             self._put(op, job.transactional_id, transitions.complete(txn, op.now_ms))
 
-    # -- the runtime's doors -----------------------------------------------------------------------------------------
+    # -- CoordinatorShard --------------------------------------------------------------------------------------------
 
     def apply(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         key, value = record.key, record.value
@@ -203,7 +206,7 @@ class TransactionShard:
             self._ongoing[transactional_id] = None
 
     def apply_marker(self, producer: ProducerIdAndEpoch, *, committed: bool) -> None:
-        """Nobody writes to `__transaction_state` inside a transaction."""
+        """`__transaction_state` has no transactional records."""
 
     def on_loaded(self, op: WriteOperation) -> None:
         config = self.config
@@ -211,7 +214,7 @@ class TransactionShard:
         op.schedule(EXPIRE_TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms, retry=True)
         decided = [name for name, txn in self.transactions.items() if txn.state in PREPARED]
         for transactional_id in sorted(decided):
-            op.schedule(("announce", transactional_id), 0, retry=True)
+            op.schedule(("markers", transactional_id), 0, retry=True)
 
     def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
         match key:
@@ -224,8 +227,8 @@ class TransactionShard:
                 txn = self.transactions.get(transactional_id)
                 if txn is not None and transitions.has_timed_out(txn, op.now_ms):
                     self._prepare(op, transactional_id, transitions.fence(txn, op.now_ms, self._feature_level()))
-            case ("announce", transactional_id):  # decided by the coordinator before; wait until that is committed
-                op.append_callback = partial(self._announce, transactional_id)
+            case ("markers", transactional_id):  # prepared by a previous coordinator; wait until that is committed
+                op.append_callback = partial(self._queue_markers, transactional_id)
             case ("expire",):
                 self._expire(op)
 

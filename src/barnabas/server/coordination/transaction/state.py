@@ -1,15 +1,15 @@
-"""Value: what a coordinator knows about one transactional id, and which state may follow which.
+"""Value: the state of one transactional id, and the permitted transitions between states.
 
                        ┌────────────────────── InitProducerId ──────────────────────┐
                        ▼                                                             │
     (new) ─────────► Empty ──┐                                                       │
                        │     ├─ partitions ─► Ongoing ─ EndTxn ─► PrepareCommit ─ markers ─► CompleteCommit
                        │     │                  ▲ │                                  │ │
-                       │     └──────────────────┘ ├─ EndTxn, time-out, fence ─► PrepareAbort ─ markers ─► CompleteAbort
+                       │     └──────────────────┘ ├─ EndTxn, timeout, fence ──► PrepareAbort ─ markers ─► CompleteAbort
                        └─ EndTxn abort (TV2) ─────┘                                                     │
                   ◄── expired: the record is removed ───────────────────────────────────────────────────┘
 
-From Prepare… there is one way only: the decision is in the log, and this coordinator or the next will carry it out.
+In state Prepare… the decision is in the log. This coordinator or the next one completes the transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from barnabas.server.coordination.transaction.records import PartitionsSchema, T
 
 
 class TxnState(IntEnum):
-    """The number stands in the log, the name in ListTransactions."""
+    """The value is stored in the log; `label` is the name in ListTransactions."""
 
     EMPTY = 0
     ONGOING = 1
@@ -38,7 +38,7 @@ class TxnState(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name: PrepareCommit."""
+        """Kafka's name of the state, for example PrepareCommit."""
         return self.name.title().replace("_", "")
 
 
@@ -46,9 +46,9 @@ BY_LABEL: Final = {state.label: state for state in TxnState}
 
 _S = TxnState
 IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""No transaction is under way."""
+"""The states without an open or ending transaction."""
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
-"""Decided; the markers are being written."""
+"""The decision is in the log, and the markers are being written."""
 
 FOLLOWS: Final = {
     _S.EMPTY: IDLE,
@@ -60,16 +60,16 @@ FOLLOWS: Final = {
     _S.DEAD: IDLE,
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""State -> the states it may follow. PrepareEpochFence and Dead are never written: a fence is at once an abort, and
-a dead id is a removed record."""
+"""State -> the permitted previous states. PrepareEpochFence and Dead are never written: fencing writes PrepareAbort,
+and the record of a dead id is removed."""
 
 EPOCH_MAX: Final = 32_767
 NO_TIMEOUT_MS: Final = 2_147_483_647
-"""The time-out of a transaction that an outside coordinator decides on (KIP-939): never."""
+"""The timeout of a two-phase transaction (KIP-939), whose outcome an external coordinator decides: infinite."""
 
 
 def is_exhausted(epoch: int) -> bool:
-    """No epoch that a producer may hold comes after this one; the very last is kept for fencing its holder."""
+    """Whether a producer cannot get a higher epoch. The highest epoch is reserved for fencing."""
     return epoch >= EPOCH_MAX - 1
 
 
@@ -78,37 +78,38 @@ class Transaction(Struct, frozen=True):
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
-    """While a transaction is open or ending: the id and epoch under which it stands in the partitions."""
+    """While a transaction is open or ending, `producer_id` and `epoch` are those of its batches and markers."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     next_epoch: int = NO_PRODUCER_EPOCH
-    """What the producer has instead once this transaction is over, if that is another id; or has already, if it kept a
-    prepared transaction (KIP-939). With an id and no epoch: 0."""
+    """The producer's id and epoch after the end of this transaction, if the id changes. A producer that kept a prepared
+    transaction (KIP-939) already uses them. An id without an epoch means epoch 0."""
     last_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before this one, if its holder asked for the new one: it may ask again."""
+    """The previous epoch, if its producer requested the current one. The producer may repeat the request."""
     timeout_ms: int = 0
     state: TxnState = TxnState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = -1
     updated_ms: int = -1
     client_version: int = 0
-    """The transaction protocol that the producer spoke last: 2 when EndTxn raises the epoch (KIP-890)."""
+    """The transaction version of the producer's last request. With version 2 EndTxn increments the epoch (KIP-890)."""
 
     @property
     def kept(self) -> bool:
-        """The open transaction was prepared by an earlier incarnation; the present one is `next_…` (KIP-939)."""
+        """Whether a previous incarnation of the producer prepared the open transaction. The current incarnation uses
+        `next_producer_id` and `next_epoch` (KIP-939)."""
         return self.state is TxnState.ONGOING and self.next_producer_id != NO_PRODUCER_ID
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The id and epoch that the rightful producer has now."""
+        """The id and epoch of the current incarnation of the producer."""
         if self.kept:
             return self.next_producer_id, self.next_epoch
         return self.producer_id, self.epoch
 
     @property
     def identity_after(self) -> tuple[int, int]:
-        """The id and epoch it has when the transaction that is ending has ended."""
+        """The id and epoch of the producer after the ending transaction has ended."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, max(self.next_epoch, 0)
         return self.producer_id, self.epoch
@@ -119,7 +120,7 @@ class Transaction(Struct, frozen=True):
 
 
 def to_record(transactional_id: str, txn: Transaction, version: int) -> CoordinatorRecord:
-    """The record that holds all of it. `version` 0 is for clusters below transaction.version 1."""
+    """The record of a transactional id. `version` is 0 if the cluster's transaction.version is 0, else 1."""
     partitions: list[PartitionsSchema] | None = None
     if txn.state is not TxnState.EMPTY:
         by_topic: dict[str, list[int]] = {}

@@ -1,9 +1,8 @@
-"""Machine: the decisions about one transactional id: a state and a request in, the next state out.
+"""Machine: the decisions about one transactional id: from a state and a request to the next state.
 
-Nothing here knows of logs or time beyond its arguments; every function returns the new `Transaction`, or raises the
-`KafkaError` that the producer is told. The rules are those of Kafka's TransactionCoordinator and TransactionMetadata;
-KIP-360 (a producer recovers with the id it has), KIP-890 (version 2: each transaction has an epoch of its own) and
-KIP-939 (an outside coordinator decides) are marked where they come in.
+Each function is pure. It returns the new `Transaction`, or raises the `KafkaError` for the producer. The rules are
+those of Kafka's TransactionCoordinator and TransactionMetadata. Comments refer to KIP-360 (a producer recovers with its
+current id), KIP-890 (version 2: each transaction has its own epoch) and KIP-939 (an external coordinator decides).
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from barnabas.server.coordination.transaction.state import (
 )
 
 EPOCH_BUMPS_SINCE = 2
-"""The transaction version from which EndTxn raises the epoch."""
+"""The first transaction version in which EndTxn increments the epoch."""
 
 
 class ProducerIdNeededError(BarnabasError):
-    """The decision takes a fresh producer id, and none was given: get one and ask again."""
+    """The decision needs a new producer id. The caller allocates one and repeats the call."""
 
 
-class Initialize(Struct, frozen=True):
-    """What InitProducerId asks for."""
+class InitProducerIdArgs(Struct, frozen=True):
+    """The fields of an InitProducerId request."""
 
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
@@ -46,7 +45,7 @@ class Initialize(Struct, frozen=True):
 
     @property
     def recovers(self) -> bool:
-        """A producer that is alive and wants to go on (KIP-360), not a new incarnation."""
+        """Whether a running producer recovers with its current id (KIP-360). Otherwise it is a new incarnation."""
         return self.producer_id != NO_PRODUCER_ID
 
 
@@ -65,22 +64,24 @@ def _fresh(producer_id: int) -> int:
 
 
 def initialize(
-    txn: Transaction | None, ask: Initialize, fresh_id: int, now_ms: int, version: int = EPOCH_BUMPS_SINCE
+    txn: Transaction | None, args: InitProducerIdArgs, fresh_id: int, now_ms: int, version: int = EPOCH_BUMPS_SINCE
 ) -> Transaction:
-    """The id with a new epoch. When a transaction is open, this is the abort that must come first: the caller sees it
-    by the state, answers CONCURRENT_TRANSACTIONS, and the producer asks again. `version` is the cluster's.
+    """InitProducerId: the producer with a new epoch.
+
+    If a transaction is open, the result is the abort of that transaction instead. The caller recognizes the abort by
+    its state and returns CONCURRENT_TRANSACTIONS, so that the producer retries. `version` is the cluster's.
     """
-    timeout_ms = NO_TIMEOUT_MS if ask.two_phase else ask.timeout_ms
+    timeout_ms = NO_TIMEOUT_MS if args.two_phase else args.timeout_ms
     if txn is None:
         txn = Transaction(_fresh(fresh_id))
-    if ask.recovers and not _may_recover(txn, ask):
+    if args.recovers and not _may_recover(txn, args):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if txn.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if txn.state is TxnState.ONGOING:
-        if ask.recovers and ask.epoch != txn.identity[1]:
+        if args.recovers and args.epoch != txn.identity[1]:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
-        if ask.keep_prepared:
+        if args.keep_prepared:
             return _keep(txn, timeout_ms, fresh_id, now_ms)
         return fence(txn, now_ms, version)
     changes: dict[str, Any] = {
@@ -89,28 +90,29 @@ def initialize(
         "started_ms": -1,
         "updated_ms": now_ms,
     }
-    if is_exhausted(txn.epoch) and (not ask.recovers or ask.epoch == txn.epoch):
-        last = txn.epoch if ask.recovers else NO_PRODUCER_EPOCH
+    if is_exhausted(txn.epoch) and (not args.recovers or args.epoch == txn.epoch):
+        last = txn.epoch if args.recovers else NO_PRODUCER_EPOCH
         return _move(txn, TxnState.EMPTY, producer_id=_fresh(fresh_id), epoch=0, last_epoch=last, **changes)
-    if not ask.recovers:
+    if not args.recovers:
         return _move(txn, TxnState.EMPTY, epoch=txn.epoch + 1, last_epoch=NO_PRODUCER_EPOCH, **changes)
-    if txn.epoch in (ask.epoch, NO_PRODUCER_EPOCH):
+    if txn.epoch in (args.epoch, NO_PRODUCER_EPOCH):
         return _move(txn, TxnState.EMPTY, epoch=txn.epoch + 1, last_epoch=txn.epoch, **changes)
-    if ask.epoch == txn.last_epoch:  # its answer was lost; a new incarnation would have cleared last_epoch
+    if args.epoch == txn.last_epoch:  # the last response was lost; a new incarnation would have cleared last_epoch
         again = _move(txn, TxnState.EMPTY, **changes)
         return replace(again, previous_producer_id=txn.previous_producer_id)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
-def _may_recover(txn: Transaction, ask: Initialize) -> bool:
-    """The epoch is looked at when it is to be raised; here only whether this id can be meant."""
-    if txn.epoch == NO_PRODUCER_EPOCH or ask.producer_id in (txn.producer_id, txn.identity[0]):
+def _may_recover(txn: Transaction, args: InitProducerIdArgs) -> bool:
+    """Whether the producer id of the request is or was the id of this transactional id. `initialize` checks the
+    epoch."""
+    if txn.epoch == NO_PRODUCER_EPOCH or args.producer_id in (txn.producer_id, txn.identity[0]):
         return True
-    return ask.producer_id == txn.previous_producer_id and is_exhausted(ask.epoch)
+    return args.producer_id == txn.previous_producer_id and is_exhausted(args.epoch)
 
 
 def _keep(txn: Transaction, timeout_ms: int, fresh_id: int, now_ms: int) -> Transaction:
-    """KIP-939: a new incarnation takes over, and the prepared transaction stays for it to end."""
+    """KIP-939: a new incarnation keeps the prepared transaction, and will end it."""
     producer_id, epoch = txn.identity
     producer_id, epoch = (_fresh(fresh_id), 0) if is_exhausted(epoch) else (producer_id, epoch + 1)
     return _move(
@@ -125,10 +127,11 @@ def _keep(txn: Transaction, timeout_ms: int, fresh_id: int, now_ms: int) -> Tran
 
 
 def fence(txn: Transaction, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> Transaction:
-    """Abort the open transaction whatever its producer wants (PrepareEpochFence and PrepareAbort in one).
+    """Abort the open transaction and fence its producer (Kafka's PrepareEpochFence and PrepareAbort in one step).
 
-    The producer's own abort, should it come, is then answered like a repetition, and in version 2 with the new epoch: a
-    producer that was only too slow can go on. A new incarnation raises the epoch once more, and ends that.
+    If the fenced producer sends an abort of its own, the response is that of a retry, in version 2 with the new epoch:
+    so a producer that was only slow can continue. A new incarnation increments the epoch again, which fences the old
+    producer for good.
     """
     aborted = _prepare(txn, TxnState.PREPARE_ABORT, version, NO_PRODUCER_ID, now_ms, fencing=True)
     return replace(aborted, last_epoch=NO_PRODUCER_EPOCH)
@@ -138,13 +141,14 @@ def fence(txn: Transaction, now_ms: int, version: int = EPOCH_BUMPS_SINCE) -> Tr
 
 
 def check_producer(txn: Transaction | None, producer_id: int, epoch: int) -> Transaction:
-    """It is the rightful producer that asks, and no transaction is ending. Raises KafkaError."""
+    """Check that the request is from the current incarnation of the producer, and that no transaction is ending. Raises
+    KafkaError."""
     if txn is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    rightful_id, rightful_epoch = txn.identity
-    if producer_id not in (rightful_id, txn.producer_id):
+    current_id, current_epoch = txn.identity
+    if producer_id not in (current_id, txn.producer_id):
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if (producer_id, epoch) != (rightful_id, rightful_epoch):
+    if (producer_id, epoch) != (current_id, current_epoch):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if txn.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -159,10 +163,13 @@ def add_partitions(
     version: int,
     now_ms: int,
 ) -> Transaction:
-    """The transaction with these partitions in it, begun if need be; the same object when nothing changes."""
+    """AddPartitionsToTxn: the transaction with these partitions, which is begun if none is open. Returns the same
+    object if nothing changes."""
     txn = check_producer(txn, producer_id, epoch)
     if txn.kept:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "A prepared transaction must be ended before the next begins.")
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "A prepared transaction must be ended before the next one begins."
+        )
     added = txn.partitions.union(partitions)
     if txn.state is TxnState.ONGOING and added == txn.partitions:
         return txn
@@ -182,9 +189,9 @@ def add_partitions(
 def end(
     txn: Transaction | None, producer_id: int, epoch: int, *, commit: bool, version: int, fresh_id: int, now_ms: int
 ) -> Transaction:
-    """The transaction, decided; the same object when this is a repetition of what is done. Raises KafkaError.
+    """EndTxn: the prepared transaction, or the same object if the request repeats a completed one. Raises KafkaError.
 
-    Version 2, where r is a request with the epoch before (a retry) and c one with the present epoch:
+    In version 2, where r is a request with the previous epoch (a retry) and c one with the current epoch:
 
                         abort r     abort c     commit r    commit c
         Empty           fenced      abort       fenced      invalid
@@ -193,38 +200,38 @@ def end(
         Ongoing         fenced      abort       fenced      commit
         Prepare...      CONCURRENT_TRANSACTIONS for a retry of the same decision, invalid for the other one
 
-    Version 1 knows no retries by epoch: in Complete... the same decision again is done, the other one invalid.
+    In version 1 a retry has the same epoch: in state Complete... the same decision is done, the other one invalid.
     """
     if txn is None:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     bumps = version >= EPOCH_BUMPS_SINCE
     retry = bumps and _is_retry(txn, producer_id, epoch)
-    rightful_id, rightful_epoch = txn.identity
-    if not retry and producer_id not in (rightful_id, txn.producer_id):
+    current_id, current_epoch = txn.identity
+    if not retry and producer_id not in (current_id, txn.producer_id):
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    current = (producer_id, epoch) == (rightful_id, rightful_epoch)
+    is_current = (producer_id, epoch) == (current_id, current_epoch)
     decision = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
     done = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
     match txn.state:
         case TxnState.PREPARE_COMMIT | TxnState.PREPARE_ABORT:
-            if not (retry if bumps else current):
+            if not (retry if bumps else is_current):
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
             if txn.state is decision:
                 raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         case TxnState.COMPLETE_COMMIT | TxnState.COMPLETE_ABORT:
-            if not (retry or current):
+            if not (retry or is_current):
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
             if txn.state is done and (retry or not bumps):
                 return txn
-            if bumps and current and not commit:
+            if bumps and is_current and not commit:
                 return _prepare(txn, decision, version, fresh_id, now_ms)
         case TxnState.EMPTY:
-            if not current:
+            if not is_current:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
-            if bumps and not commit:  # a transaction that never reached a partition
+            if bumps and not commit:  # the transaction has no partitions
                 return _prepare(txn, decision, version, fresh_id, now_ms)
         case _:
-            if not current:
+            if not is_current:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
             return _prepare(txn, decision, version, fresh_id, now_ms)
     raise KafkaError(
@@ -237,11 +244,11 @@ def _verb(commit: bool) -> str:
 
 
 def _is_retry(txn: Transaction, producer_id: int, epoch: int) -> bool:
-    """The request names the epoch that the producer had before this coordinator raised it."""
+    """Whether the request has the epoch that the producer had before this coordinator incremented it."""
     if txn.state in PREPARED and txn.next_producer_id == producer_id:
         return txn.next_epoch == epoch + 1
     if producer_id == txn.producer_id:
-        # no producer may have the last epoch: it was raised to that by a fence
+        # the highest epoch belongs to no producer: the epoch was incremented for fencing
         return txn.epoch == epoch + 1 and (txn.state in PREPARED or txn.epoch < EPOCH_MAX)
     return producer_id == txn.previous_producer_id and epoch == EPOCH_MAX - 1 and txn.epoch == 0
 
@@ -249,12 +256,13 @@ def _is_retry(txn: Transaction, producer_id: int, epoch: int) -> bool:
 def _prepare(
     txn: Transaction, decision: TxnState, version: int, fresh_id: int, now_ms: int, *, fencing: bool = False
 ) -> Transaction:
-    """`epoch` becomes the markers', and `next_…` is left only where the producer goes on with another id."""
+    """The transaction in state PrepareCommit or PrepareAbort. `epoch` becomes the epoch of the markers;
+    `next_producer_id` is set only if the producer continues with another id."""
     steps = 1 if fencing or version >= EPOCH_BUMPS_SINCE else 0
     producer_id, epoch = txn.identity
     marker_epoch = min((epoch if producer_id == txn.producer_id else txn.epoch) + steps, EPOCH_MAX)
     next_id, next_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
-    if producer_id != txn.producer_id:  # KIP-939: the incarnation that kept the transaction got a fresh id
+    if producer_id != txn.producer_id:  # KIP-939: the incarnation that kept the transaction has a new id
         next_id, next_epoch = producer_id, epoch + steps
     elif steps and not fencing and is_exhausted(epoch):
         next_id = _fresh(fresh_id)
@@ -273,7 +281,7 @@ def _prepare(
 
 
 def complete(txn: Transaction, now_ms: int) -> Transaction:
-    """All markers are written."""
+    """The completed transaction: all markers are written."""
     producer_id, epoch = txn.identity_after
     done = TxnState.COMPLETE_COMMIT if txn.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
     return _move(
