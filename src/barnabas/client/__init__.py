@@ -1,4 +1,5 @@
-"""The clients: producer, consumer and admin for any Kafka cluster. An async core, and one thin blocking layer over it.
+"""The clients for any Kafka cluster: producer, consumer, share consumer and admin. An asyncio core and a blocking
+facade.
 
 The names below are imported when they are first used.
 """

@@ -1,4 +1,4 @@
-"""Shell: the clients for code without an event loop. One thin layer over the async core: an event loop in a thread.
+"""Shell: the blocking clients. They run the asyncio clients on an event loop in a thread.
 
     with Producer(bootstrap_servers="localhost:9092") as producer:
         producer.send("orders", b"hello", key=b"k").result()
@@ -7,9 +7,9 @@
         for record in consumer:
             ...
 
-Every method is the async one, run on that loop and waited for; nothing is done twice. (`Producer` is in
-`blocking_producer.py`.) A client may be used from several
-threads. Callbacks (deliveries, rebalances) run on the loop's thread and must not call back into their client.
+Every method runs the asyncio client's method of the same name on that loop and waits for the result. (`Producer` is in
+`blocking_producer.py`.) Several threads may use one client. Callbacks for deliveries and rebalances run on the loop's
+thread and must not call their client.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class LoopThread:
         """Run `work` on the loop and wait for it. An interrupt while waiting cancels it."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("A blocking client was called from one of its own callbacks; that would wait for ever.")
+            raise RuntimeError(
+                "A blocking client was called from one of its own callbacks; this would never return. Use the asyncio client, or do the work outside the callback."
+            )
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
@@ -57,7 +59,7 @@ class LoopThread:
             raise
 
     def iterate(self, items: AsyncGenerator[R, None]) -> Iterator[R]:
-        """An async generator as a plain one; the next item is already being made while one is worked on."""
+        """Iterate over an async generator. The next item is computed while the caller handles the current one."""
 
         async def next_item() -> tuple[bool, R | None]:
             try:
@@ -85,7 +87,7 @@ class LoopThread:
 
 
 async def _finish(items: AsyncGenerator[Any, None]) -> None:
-    """Close a generator once the step that was cancelled has let go of it."""
+    """Close an async generator after its cancelled step has ended."""
     for _ in range(1_000):
         try:
             await items.aclose()
@@ -103,7 +105,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class Blocking(Generic[C]):
-    """An async client and the loop it lives on."""
+    """An asyncio client and the loop on which it runs."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._thread = LoopThread()
@@ -151,7 +153,7 @@ async def _awaited(work: Awaitable[R]) -> R:
 
 
 def wait(method: Callable[Concatenate[Any, P], Awaitable[R]]) -> Callable[Concatenate[Blocking[Any], P], R]:
-    """A method that runs the async one and waits for its result."""
+    """Wrap an async method: the blocking method waits for its result."""
 
     @functools.wraps(method)
     def blocking(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -161,7 +163,7 @@ def wait(method: Callable[Concatenate[Any, P], Awaitable[R]]) -> Callable[Concat
 
 
 def call(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Blocking[Any], P], R]:
-    """A method that runs the plain one on the loop."""
+    """Wrap a method that does not wait: it is called on the loop."""
 
     @functools.wraps(method)
     def blocking(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -171,7 +173,7 @@ def call(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Block
 
 
 class Admin(Blocking[AsyncAdmin]):
-    """`AsyncAdmin`, blocking. The same arguments, answers and errors."""
+    """`AsyncAdmin`, blocking, with the same arguments, results and errors."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
         super().__init__(lambda: AsyncAdmin(config, **settings))
@@ -218,7 +220,7 @@ class Admin(Blocking[AsyncAdmin]):
 
 
 class Consumer(Blocking[AsyncConsumer]):
-    """`AsyncConsumer`, blocking. The same arguments, answers and errors."""
+    """`AsyncConsumer`, blocking, with the same arguments, results and errors."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
         super().__init__(lambda: AsyncConsumer(config, **settings))
@@ -250,12 +252,12 @@ class Consumer(Blocking[AsyncConsumer]):
     group_metadata = call(AsyncConsumer.group_metadata)
 
     def __iter__(self) -> Generator[ConsumerRecord[Any, Any], None, None]:
-        """Records for ever."""
+        """Iterate over the records of all polls, without an end."""
         while not self._closed:
             yield from self.poll(1_000)
 
     def arrow(self, **options: Any) -> Generator[Any, None, None]:
-        """RecordBatches for ever; the options of `poll_arrow`."""
+        """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""
         while not self._closed:
             batch = self.poll_arrow(1_000, **options)
             if batch is not None:
@@ -263,7 +265,7 @@ class Consumer(Blocking[AsyncConsumer]):
 
 
 class ShareConsumer(Blocking[AsyncShareConsumer]):
-    """`AsyncShareConsumer`, blocking. The same arguments, answers and errors."""
+    """`AsyncShareConsumer`, blocking, with the same arguments, results and errors."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
         super().__init__(lambda: AsyncShareConsumer(config, **settings))
@@ -278,10 +280,10 @@ class ShareConsumer(Blocking[AsyncShareConsumer]):
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long the broker keeps a record for us; None before the first fetch."""
+        """The duration of the acquisition lock of a record; None before the first fetch."""
         return self._client.acquisition_lock_timeout_ms
 
     def __iter__(self) -> Generator[ConsumerRecord[Any, Any], None, None]:
-        """Records for ever, each acknowledged when the poll after it is made (implicit mode)."""
+        """Iterate over records, without an end. The next poll acknowledges the previous records (implicit mode)."""
         while not self._closed:
             yield from self.poll(1_000)

@@ -1,7 +1,7 @@
-"""Shell: the producer for code without an event loop: records are handed over to the loop's thread.
+"""Shell: the blocking producer, which passes records to the thread of its event loop.
 
-That is the one place where the blocking layer does more than wait: `send` must cost little, so it neither waits for the
-loop nor wakes it for every record.
+`send` must be fast. Unlike the other blocking methods it neither waits for the event loop nor wakes the loop for every
+record.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from barnabas.client.values import Headers, PreparedTransaction, RecordMetadata
 from barnabas.core.errors import BarnabasError, KafkaError
 
 HANDED_OVER_MAX: Final = 2_000
-"""Records on their way from the callers' threads to the loop; beyond that `send` waits. With more of them the garbage
-collector would look at each several times, which is half of what handing over costs.
+"""The largest number of records between the callers' threads and the loop; beyond it `send` waits. With more records
+the garbage collector would visit each several times, which is half of the cost of `send`.
 """
 DRAINED_AT_ONCE_MAX: Final = 500
-"""So many of them are passed on before the loop may do something else: send what has become a batch, for one."""
+"""The number of records that are passed on at once, before the loop may run other tasks such as the sender."""
 
 _ON_ITS_WAY: Final = unplaced()
 
 
 class SentRecord(RecordPlace):
-    """What becomes of a record that was handed over to the loop: `result()` waits for it."""
+    """The result of a record that was sent: `result()` waits until the record is acknowledged or has failed."""
 
     __slots__ = ("_producer",)
 
@@ -42,21 +42,21 @@ class SentRecord(RecordPlace):
         self.index = 0
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Where the record is. Raises what went wrong, and TimeoutError when `timeout_s` is not enough."""
+        """The metadata of the acknowledged record. Raises the record's error, or TimeoutError after `timeout_s`."""
         return self._producer.wait_for(self, timeout_s)
 
 
 _HandedOver = tuple[SentRecord, str, Any, Any, int | None, int | None, Headers, DeliveryCallback | None]
-"""What `send` was given, in the order that `try_place` takes it."""
+"""The arguments of `send`, in the order of the parameters of `try_place`."""
 
 
 class Producer(Blocking[AsyncProducer]):
-    """`AsyncProducer`, blocking. `send` hands the record over to the loop's thread and returns at once."""
+    """`AsyncProducer`, blocking. `send` passes the record to the loop's thread and returns at once."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: Any) -> None:
         self._handed_over: deque[_HandedOver] = deque()
         self._arrivals: dict[SentRecord, asyncio.Future[None]] = {}
-        """For those who wait for the result of a record that is still on its way to the loop."""
+        """Futures of callers that wait for the result of a record which has not reached the loop yet."""
         self._draining = False
         self._lock = threading.Lock()
         self._drained = asyncio.Event()
@@ -70,7 +70,8 @@ class Producer(Blocking[AsyncProducer]):
     send_offsets_to_transaction = wait(AsyncProducer.send_offsets_to_transaction)
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Flush; then the transaction survives this producer, and can only be committed or aborted (KIP-939)."""
+        """Flush and prepare. A prepared transaction survives this producer and can only be committed or aborted
+        (KIP-939)."""
         self._run(self._until_drained())
         return self._run(self._client.prepare_transaction())
 
@@ -78,27 +79,27 @@ class Producer(Blocking[AsyncProducer]):
 
     @property
     def can_go_on(self) -> bool:
-        """False once nothing helps but a new producer: fenced by a newer one, or not authorized."""
+        """False after a fatal error (fenced, or not authorized): only a new producer can continue."""
         return self._client.can_go_on
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
-        """The transaction that waits to be committed or aborted."""
+        """The prepared transaction, which must be committed or aborted; None without one."""
         return self._client.prepared_transaction
 
     def commit_transaction(self) -> None:
-        """Flush, and commit. Raises TransactionAbortedError when a part failed; then abort."""
+        """Flush and commit. Raises TransactionAbortedError when a part has failed; call `abort_transaction` then."""
         self._run(self._until_drained())
         self._run(self._client.commit_transaction())
 
     def abort_transaction(self) -> None:
-        """Drop what is queued, and abort; read_committed consumers will see none of it."""
+        """Drop the queued records and abort. No read_committed consumer will see a record of the transaction."""
         self._run(self._until_drained())
         self._run(self._client.abort_transaction())
 
     @property
     def in_transaction(self) -> bool:
-        """Between its beginning and its end."""
+        """Whether a transaction has begun and not ended."""
         return self._client.in_transaction
 
     @contextmanager
@@ -124,7 +125,7 @@ class Producer(Blocking[AsyncProducer]):
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> SentRecord:
-        """Queue a record. Whatever goes wrong, serializing included, is in the result and given to `on_delivery`."""
+        """Queue a record. Every error, also of a serializer, is in the result and is passed to `on_delivery`."""
         if self._closed:
             raise ClientClosedError("This producer")
         sent = SentRecord(self)
@@ -174,10 +175,10 @@ class Producer(Blocking[AsyncProducer]):
         asyncio.run_coroutine_threadsafe(self._drain(), self._thread.loop)
 
     def _is_drained(self) -> bool:
-        """On the loop: may this drain end? From here on who hands a record over starts a new one.
+        """Whether the drain can end, because no record is left; called on the loop. Later records start a new drain.
 
-        `send` appends and then looks at the flag, this clears the flag and then looks at the records: without a lock,
-        one of the two sees what the other has done.
+        `send` appends a record and then reads the flag. This method clears the flag and then reads the records. So
+        at least one of the two sees the other's change, without a lock.
         """
         self._draining = False
         if not self._handed_over:
@@ -188,7 +189,7 @@ class Producer(Blocking[AsyncProducer]):
         return taken_over
 
     async def _drain(self) -> None:
-        """On the loop: pass the records on, in the order in which they were handed over."""
+        """Pass the records to the asyncio producer, in the order of the calls of `send`; runs on the loop."""
         handed_over, arrivals = self._handed_over, self._arrivals
         try_place = self._client.try_place
         self._drained.clear()
@@ -206,7 +207,7 @@ class Producer(Blocking[AsyncProducer]):
 
 
 def _refuse(record: _HandedOver, error: Exception) -> None:
-    """The record never comes into a batch."""
+    """Fail a record that was not added to a batch."""
     sent, *_, on_delivery = record
     if not isinstance(error, BarnabasError):
         sent.batch = unplaced(KafkaError(-1, f"The record could not be sent: {error!r}"))

@@ -1,13 +1,13 @@
 # ruff: noqa: E501  # one row per setting reads better than folded rows
-"""Table: the settings of the clients, with Kafka's names, defaults and meanings (Kafka 4.3).
+"""Table: the configs of the clients, with Kafka's names, defaults and meanings (Kafka 4.3).
 
-Settings can be given as Kafka writes them, or as Python keywords with underscores for the dots:
+Configs can be given with Kafka's names, or as Python keywords with underscores in place of dots:
 
     AsyncProducer({"bootstrap.servers": "localhost:9092", "linger.ms": 20})
     AsyncProducer(bootstrap_servers="localhost:9092", linger_ms=20)
 
 Serializers, deserializers, interceptors, partitioners and listeners are objects, not class names: they are arguments of the
-clients, not settings. Settings of the Java clients that mean nothing here (class names, JMX) are known and ignored.
+clients, not configs. Configs of the Java clients that have no meaning here (class names, JMX) are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _keys(rows: Iterable[Row]) -> list[ConfigKey]:
 
 
 # fmt: off
-# name, type, default, range, importance, what it does
+# name, type, default, range, importance, description
 _SHARED: Final[list[Row]] = [
     ("bootstrap.servers", "list", REQUIRED, None, "h", "host:port pairs to learn the cluster from; a few are enough, they need not be all brokers."),
     ("client.id", "str", "", None, "m", "A name for this client in the broker's logs, quotas and metrics."),
@@ -174,7 +174,7 @@ PRODUCER_CONFIGS: Final = _table(_PRODUCER)
 CONSUMER_CONFIGS: Final = _table(_CONSUMER)
 ADMIN_CONFIGS: Final = _table(_ADMIN, connections_max_idle_ms=300_000)
 CLUSTER_CONFIGS: Final = _table([])
-"""The settings that every client shares."""
+"""The configs that all clients share."""
 
 _KNOWN_ANYWHERE: Final = frozenset(
     [*_JAVA_ONLY, *PRODUCER_CONFIGS.keys, *CONSUMER_CONFIGS.keys, *ADMIN_CONFIGS.keys, *CLUSTER_CONFIGS.keys]
@@ -182,16 +182,16 @@ _KNOWN_ANYWHERE: Final = frozenset(
 
 
 class UnknownConfigWarning(UserWarning):
-    """A setting that no client knows; most often a slip of the pen."""
+    """A config that no client has; usually a misspelt name."""
 
 
 def resolve_config(
     table: ConfigDef, config: Mapping[str, object] | None, keywords: Mapping[str, object]
 ) -> dict[str, ConfigValue]:
-    """All settings of `table`, typed: keywords before `config` before defaults.
+    """All configs of `table` with their types. Keywords have precedence over `config`, and both over defaults.
 
-    Raises ConfigError for a bad value, a missing required one, or a keyword that is no setting. An unknown name in
-    `config` only warns, because one mapping is often shared by several clients.
+    Raises ConfigError for an invalid value, a missing required config, or an unknown keyword. An unknown name in
+    `config` only causes a warning, because several clients often share one mapping.
     """
     given: dict[str, object] = dict(config or {})
     for name in given:
@@ -206,7 +206,7 @@ def resolve_config(
 
 
 def is_given(name: str, config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> bool:
-    """The user has set it, in either way of writing."""
+    """Whether the user has set the config, as a name or as a keyword."""
     return name in (config or {}) or name.replace(".", "_") in keywords
 
 

@@ -1,23 +1,23 @@
-"""Value: what can go wrong in a client, as exceptions that say what happened and what to do next.
+"""Value: the exceptions of the clients. Their messages say what happened and what to do next.
 
-KafkaError                        any answer of a broker with an error code (barnabas.core.errors)
+KafkaError                        a response of a broker with an error code (barnabas.core.errors)
 └─ ClientError
    ├─ BrokerUnreachableError      one broker cannot be reached, or its connection broke
    │  └─ BootstrapError           none of bootstrap.servers can be reached
-   ├─ TlsError                    certificates do not let client and broker speak TLS
+   ├─ TlsError                    the TLS handshake failed because of a certificate
    ├─ RequestTimeoutError         the deadline of a call or of a request passed
-   ├─ UnsupportedApiError         the broker does not serve the API in a version we speak
+   ├─ UnsupportedApiError         the broker does not support the API in any version of the client
    ├─ ClientClosedError           the client was closed before or during the call
-   ├─ SerializationError          a (de)serializer refused a key or a value
+   ├─ SerializationError          a (de)serializer failed for a key or a value
    ├─ BufferFullError             buffer.memory stayed full for max.block.ms
    ├─ DeliveryTimeoutError        a record was not acknowledged within delivery.timeout.ms
    ├─ TransactionStateError       the call does not fit the state of the transaction
    ├─ TransactionAbortedError     the transaction failed or was aborted; its records will not be seen
-   ├─ OffsetOutOfRangeError       the offset asked for is no longer, or not yet, in the log
+   ├─ OffsetOutOfRangeError       the requested offset is no longer, or not yet, in the log
    ├─ NoOffsetError               no committed offset, and auto.offset.reset is none
    ├─ TruncationError             the log was truncated below the position (KIP-320)
-   ├─ AcknowledgementError         share groups: a record was not acknowledged, or cannot be (any more)
-   └─ CommitFailedError           the group has moved on; the partitions may belong to another member
+   ├─ AcknowledgementError         share groups: a record was not acknowledged, or cannot be acknowledged
+   └─ CommitFailedError           the group has rebalanced; the partitions may belong to another member
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.core.ids import TopicPartition
 
 
 class ClientError(KafkaError):
-    """Root of the errors that the client itself finds."""
+    """The base class of the errors that the client itself raises."""
 
 
 class BrokerUnreachableError(ClientError):
@@ -44,7 +44,7 @@ class BootstrapError(BrokerUnreachableError):
 
 
 class TlsError(ClientError):
-    """A certificate is not trusted, or is for another name. Trying again does not help."""
+    """A certificate is not trusted, or is for another name. The client does not retry."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
@@ -62,7 +62,7 @@ class RequestTimeoutError(ClientError):
 
 
 class UnsupportedApiError(ClientError):
-    """Broker and client share no version of an API."""
+    """Broker and client have no common version of an API."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
@@ -80,14 +80,14 @@ class ClientClosedError(ClientError):
 
 
 class SerializationError(ClientError):
-    """A key or value could not be turned into bytes, or back."""
+    """A key or value could not be serialized or deserialized."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
 class BufferFullError(ClientError):
-    """`buffer.memory` stayed full for `max.block.ms`: the brokers take records more slowly than they are sent."""
+    """`buffer.memory` stayed full for `max.block.ms`: records are sent faster than the brokers accept them."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -108,14 +108,14 @@ class TransactionStateError(ClientError):
 
 
 class TransactionAbortedError(ClientError):
-    """The transaction failed or was aborted: none of its records will be seen by read_committed consumers."""
+    """The transaction failed or was aborted: no read_committed consumer will see its records."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
 
 
 class OffsetOutOfRangeError(ClientError):
-    """An offset lies outside the log: aged out or deleted below `log_start_offset`, or beyond the end."""
+    """An offset is outside the log: deleted, below `log_start_offset`, or beyond the end."""
 
     def __init__(
         self, partition: TopicPartition, offset: int, log_start_offset: int = -1, log_end_offset: int = -1
@@ -180,7 +180,7 @@ class CommitFailedError(ClientError):
 
 
 class AcknowledgementError(ClientError):
-    """A call that does not fit what has been acknowledged in a share group."""
+    """An acknowledgement that the state of a share group's record does not allow."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD_STATE, message)
@@ -191,5 +191,5 @@ class AcknowledgementError(ClientError):
 
 
 def first_error(results: Mapping[object, object]) -> KafkaError | None:
-    """The first per-item error among `results`, if any: for callers who want all or nothing."""
+    """The first error among `results`, or None: for callers that need all items to succeed."""
     return next((value for value in results.values() if isinstance(value, KafkaError)), None)

@@ -1,6 +1,6 @@
 """Codec: Fetch requests and responses in terms of topic-partitions, for the consumer and the partition reader alike.
 
-Topics travel by id from version 13 on; a topic whose id is not known keeps the request at version 12.
+Requests have topic ids from version 13 on. A topic with an unknown id limits the request to version 12.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from barnabas.client.cluster.cluster import Cluster
 
 NO_TOPIC_IDS_VERSION: Final = 12
-"""The last version that names topics."""
+"""The last version with topic names."""
 NO_SESSION: Final = (0, -1)
 """Session id and epoch of a fetch outside of any session."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much one fetch may bring, and how long the broker may wait for `min_bytes`."""
+    """The size limits of one fetch, and the time for which the broker may wait for `min_bytes`."""
 
     max_bytes: int = 52_428_800
     partition_max_bytes: int = 1_048_576
@@ -46,7 +46,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """From where one partition is to be read."""
+    """One partition to fetch, and its position."""
 
     partition: TopicPartition
     position: int
@@ -62,7 +62,7 @@ def build_fetch(
     session: tuple[int, int] = NO_SESSION,
     forgotten: Mapping[TopicPartition, UUID] | None = None,
 ) -> tuple[FetchRequest, int | None]:
-    """The request, and the highest version it may use (None: any)."""
+    """The request, and its highest possible version (None: any)."""
     topics: dict[str, FetchTopic] = {}
     max_version: int | None = None
     for target in targets:
@@ -104,7 +104,7 @@ def build_fetch(
 
 
 def partitions_of(response: FetchResponse, names: Mapping[UUID, str]) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """Every partition in a response. `names` resolves the ids that the request used."""
+    """Every partition in a response. `names` has the names of the request's topic ids."""
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id)
         if name is None:
@@ -121,7 +121,7 @@ def next_position(buffer: Any, position: int) -> int:
 def end_of(buffer: Any, position: int) -> tuple[int, int]:
     """The offset after the last whole batch in `buffer`, or `position` when there is none; and that batch's epoch.
 
-    Control batches, aborted ones and holes of compaction count: a batch's last offset says where the log goes on.
+    Control batches, aborted batches and gaps of compaction count: the log continues after a batch's last offset.
     """
     last = last_batch(buffer)
     if last is None:
@@ -133,7 +133,7 @@ def fetched(partition: TopicPartition, position: int, data: PartitionData) -> Fe
     """The batches of one partition, or None when there are none."""
     if not data.records:
         return None
-    assert isinstance(data.records, (bytes, bytearray, memoryview))  # decoding never gives a sequence of buffers
+    assert isinstance(data.records, (bytes, bytearray, memoryview))  # a decoded message never has a sequence of buffers
     end, end_epoch = end_of(data.records, position)
     aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
     return FetchedBatches(
@@ -150,7 +150,7 @@ def fetched(partition: TopicPartition, position: int, data: PartitionData) -> Fe
 
 
 def note_leader_hints(cluster: Cluster, response: Any, partition: TopicPartition, leader: Any) -> bool:
-    """Take in what a Produce or Fetch response says about a new leader (KIP-951). True when that is news."""
+    """Apply the new leader in a Produce or Fetch response (KIP-951). Returns whether the leader was unknown."""
     if leader.leader_id < 0:
         return False
     for node in response.node_endpoints:

@@ -1,4 +1,4 @@
-"""Port: who sees the records on their way: interceptors and delivery callbacks."""
+"""Port: interceptors and delivery callbacks of the producer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ DeliveryCallback = Callable[[RecordMetadata | None, BarnabasError | None], None]
 
 
 def tell(told: DeliveryCallback, metadata: RecordMetadata | None, error: BarnabasError | None) -> None:
-    """Call the user's function; what it raises is logged, and stops nothing else (as in Java's producer)."""
+    """Call the user's function. An exception is logged and ignored, as in the Java producer."""
     try:
         told(metadata, error)
     except Exception:
-        log.exception("A delivery callback or interceptor raised an exception; the producer goes on")
+        log.exception("A delivery callback or interceptor raised an exception; the producer continues")
 
 
 class ProducerInterceptor(Protocol):
-    """Sees every record before it is serialized, and every outcome."""
+    """Called for every record before serialization, and for every acknowledgement or error."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord: ...
 
@@ -31,7 +31,7 @@ class ProducerInterceptor(Protocol):
 
 
 class ProducerRecord:
-    """A record as an interceptor sees it; it may be changed or replaced."""
+    """The record that an interceptor gets. The interceptor may change or replace it."""
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
 

@@ -1,6 +1,6 @@
 """Shell: offsets of partitions and of groups: ListOffsets, and simple commits without membership.
 
-What pipelines need to plan and to report progress; `AsyncAdmin` and the consumer are built on the same functions.
+Pipelines plan and report progress with these functions; `AsyncAdmin` and the consumer use them, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from barnabas.protocol.wire.messages.offset_fetch import (
 )
 
 NAMES_NOT_IDS_VERSION = 9
-"""OffsetCommit and OffsetFetch carry topic names up to this version, ids from the next."""
+"""OffsetCommit and OffsetFetch have topic names up to this version, and topic ids in later ones."""
 
 
 async def list_offsets(
@@ -104,10 +104,10 @@ async def fetch_group_offsets(
     member: tuple[str, int] | None = None,
     deadline: float | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
-    """What a group has committed, for `partitions` or for everything (None). Partitions without a commit are left out.
+    """The committed offsets of a group, for `partitions` or for all (None). Partitions without a commit are omitted.
 
     `require_stable` waits for open transactions to end (KIP-447). `member` is (id, epoch) of a KIP-848 member.
-    Raises KafkaError when the group as a whole cannot be asked.
+    Raises KafkaError for an error of the whole group.
     """
     topics = None if partitions is None else by_topic(partitions)
     if topics is not None and not topics:
@@ -174,10 +174,10 @@ async def commit_group_offsets(
     *,
     deadline: float | None = None,
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Commit for a group. A plain group id commits without membership (generation -1), which the coordinator takes
+    """Commit for a group. A plain group id commits without membership (generation -1), which the coordinator accepts
     while the group has no members; `GroupMetadata` commits as a member.
 
-    Raises KafkaError when the group as a whole refuses; per-partition refusals are in the result.
+    Raises KafkaError for an error of the whole group; the errors of single partitions are in the result.
     """
     who = GroupMetadata(group) if isinstance(group, str) else group
     if not offsets:
@@ -241,7 +241,7 @@ _WHOLE_GROUP = frozenset(
         ErrorCode.INVALID_GROUP_ID,
     }
 )
-"""Errors of a commit that are about the group, though the wire repeats them for each partition."""
+"""Errors of a commit that concern the whole group, although the response repeats them for each partition."""
 
 
 async def _ask_coordinator(cluster: Cluster, group_id: str, request: object, deadline: float) -> Any:

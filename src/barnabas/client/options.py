@@ -1,4 +1,4 @@
-"""Value: the settings of `config.py` as typed, frozen options, one class per part that uses them."""
+"""Value: the configs of `config.py` as typed, frozen values, one class for each part that uses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RECONNECT_BACKOFF: Final = Backoff(50, 1_000)
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What `Cluster` needs to know. Times are milliseconds, as in Kafka's settings."""
+    """The configs of `Cluster`. Times are milliseconds, as in Kafka's configs."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str | None = None
@@ -39,7 +39,7 @@ class ClusterOptions:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> ClusterOptions:
-        """From settings that `resolve_config` typed, of any client's table."""
+        """From the typed configs of any client that `resolve_config` returned."""
         return cls(
             parse_servers(settings["bootstrap.servers"]),
             settings["client.id"] or DEFAULT_CLIENT_ID,
@@ -58,7 +58,7 @@ class ClusterOptions:
 
     @classmethod
     def of(cls, config: Mapping[str, object] | None = None, **keywords: object) -> ClusterOptions:
-        """From settings as a user writes them: `ClusterOptions.of(bootstrap_servers="localhost:9092")`."""
+        """From configs as a user writes them: `ClusterOptions.of(bootstrap_servers="localhost:9092")`."""
         return cls.from_settings(resolve_config(CLUSTER_CONFIGS, config, keywords))
 
 
@@ -83,7 +83,7 @@ def parse_servers(servers: object) -> tuple[tuple[str, int], ...]:
 
 
 def security_config(settings: Settings) -> SecurityConfig:
-    """How to connect to a listener that encrypts or authenticates. Raises ConfigError."""
+    """The security configs of connections. Raises ConfigError."""
     _check_stores(settings)
     protocol = str(settings["security.protocol"]).upper()
     return SecurityConfig(
@@ -115,11 +115,11 @@ def _tls_config(settings: Settings) -> TlsConfig:
 
 
 def _check_stores(settings: Settings) -> None:
-    """Raises ConfigError for key and trust stores that cannot be read here, whichever `security.protocol` is set."""
+    """Raises ConfigError for formats of key and trust stores that are not supported, with any `security.protocol`."""
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         if str(settings[name]).upper() != "PEM":
             raise ConfigError(
-                f"{name}={settings[name]} cannot be read here, only PEM. A Java store becomes PEM with"
+                f"{name}={settings[name]} is not supported, only PEM. Convert a Java key store to PEM with"
                 " `keytool -importkeystore -deststoretype pkcs12` and `openssl pkcs12 -nodes`."
             )
     chain, key = settings["ssl.keystore.certificate.chain"], settings["ssl.keystore.key"]
@@ -128,7 +128,7 @@ def _check_stores(settings: Settings) -> None:
 
 
 def _jaas_credentials(text: str) -> tuple[str | None, str | None]:
-    """Username and password out of Java's `...LoginModule required username="u" password="p";`."""
+    """The username and password of Java's `...LoginModule required username="u" password="p";`."""
     values: dict[str, str] = {}
     for part in text.replace(";", " ").split():
         name, separator, value = part.partition("=")

@@ -1,4 +1,4 @@
-"""Shell: reads exact offset ranges of partitions from their leaders: what pipelines are made of.
+"""Shell: reads exact offset ranges of partitions from their leaders, for pipelines.
 
     reader = PartitionReader(cluster)
     async for fetched in reader.batches([OffsetRange(TopicPartition("orders", 0), 1_000, 9_000)]):
@@ -6,9 +6,9 @@
     async for partition, table in reader.arrow(ranges, columns=("value", "offset")):
         ...                                    # pyarrow.RecordBatch, only the offsets of the range
 
-A range may begin or end anywhere: inside a batch, in a hole that compaction left, on a transaction marker. The position
-moves by the last offset of each batch, and a range is done when the position has reached its end, or when the log holds
-nothing more up to there. The next fetch to a leader is on its way before the last one is handed over.
+A range may begin or end at any offset: inside a batch, in a gap that compaction left, at a transaction marker. The
+position advances to the last offset of each batch. A range is complete when the position has reached its end, or when
+the log has no more records before the end. The next fetch is sent to a leader before the previous one is returned.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMITS: Final = FetchLimits(max_bytes=52_428_800, partition_max_bytes=8_388_608)
 STALL_TIMEOUT_MS: Final = 120_000
-"""How long a range may make no progress before it is given up (Spark's `kafkaConsumer.pollTimeoutMs` by default)."""
+"""The time without progress after which a range fails (the default of Spark's `kafkaConsumer.pollTimeoutMs`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class OffsetRange:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one range has been read."""
+    """The position in one range."""
 
     partition: TopicPartition
     position: int
@@ -71,7 +71,7 @@ class _Progress:
 
 @dataclass(slots=True)
 class _InFlight:
-    """One fetch on its way: which ranges it asks for, and the names of the topic ids in it."""
+    """One fetch in flight: its ranges, and the names of its topic ids."""
 
     future: asyncio.Future[FetchResponse]
     ranges: dict[TopicPartition, _Progress]
@@ -93,11 +93,12 @@ class PartitionReader:
         self._stall_s = stall_timeout_ms / 1000.0
 
     async def batches(self, ranges: Iterable[OffsetRange]) -> AsyncGenerator[FetchedBatches, None]:
-        """Raw batches of all ranges, each partition in order, partitions interleaved as they arrive.
+        """Yield the raw batches of all ranges: in order within a partition, and in the order of arrival between
+        partitions.
 
-        A buffer may hold records outside the range (batches are never cut). Raises OffsetOutOfRangeError when a range
-        is not in the log any more, RequestTimeoutError when nothing moves for the stall time-out, and KafkaError for
-        what cannot be retried (authorization, a deleted topic).
+        A buffer may have records outside the range, because batches are never cut. Raises OffsetOutOfRangeError when a
+        range is no longer in the log, RequestTimeoutError without progress for the stall time-out, and KafkaError for
+        errors that are not retried (authorization, a deleted topic).
         """
         now = self.cluster.now()
         todo = {r.partition: _Progress(r.partition, r.start, r.end, now) for r in ranges if r.start < r.end}
@@ -149,7 +150,7 @@ class PartitionReader:
     # -- fetches ---------------------------------------------------------------------------------------------------
 
     async def _send_fetches(self, todo: dict[TopicPartition, _Progress], in_flight: dict[int, _InFlight]) -> None:
-        """One fetch to every leader that has ranges left and none on its way."""
+        """Send a fetch to every leader of unfinished ranges that has no fetch in flight."""
         now = self.cluster.now()
         busy = {partition for fetch in in_flight.values() for partition in fetch.ranges}
         idle = [p for p in todo.values() if p.partition not in busy and p.retry_at <= now]
@@ -193,7 +194,7 @@ class PartitionReader:
         return _InFlight(connection.send(request, version, deadline), group, names)
 
     async def _take(self, fetch: _InFlight, todo: dict[TopicPartition, _Progress]) -> list[FetchedBatches]:
-        """Take in one response: move positions, set ranges aside that failed, drop those that are done."""
+        """Handle one response: advance positions, postpone failed ranges, remove completed ones."""
         error = fetch.future.exception()
         response = None if error is not None else fetch.future.result()
         if error is None and response is not None and response.error_code:
@@ -241,9 +242,9 @@ class PartitionReader:
         arrived.append(batches)
 
     def _check_end(self, progress: _Progress, high_watermark: int, last_stable_offset: int) -> None:
-        """The broker has nothing at the position. Is there nothing left in the range, or not yet something?
+        """Decide whether a range is complete when the broker returned no records at its position.
 
-        When offsets up to the range's end are readable and still nothing came, compaction has emptied the rest.
+        If all offsets up to the range's end are readable, compaction has removed the remaining records.
         """
         committed = self.limits.isolation is IsolationLevel.READ_COMMITTED
         readable = last_stable_offset if committed else high_watermark
@@ -255,7 +256,7 @@ class PartitionReader:
     # -- failures --------------------------------------------------------------------------------------------------
 
     def _postpone(self, progress: _Progress, error: KafkaError) -> None:
-        """Try a range again later, or give up."""
+        """Retry a range later, or raise the error after the stall time-out."""
         if not error.retriable:
             raise error
         progress.last_error = error
@@ -278,7 +279,7 @@ class PartitionReader:
         await asyncio.sleep(max(wake - self.cluster.now(), 0.001))
 
     async def _out_of_range(self, progress: _Progress) -> KafkaError:
-        """The typed error, with what the log does hold if that can be found out."""
+        """The OffsetOutOfRangeError, with the log's present bounds if they can be fetched."""
         bounds = []
         for timestamp in (EARLIEST, LATEST):
             found = await list_offsets(self.cluster, {progress.partition: timestamp})

@@ -1,10 +1,11 @@
-"""Codec: between the objects of a program and the bytes of a record.
+"""Codec: converts between the objects of a program and the bytes of a record.
 
-A serializer is a function from a value to bytes, or an object with `serialize(topic, headers, value)` when it needs to
-know where the record goes (schema registries do). Likewise a deserializer, with `deserialize(topic, headers, data)`.
+A serializer is a function from a value to bytes, or an object with `serialize(topic, headers, value)` when it needs
+the record's topic and headers, as those of schema registries do. A deserializer object has
+`deserialize(topic, headers, data)`.
 
-One that must first ask somebody may also have `serialize_now` or `deserialize_now`, which raise NotReadyError instead
-of waiting: the clients wait for it, so that their event loop never does.
+A (de)serializer that may have to wait, for a schema registry perhaps, may also have `serialize_now` or
+`deserialize_now`, which raise NotReadyError instead of waiting. The client then waits without blocking its event loop.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from barnabas.core.buffers import Buffer
 
 
 class NotReadyError(SerializationError):
-    """Something must be learned before this key or value can be (de)serialized; `learn` does that."""
+    """Data is missing to (de)serialize this key or value; `learn` fetches the data."""
 
     def __init__(self, message: str, learn: Callable[[], Awaitable[object]]) -> None:
         super().__init__(message)
         self._learn = learn
 
     async def learn(self) -> None:
-        """Raises SerializationError when it cannot be learned."""
+        """Fetch the missing data. Raises SerializationError when that fails."""
         try:
             await self._learn()
         except SerializationError:
@@ -35,7 +36,7 @@ class NotReadyError(SerializationError):
             raise SerializationError(f"{self} That failed: {error}") from error
 
     def at(self, place: str) -> NotReadyError:
-        """The same, with the place of the record in its message."""
+        """The same error, with the record's position in its message."""
         return NotReadyError(f"{place}: {self}", self._learn)
 
 
@@ -84,7 +85,8 @@ def as_encode(serializer: AnySerializer | None, part: str) -> Encode:
 
 
 def as_decode(deserializer: AnyDeserializer | None, part: str, *, now: bool = False) -> Decode | None:
-    """A function of (topic, headers, data), or None for bytes as they are. With `now` it may raise NotReadyError."""
+    """A function of (topic, headers, data), or None for unchanged bytes. With `now` the function may raise
+    NotReadyError."""
     if deserializer is None:
         return None
     inner: Decode
@@ -110,7 +112,7 @@ def as_decode(deserializer: AnyDeserializer | None, part: str, *, now: bool = Fa
 
 
 def plain_bytes(topic: str, headers: Headers, value: Any) -> Buffer | None:
-    """Bytes as they are, text as UTF-8; anything else needs a serializer."""
+    """Bytes unchanged, text as UTF-8; other types need a serializer."""
     if value is None or isinstance(value, (bytes, bytearray, memoryview)):
         return value
     if isinstance(value, str):

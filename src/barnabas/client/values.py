@@ -1,4 +1,4 @@
-"""Value: what the clients take and give: records, offsets, and the answers of the admin client."""
+"""Value: the arguments and results of the clients: records, offsets, and the results of the admin client."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-"""The special timestamps of ListOffsets; anything from 0 on is milliseconds since the epoch."""
+"""The special timestamps of ListOffsets. Values of at least 0 are milliseconds since the epoch."""
 
 
 class IsolationLevel(IntEnum):
-    """Whether records of open and aborted transactions are seen."""
+    """Whether a consumer reads records of open and aborted transactions."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -43,7 +43,7 @@ class IsolationLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a produced record ended up. `offset` is -1 with acks=0."""
+    """The topic, partition and offset of a produced record. `offset` is -1 with acks=0."""
 
     topic: str
     partition: int
@@ -58,7 +58,8 @@ class RecordMetadata:
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """One record as a consumer gives it. (A tuple, because those are made fastest; `records.rows` knows the order.)"""
+    """One consumed record. (A named tuple is the fastest to construct; `records.rows` depends on the order of
+    fields.)"""
 
     topic: str
     partition: int
@@ -88,7 +89,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """An answer of list offsets. `offset` is -1 when no record is at or after the timestamp."""
+    """A result of `list_offsets`. `offset` is -1 when no record is at or after the timestamp."""
 
     offset: int
     timestamp: int = -1
@@ -97,7 +98,7 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """Whole record batches of one partition as they came off the wire, not yet decoded.
+    """Whole record batches of one partition as they were received, not yet decoded.
 
     `buffer` may begin with records before `position` (a batch is never cut) and end with a partial batch.
     """
@@ -125,7 +126,7 @@ class SubscriptionPattern:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """What identifies a prepared transaction (KIP-939): keep its text with the other parts of the two-phase commit."""
+    """The identity of a prepared transaction (KIP-939). Store its text with the other parts of the two-phase commit."""
 
     producer_id: int
     epoch: int
@@ -147,7 +148,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default. `replica_assignment` replaces both numbers."""
+    """A topic to create; -1 stands for the broker's default. `replica_assignment` replaces both numbers."""
 
     name: str
     num_partitions: int = -1
@@ -158,7 +159,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What was created."""
+    """A created topic."""
 
     name: str
     topic_id: UUID = NO_TOPIC_ID
@@ -181,7 +182,7 @@ class TopicListing:
 
 
 class ConfigResourceType(IntEnum):
-    """What has configs; the integer is the wire's."""
+    """The types of resources with configs; the values are those of the protocol."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -192,7 +193,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a config's value comes from."""
+    """The source of a config's value."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -206,7 +207,7 @@ class ConfigSource(IntEnum):
 
 
 class AlterOp(IntEnum):
-    """What an incremental change does to a config; the integer is the wire's."""
+    """The operations of an incremental change; the values are those of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -216,7 +217,8 @@ class AlterOp(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What has configs: `ConfigResource.topic("orders")`. A broker's name is its id; "" means all brokers."""
+    """A resource with configs, for example `ConfigResource.topic("orders")`. A broker's name is its id; "" means all
+    brokers."""
 
     type: ConfigResourceType
     name: str
@@ -236,7 +238,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """Another place the value could come from, in order of precedence."""
+    """Another source of the value, in order of precedence."""
 
     name: str
     value: str | None
@@ -317,13 +319,14 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogDirs:
-    """Where a replica lies, and where it is being moved. No directory, and a lag of -1, where there is none."""
+    """The log directory of a replica, and the directory to which it is moving. None and a lag of -1 if there is
+    none."""
 
     current: str | None = None
     current_offset_lag: int = -1
     future: str | None = None
     future_offset_lag: int = -1
-    """How far the copy is behind the log in the current directory."""
+    """The number of records that the copy lacks."""
 
 
 # -- admin: groups -----------------------------------------------------------------------------------------------------
@@ -389,7 +392,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Who commits: what `send_offsets_to_transaction` and KIP-447 need to know about a consumer."""
+    """The identity of a consumer in its group, for commits and for `send_offsets_to_transaction` (KIP-447)."""
 
     group_id: str
     generation_id: int = -1

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from barnabas.client.producer.links import Link
+from barnabas.client.producer.links import BrokerLink
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.apis import ApiKey
@@ -77,7 +77,7 @@ async def test_a_broker_that_takes_nothing_gets_no_keyless_records() -> None:
     async with AsyncProducer(config, cluster=fake.cluster()) as producer:
         await asyncio.gather(*[producer.send_and_wait("t", b"v", partition=index) for index in (0, 1)])
         sender, now = producer._sender, producer.cluster.now()
-        sender.links._links[2] = Link(connecting=True, drained_at=now - 1)
+        sender.links._links[2] = BrokerLink(connecting=True, drained_at=now - 1)
         assert sender.links.unavailable() == set()
         queue = producer._accumulator.queues[TopicPartition("t", 1)]
         sender._send_to(2, [queue], now)  # there is something for it, and it cannot be sent

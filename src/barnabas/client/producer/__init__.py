@@ -1,1 +1,1 @@
-"""How records are produced, in transactions or not."""
+"""The producer, with and without transactions."""

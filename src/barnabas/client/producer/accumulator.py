@@ -1,17 +1,18 @@
-"""Machine: records on their way to the brokers: batches per partition, within `buffer.memory`, in order.
+"""Machine: the batches of each partition that wait for the sender or are in flight, in order and within
+`buffer.memory`.
 
-Each partition has a queue of batches. Appends go to the last one; the sender takes the first ones when they are full,
-have lingered, or somebody flushes. With idempotence a batch gets its sequence number when it is first taken, and keeps
-it.
+Each partition has a queue of batches. Records are appended to the last batch. The sender takes the first batches when
+they are full, have lingered, or the producer flushes. With idempotence a batch gets its sequence number when it is
+first taken, and keeps the number.
 
-When a batch fails and is to be tried again, the partition *recovers*: nothing more is taken until every batch in flight
-has been answered, then what must be sent again goes out in the old order, one at a time, until all of it has succeeded.
-That is what keeps the order through retries, whatever the brokers do in between; and the last five batches, which a
-broker knows again, stay those that may come again.
+When a batch fails and is retried, the partition *recovers*: no batch is taken until all batches in flight have been
+answered. Then the failed batches are sent again in their old order, one at a time, until all of them have succeeded.
+So retries keep the order. A broker recognises the last five batches of a producer, and no other batch is ever sent
+again.
 
     queued ──take──▶ in flight ──ack──▶ done
        ▲                │
-       └──── retry ─────┘      refused or expired: failed; the sequence closes the gap, or the epoch is bumped
+       └──── retry ─────┘      rejected or expired: failed; later sequences move up, or the epoch is bumped
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from barnabas.protocol.records.build import RECORD_OVERHEAD_MAX, BatchBuilder, H
 from barnabas.protocol.records.compression import Codec
 
 IN_FLIGHT_PER_PARTITION_MAX: Final = 5
-"""A broker remembers the last five batches of an idempotent producer, so more may not be under way."""
+"""A broker remembers the last five batches of an idempotent producer, so no more may be in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What the broker knows an idempotent producer by."""
+    """The producer id and epoch of an idempotent producer."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -48,7 +49,7 @@ NOBODY: Final = ProducerIdentity()
 
 
 class PartitionQueue:
-    """The batches of one partition, and its place in the sequence."""
+    """The batches of one partition, and the partition's next sequence number."""
 
     __slots__ = (
         "gap_is_known",
@@ -76,7 +77,7 @@ class PartitionQueue:
         self.gap_is_known = False
 
     def is_ready(self, now: float, *, flushing: bool) -> bool:
-        """May the first batch be sent now?"""
+        """Whether the first batch may be sent now."""
         if not self.queue or self.retry_at > now:
             return False
         if self.recovering:
@@ -87,7 +88,7 @@ class PartitionQueue:
         return flushing or len(self.queue) > 1 or first.is_closed or first.send_at <= now
 
     def take(self, identity: ProducerIdentity, *, transactional: bool = False) -> ProducerBatch:
-        """The first batch, closed, with its sequence, and from now on in flight."""
+        """Take the first batch: close it, give it its sequence number, and count it as in flight."""
         batch = self.queue.popleft()
         batch.seal_count()
         if identity.valid:
@@ -105,7 +106,8 @@ class PartitionQueue:
         return batch
 
     def adopt(self, identity: ProducerIdentity) -> None:
-        """A new id or epoch: sequences start at 0, also for batches that were sent under the old one and refused."""
+        """Adopt a new producer id or epoch. Sequence numbers start at 0, also those of rejected batches of the old
+        epoch."""
         self.identity = identity
         self.next_sequence = 0
         self.last_acked_sequence = -1
@@ -115,7 +117,8 @@ class PartitionQueue:
             batch.forget_sequence()
 
     def _renumber(self, first: ProducerBatch) -> None:
-        """A batch was refused for good: those behind it move up, because the broker has never seen its sequence."""
+        """Move the sequence numbers of later batches up after a batch was rejected, because the broker has not stored
+        it."""
         self.gap_is_known = False
         self.next_sequence = (self.last_acked_sequence + 1) & 0x7FFFFFFF
         first.forget_sequence()
@@ -126,12 +129,12 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         if batch.base_sequence != NO_SEQUENCE:
             self.last_acked_sequence = batch.last_sequence
-        # One of those behind may succeed while those before it are still to be sent again (their answers were errors,
-        # written or not). So not the first success ends it, but having nothing left that was sent before.
+        # A later batch may succeed while earlier ones are still to be retried (their responses were errors,
+        # whether written or not). So the recovery ends when no batch is left that was sent before.
         self.recovering = bool(self.queue) and self.queue[0].attempts > 0
 
     def on_retry(self, batch: ProducerBatch, retry_at: float) -> None:
-        """Back to the front of the queue, in the order of first sending."""
+        """Put the batch back at the front of the queue, in the order of the first sends."""
         self.in_flight.remove(batch)
         self.recovering = True
         self.retry_at = max(self.retry_at, retry_at)
@@ -144,11 +147,12 @@ class PartitionQueue:
         self.queue.insert(place, batch)
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """True when everything before this batch (which is in flight) has been settled."""
+        """Whether all batches before this one, which is in flight, have been settled."""
         return self.in_flight[0] is batch and (not self.queue or self.queue[0].ordinal > batch.ordinal)
 
     def on_failed(self, batch: ProducerBatch, *, in_doubt: bool) -> None:
-        """Given up. `in_doubt`: it may have been written, so its sequence cannot be used again."""
+        """The batch has failed. `in_doubt`: the broker may have written it, so that its sequence numbers cannot be
+        reused."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         elif batch in self.queue:
@@ -161,7 +165,7 @@ class PartitionQueue:
             self.recovering = bool(self.queue or self.in_flight)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """A batch that was too large comes back in parts, which take up its sequences."""
+        """Replace a batch that was too large by its parts, which use the same sequence numbers."""
         self.in_flight.remove(batch)
         self.recovering = True
         for part in parts:
@@ -169,7 +173,7 @@ class PartitionQueue:
 
 
 class Accumulator:
-    """All partitions' queues, and the bytes they hold."""
+    """The queues of all partitions, and their memory."""
 
     def __init__(
         self,
@@ -190,7 +194,7 @@ class Accumulator:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.used_bytes = 0
         self.unfinished = 0
-        """Batches that are queued or in flight."""
+        """The number of batches that are queued or in flight."""
         self._ordinal = 0
         self._ratios: dict[str, float] = {}
 
@@ -199,7 +203,7 @@ class Accumulator:
 
     @staticmethod
     def size_upper_bound(key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
-        """More than the bytes a record will take."""
+        """An upper bound of the size of a record."""
         size = RECORD_OVERHEAD_MAX + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
         for name, data in headers:
             size += 10 + 3 * len(name) + (len(data) if data is not None else 0)
@@ -215,7 +219,8 @@ class Accumulator:
         headers: Headers,
         now: float,
     ) -> bool:
-        """Add a record to the partition's last batch, or to a new one: `place` says which. True: a batch is full."""
+        """Add a record to the partition's last batch, or to a new one, and set `place`. Returns whether a batch is
+        full."""
         pending = queue.queue
         batch = pending[-1] if pending and not pending[-1].is_closed else None
         builder = None if batch is None else batch.builder
@@ -243,7 +248,7 @@ class Accumulator:
         return closed or builder.is_full
 
     def append_encoded(self, queue: PartitionQueue, encoded: Buffer, count: int, now: float) -> ProducerBatch:
-        """Add a whole batch that is encoded already (columns)."""
+        """Add a whole batch that is already encoded (columns)."""
         if queue.queue:
             queue.queue[-1].is_closed = True
         batch = self._new_batch(queue, now, None)
@@ -268,24 +273,24 @@ class Accumulator:
         return found
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Two batches instead of one that a broker found too large; they take over its waiters and its memory."""
+        """Split a batch that the broker found too large. The two parts take over its futures and its memory."""
         parts = batch.split()
         self.unfinished += len(parts) - 1
         return parts
 
     def release(self, batch: ProducerBatch) -> None:
-        """The batch is done or has failed: its memory is free."""
+        """Release the memory of a batch that is acknowledged or has failed."""
         self.used_bytes -= batch.charged
         self.unfinished -= 1
         batch.charged = 0
 
     def note_ratio(self, topic: str, ratio: float) -> None:
-        """How well a batch was compressed, for the estimate of the next ones (CompressionRatioEstimator)."""
+        """Record the compression ratio of a batch, to estimate the next ones (CompressionRatioEstimator)."""
         known = self._ratios.get(topic, 1.0)
         self._ratios[topic] = max(known - 0.005, ratio) if ratio < known else min(known + 0.05, max(ratio, 0.05))
 
     def expired(self, now: float) -> Iterator[tuple[PartitionQueue, ProducerBatch]]:
-        """Queued batches whose delivery time is over. (Those in flight are let finish their request.)"""
+        """The queued batches whose delivery time-out has passed. (Batches in flight wait for their responses.)"""
         for queue in self.queues.values():
             for batch in list(queue.queue):
                 if batch.deadline <= now:
@@ -294,7 +299,7 @@ class Accumulator:
                     break
 
     def abandon(self, error: BarnabasError) -> None:
-        """Fail everything that has not been acknowledged."""
+        """Fail all batches that are not acknowledged."""
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.queue]:
                 self.release(batch)

@@ -1,7 +1,7 @@
 """Value: one batch of a producer and the futures of its records.
 
-A `RecordPlace` is small on purpose: there is one per record. It knows its batch and its place in it; everything else
-is worked out when somebody asks. Awaiting many of them costs one asyncio future each, not awaiting costs nothing.
+There is one `RecordPlace` for each record, so it is small: it has its batch and its index in the batch, and computes
+all other values on demand. Awaiting a record costs one asyncio future; not awaiting it costs nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Watcher = Callable[[], None]
 
 
 class ProducerBatch:
-    """Records for one partition that travel together."""
+    """The records of one partition in one batch."""
 
     __slots__ = (
         "_log_append_time",
@@ -61,7 +61,7 @@ class ProducerBatch:
         send_at: float,
         deadline: float,
     ) -> None:
-        """`ordinal` is the place among all batches; the parts of a split one get a place within its place."""
+        """`ordinal` orders all batches; the parts of a split batch extend its ordinal."""
         self.partition = partition
         self.builder = builder
         self.ordinal = ordinal
@@ -88,19 +88,19 @@ class ProducerBatch:
         return (self.base_sequence + self.record_count - 1) & 0x7FFFFFFF
 
     def adopt_encoded(self, encoded: Buffer, count: int) -> None:
-        """Take a batch that is encoded already; ids and sequence are stamped into it when it is sent."""
+        """Use a batch that is already encoded. Its producer id, epoch and sequence are written when it is sent."""
         self.encoded = encoded if _is_writable(encoded) else bytearray(encoded)
         self.record_count = count
         self.is_closed = True
 
     def seal_count(self) -> None:
-        """No more records: their number is final."""
+        """Close the batch for new records: their number is final."""
         if self.builder is not None:
             self.record_count = self.builder.record_count
         self.is_closed = True
 
     def close(self, *, transactional: bool = False) -> None:
-        """Make the bytes that travel, with the producer's id, epoch and sequence in them."""
+        """Build the final bytes, with the producer's id, epoch and sequence."""
         self.is_closed = True
         producer_id, epoch = self.identity
         if len(self.encoded):
@@ -114,7 +114,7 @@ class ProducerBatch:
             )
 
     def forget_sequence(self) -> None:
-        """The next `take` gives the batch a new place in the sequence."""
+        """Make the next `take` give the batch a new sequence number."""
         self.base_sequence = NO_SEQUENCE
         self.identity = (-1, -1)
 
@@ -146,7 +146,7 @@ class ProducerBatch:
     # -- outcome ---------------------------------------------------------------------------------------------------
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` when the batch is settled (now, if it is)."""
+        """Call `watcher` when the batch is settled, or now if it already is."""
         if self.parts:
             self.parts[0][1].watch(lambda: self.parts[1][1].watch(watcher))
         elif self.done:
@@ -172,7 +172,7 @@ class ProducerBatch:
             watcher()
 
     def first_record(self) -> RecordFuture:
-        """The future of a batch that came encoded."""
+        """The future of a batch that was added encoded."""
         future = RecordFuture()
         future.batch, future.index = self, 0
         future.timestamp = future.key_size = future.value_size = -1
@@ -189,7 +189,7 @@ def _is_writable(buffer: Buffer) -> bool:
 
 
 def _stamp(batch: Any, producer_id: int, epoch: int, sequence: int, transactional: bool) -> None:
-    """Write the producer's fields into an encoded batch, and its CRC anew."""
+    """Write the producer's fields into an encoded batch, and compute the CRC again."""
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, sequence)
     (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
     attributes = attributes | TRANSACTIONAL_FLAG if transactional else attributes & ~TRANSACTIONAL_FLAG
@@ -198,9 +198,9 @@ def _stamp(batch: Any, producer_id: int, epoch: int, sequence: int, transactiona
 
 
 class RecordPlace:
-    """Where one record is: its batch, and its place there. `Accumulator.append` fills it in.
+    """The position of one record: its batch and its index in the batch. `Accumulator.append` sets both.
 
-    There is no `__init__`: that call would cost as much as all the rest of it.
+    There is no `__init__`, because that call would cost as much as everything else.
     """
 
     __slots__ = ("batch", "index", "key_size", "timestamp", "value_size")
@@ -212,7 +212,7 @@ class RecordPlace:
     value_size: int
 
     def home(self) -> tuple[ProducerBatch, int]:
-        """The batch the record is in now, and its place there: batches may have been split."""
+        """The record's present batch and its index in it: the original batch may have been split."""
         batch, index = self.batch, self.index
         while batch.parts:
             first, part = next((first, part) for first, part in reversed(batch.parts) if index >= first)
@@ -230,7 +230,7 @@ class RecordPlace:
         return self.home()[0].done
 
     def metadata(self) -> RecordMetadata:
-        """Where the record is; for when it is done. Raises the error it failed with."""
+        """The metadata of an acknowledged record. Raises the record's error."""
         batch, index = self.home()
         if batch.error is not None:
             raise batch.error
@@ -245,27 +245,27 @@ class RecordPlace:
 
 
 class RecordFuture(RecordPlace):
-    """What becomes of one record: `await` it, ask `done()`, or add a callback."""
+    """The result of one record: `await` it, poll `done()`, or add a callback."""
 
     __slots__ = ()
 
     def exception(self) -> BarnabasError | None:
-        """Why the record was not written; None when it was. Ask only when `done()`."""
+        """The record's error; None if it was acknowledged. Valid only when `done()` is true."""
         return self.home()[0].error
 
     def result(self) -> RecordMetadata:
-        """Where the record is. Raises the error it failed with, or asyncio.InvalidStateError while it is not done."""
+        """The record's metadata. Raises the record's error, or asyncio.InvalidStateError while it is not done."""
         if not self.done():
             raise asyncio.InvalidStateError("The record has not been acknowledged yet; await it.")
         return self.metadata()
 
     def add_done_callback(self, callback: Callable[[RecordFuture], None]) -> None:
-        """Call `callback(future)` when it is done, from the event loop."""
+        """Call `callback(future)` on the event loop when the record is acknowledged or has failed."""
         self.batch.watch(lambda: callback(self))
 
 
 def unplaced(error: BarnabasError | None = None) -> ProducerBatch:
-    """A batch of no partition, for records that are in none: not yet, or because of `error` never."""
+    """A batch without a partition, for records that are not in a batch yet, or never will be because of `error`."""
     batch = ProducerBatch(TopicPartition("", -1), None, (), 0.0, 0.0)
     if error is not None:
         batch.fail(error)

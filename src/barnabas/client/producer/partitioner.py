@@ -1,7 +1,7 @@
-"""Machine: which partition a record goes to: murmur2 of the key as in Java, or the sticky adaptive way of KIP-794.
+"""Machine: chooses the partition of a record: murmur2 of the key as in Java, or sticky and adaptive as in KIP-794.
 
-Without a key, records stay with one partition until a batch's worth of bytes has gone there, then move to another at
-random. With adaptive partitioning a partition is the likelier the shorter its queue is, so slow brokers get less.
+Records without a key stay with one partition for the bytes of one batch, then move to another, chosen at random. With
+adaptive partitioning, partitions with shorter queues are chosen more often, so that slow brokers get fewer records.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from barnabas.core.hashing import murmur2
 from barnabas.core.rng import Rng
 
 KEY_CACHE_MAX: Final = 65_536
-"""Hashes of this many keys are remembered; keys repeat, and murmur2 in Python is not free."""
+"""The number of keys whose hashes are cached, because keys repeat and murmur2 in Python is slow."""
 
 
 class Partitioner(Protocol):
-    """A custom choice: the partition for a record, given the number of partitions."""
+    """A custom partitioner: chooses the partition of a record, given the number of partitions."""
 
     def __call__(self, topic: str, key: Buffer | None, value: Buffer | None, partitions: int) -> int: ...
 
 
 class KeyHasher:
-    """`murmur2(key) & 0x7fffffff` with a memory."""
+    """`murmur2(key) & 0x7fffffff`, with a cache."""
 
     __slots__ = ("_known",)
 
@@ -44,7 +44,7 @@ class KeyHasher:
 
 
 class StickyPartitioner:
-    """The partition that keyless records of one topic stick to (Kafka's BuiltInPartitioner)."""
+    """The current partition of one topic's records without keys (Kafka's BuiltInPartitioner)."""
 
     __slots__ = ("_cumulative", "_partitions", "_rng", "_sticky_bytes", "current", "produced_bytes")
 
@@ -57,16 +57,16 @@ class StickyPartitioner:
         self.produced_bytes = 0
 
     def choose(self, partitions: int) -> int:
-        """The partition for the next record of a topic with so many partitions."""
+        """The partition of the next record of a topic with `partitions` partitions."""
         if not 0 <= self.current < partitions:
             self.current = self._next(partitions)
             self.produced_bytes = 0
         return self.current
 
     def on_appended(self, size: int, partitions: int, *, batch_closed: bool) -> None:
-        """A record of `size` bytes went to the sticky partition. Time to move on?
+        """Count a record of `size` bytes, and change to another partition when the limit is reached.
 
-        With the batch still open, we stay up to twice the limit, so that half-empty batches are not left behind.
+        While the batch is still open the limit is doubled, so that no half-empty batch is left.
         """
         self.produced_bytes += size
         if (
@@ -76,7 +76,8 @@ class StickyPartitioner:
             self.produced_bytes = 0
 
     def update_load(self, queue_sizes: Mapping[int, int]) -> None:
-        """How many batches wait for each available partition; none known means: all alike."""
+        """Set the number of waiting batches of each available partition. An empty mapping weights all partitions
+        equally."""
         if len(queue_sizes) < 2:
             self._partitions, self._cumulative = tuple(queue_sizes), []
             return

@@ -5,8 +5,8 @@
         metadata = await producer.send_and_wait("orders", b"hello")    # acknowledged
         future = await producer.send("orders", b"hello", on_delivery=lambda metadata, error: ...)
 
-`send` waits only for metadata and for `buffer.memory`. What it gives back is a `RecordFuture`; awaiting that waits for
-the broker. Records of one partition keep the order of the calls, through retries and changes of leader.
+`send` waits only for metadata and for `buffer.memory`. It returns a `RecordFuture`; awaiting the future waits for the
+broker. Records of one partition keep the order of the calls, through retries and changes of leader.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class AsyncProducer(TransactionCalls):
-    """Settings are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping or as keywords."""
+    """The configs are those of `config.PRODUCER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class AsyncProducer(TransactionCalls):
             self._sender.transactions = self._transactions
         self._hasher = KeyHasher()
         self._missing: NotReadyError | None = None
-        """What the last `try_send` lacked, for the `send` around it."""
+        """The data that the last `try_send` lacked; `send` waits for it."""
         self._waiting_for_progress: list[asyncio.Future[None]] = []
         self._runner: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,7 +147,7 @@ class AsyncProducer(TransactionCalls):
         """Queue a record. `timestamp` is ms since the epoch, now by default; `headers` are (name, bytes) pairs.
 
         Raises SerializationError, MESSAGE_TOO_LARGE, BufferFullError when `buffer.memory` stays full for
-        `max.block.ms`, and KafkaError when the topic's metadata cannot be had in that time.
+        `max.block.ms`, and KafkaError when the topic's metadata cannot be fetched in that time.
         """
         future = RecordFuture()
         if not self.try_place(future, topic, value, key, partition, timestamp, headers, on_delivery):
@@ -155,7 +155,7 @@ class AsyncProducer(TransactionCalls):
         return future
 
     async def place(self, place: RecordPlace, topic: str, *arguments: Any) -> None:
-        """`try_place` again and again, until what it lacks is there."""
+        """Call `try_place` until it succeeds, and wait for the missing data in between."""
         deadline = self.cluster.deadline(self._max_block_ms)
         placed = False
         while not placed:
@@ -178,7 +178,7 @@ class AsyncProducer(TransactionCalls):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send one record and wait until it is acknowledged. Raises what went wrong."""
+        """Send one record and wait until it is acknowledged. Raises the record's error."""
         return await (await self.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers))
 
     def try_send(
@@ -191,7 +191,8 @@ class AsyncProducer(TransactionCalls):
         headers: Headers = (),
         on_delivery: DeliveryCallback | None = None,
     ) -> RecordFuture | None:
-        """`send` without waiting: None when metadata, a schema or memory is missing. On the event loop only."""
+        """`send` without waiting. Returns None when metadata, a schema or memory is missing. Call this on the event
+        loop only."""
         future = RecordFuture()
         placed = self.try_place(future, topic, value, key, partition, timestamp, headers, on_delivery)
         return future if placed else None
@@ -207,7 +208,8 @@ class AsyncProducer(TransactionCalls):
         headers: Headers,
         on_delivery: DeliveryCallback | None,
     ) -> bool:
-        """`try_send` for who has the future already; False when something is missing."""
+        """`try_send` for a caller that already has the future. Returns False when metadata, a schema or memory is
+        missing."""
         if self._closed:
             raise ClientClosedError("This producer")
         if self._sender.fatal is not None:
@@ -229,7 +231,7 @@ class AsyncProducer(TransactionCalls):
             state = self._topics.refresh(topic)
             if state is None:
                 return False
-        plain = self._plain  # bytes need no serializer: the common case saves its calls
+        plain = self._plain  # bytes need no serializer, which saves calls in the common case
         try:
             key_bytes = key if key is None or (plain and type(key) is bytes) else self._encode_key(topic, headers, key)
             value_bytes = value if plain and type(value) is bytes else self._encode_value(topic, headers, value)
@@ -294,11 +296,11 @@ class AsyncProducer(TransactionCalls):
         value_format: ColumnEncoder | None = None,
         deadline: float | None = None,
     ) -> list[RecordMetadata]:
-        """Write whole columns: `value`, `key`, ... name the columns. Waits for the acknowledgement of all.
+        """Send whole columns, named by `value`, `key`, and so on. Waits until all records are acknowledged.
 
-        Rows go to the partition of their `partition` column, else of the murmur2 of their key, else to one partition
-        per call. Gives the metadata of the first record of every batch written. Formats (`barnabas.registry.columns`
-        has some) make keys and values of typed columns.
+        A row's partition is the value of the `partition` column, else the murmur2 hash of the key, else one partition
+        for the whole call. Returns the metadata of the first record of each batch. Formats (such as those of
+        `barnabas.registry.columns`) serialize typed columns.
         """
         from barnabas.client.columns.arrow import ColumnNames, Placement, encode_columns
         from barnabas.client.columns.formats import encode_formats
@@ -329,9 +331,9 @@ class AsyncProducer(TransactionCalls):
     async def _queue_encoded(
         self, queues: list[PartitionQueue], encoded: Iterable[tuple[int, Buffer, int]], deadline: float
     ) -> list[ProducerBatch]:
-        """Each batch is encoded when it can soon be sent: from warm memory, and with little of it.
+        """Queue batches that are encoded shortly before they are sent, so that little memory is used.
 
-        A transaction takes all at once: nothing may be left to queue when it ends, and the next begins.
+        In a transaction all batches are queued at once, because no batch may be left when the transaction ends.
         """
         accumulator, transactions, batches = self._accumulator, self._transactions, []
         for index, data, count in encoded:
@@ -352,12 +354,12 @@ class AsyncProducer(TransactionCalls):
         return batches
 
     async def flush(self, timeout_ms: float | None = None) -> None:
-        """Send what is queued without lingering, and wait until all of it is acknowledged or has failed."""
+        """Send all queued records without lingering, and wait until all are acknowledged or have failed."""
         self._ensure_running()
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000.0):
             for state in list(self._topics.states.values()):
                 if state.columns_turn.locked():
-                    async with state.columns_turn:  # all of the table is queued
+                    async with state.columns_turn:  # wait until the whole table is queued
                         pass
             await self._flush_queued()
 
@@ -389,14 +391,14 @@ class AsyncProducer(TransactionCalls):
         return [partition.topic_partition for partition in view.partitions]
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Flush, then close. What is not acknowledged in `timeout_ms` fails."""
+        """Flush, then close. Records that are not acknowledged within `timeout_ms` fail."""
         if self._closed:
             return
         try:
             if self._runner is not None and not self._runner.done():
                 await self.flush(timeout_ms)
         except TimeoutError:
-            pass  # the caller said how long to wait; the rest fails below
+            pass  # the time of the caller is over; the remaining records fail below
         finally:
             self._closed = True
             self._accumulator.abandon(ClientClosedError("This producer"))
@@ -412,7 +414,7 @@ class AsyncProducer(TransactionCalls):
     def _ensure_running(self) -> asyncio.AbstractEventLoop:
         if self._runner is None:
             self._loop = asyncio.get_running_loop()
-            # the producer is the root of this task: close() stops it and awaits it, and so sees its failure
+            # the producer owns this task: close() stops the task, awaits it, and raises its error
             self._runner = self._loop.create_task(self._sender.run(), name="barnabas-producer-sender")
         assert self._loop is not None
         return self._loop
@@ -430,7 +432,7 @@ class AsyncProducer(TransactionCalls):
             ) from None
 
     async def _progress(self) -> None:
-        """Until batches have been settled."""
+        """Wait until more batches have been settled."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting_for_progress.append(waiter)
         await waiter

@@ -1,4 +1,4 @@
-"""Codec: Produce requests and responses by topic-partition; and the settings that decide how the producer sends."""
+"""Codec: Produce requests and responses by topic-partition; and the configs of the sender."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from barnabas.protocol.wire.messages.produce import (
 )
 
 NO_TOPIC_IDS_VERSION: Final = 12
-"""The last version that names topics."""
+"""The last version with topic names."""
 COLUMNAR_BATCH_BYTES: Final = 1_000_000
-"""Columns come in bulk already, so their batches are larger than `batch.size`."""
+"""The size of batches of columns, which may be larger than `batch.size`."""
 COLUMNAR_BATCHES_AHEAD: Final = 2
-"""Batches of columns that wait behind those in flight, for each partition; more are encoded when those have gone."""
+"""The number of encoded batches of columns that wait for each partition; the next are encoded when these are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class SenderOptions:
-    """The producer's settings that are about sending. Times in seconds."""
+    """The configs of the producer's sender. Times are seconds."""
 
     acks: int = -1
     idempotent: bool = True
@@ -46,7 +46,8 @@ class SenderOptions:
 
 
 def sender_options(settings: Settings, config: Mapping[str, object], keywords: Mapping[str, object]) -> SenderOptions:
-    """Settings that depend on one another, with Kafka's rules for them (ProducerConfig.postProcessAndValidate)."""
+    """Check and complete configs that depend on each other, by Kafka's rules
+    (ProducerConfig.postProcessAndValidate)."""
 
     def given(name: str) -> bool:
         return is_given(name, config, keywords)
@@ -96,7 +97,7 @@ def sender_options(settings: Settings, config: Mapping[str, object], keywords: M
 def build_produce(
     batches: Iterable[tuple[TopicPartition, Buffer]], metadata: MetadataCache, options: SenderOptions
 ) -> tuple[ProduceRequest, int | None]:
-    """The request, and the highest version it may use (None: any). Topics must be known."""
+    """The request, and its highest possible version (None: any). The metadata of all topics must be known."""
     topics: dict[str, TopicProduceData] = {}
     max_version: int | None = None
     for partition, encoded in batches:
@@ -117,7 +118,7 @@ def build_produce(
 
 
 def answers_of(response: ProduceResponse) -> dict[tuple[Any, int], PartitionProduceResponse]:
-    """Answers by (topic name or id, partition)."""
+    """The results by (topic name or id, partition)."""
     return {
         (topic.name or topic.topic_id, answer.index): answer
         for topic in response.responses

@@ -1,8 +1,8 @@
-"""Shell: takes ready batches to their leaders and settles them by what the brokers answer.
+"""Shell: sends ready batches to the leaders and settles them by the responses.
 
-One task runs `run`. It wakes when a batch is full, lingered long enough, was answered or must be tried again; it never
-waits for a single broker: connecting, refreshing metadata and getting a producer id happen in tasks beside it.
-What an answer means for the batch is decided in `_settle`, in the terms of Kafka's Sender.completeBatch.
+One task executes `run`. The task wakes up when a batch is full, has lingered, was answered or must be retried. The task
+never waits for a single broker: other tasks connect, refresh metadata and request a producer id. `_settle` decides how
+a response settles its batch, after Kafka's Sender.completeBatch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.client.errors import DeliveryTimeoutError
 from barnabas.client.fetching import note_leader_hints
 from barnabas.client.producer.accumulator import NOBODY, Accumulator, PartitionQueue, ProducerIdentity
 from barnabas.client.producer.delivery import ProducerBatch
-from barnabas.client.producer.links import Link, Links
+from barnabas.client.producer.links import BrokerLink, Links
 from barnabas.client.producer.producing import SenderOptions, answers_of, build_produce
 from barnabas.client.producer.transactions import Transactions
 from barnabas.core.errors import BarnabasError, ErrorCode, KafkaError, error_code
@@ -39,7 +39,7 @@ _LOST_PLACE: Final = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""The broker does not see us at the place in the sequence where we think we are."""
+"""The errors of a broker whose next sequence number differs from that of the producer."""
 _IN_DOUBT: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -48,11 +48,11 @@ _IN_DOUBT: Final = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Errors after which a batch may have been written all the same."""
+"""The errors after which a batch may have been written nevertheless."""
 
 
 class Sender:
-    """Drives an accumulator's batches through a cluster until `stop`."""
+    """Sends the batches of an accumulator until `stop`."""
 
     def __init__(self, cluster: Cluster, accumulator: Accumulator, options: SenderOptions) -> None:
         self.identity: ProducerIdentity = NOBODY
@@ -60,9 +60,9 @@ class Sender:
         self.flushing = 0
         self.fatal: BarnabasError | None = None
         self.on_progress: Callable[[], None] = lambda: None
-        """Called whenever batches were settled: memory may be free again."""
+        """Called when batches were settled, so that memory may be free again."""
         self.on_availability: Callable[[], None] = lambda: None
-        """Called when another set of brokers is available."""
+        """Called when the set of available brokers has changed."""
         self._cluster = cluster
         self._accumulator = accumulator
         self._options = options
@@ -70,7 +70,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._stopping = False
         self._busy = False
-        """In the middle of a round, or of taking an answer in."""
+        """Whether a round, or the handling of a response, is in progress."""
         self._refreshing = False
         self._identifying = False
         self._adding = False
@@ -78,19 +78,19 @@ class Sender:
         self._tasks: asyncio.TaskGroup | None = None
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wake the task up, because a batch may be ready."""
         self._wake.set()
 
     def send_now(self, now: float) -> None:
-        """A round at once, for a record that nothing stands before: it saves a turn of the loop.
+        """Run a round at once, for a record with an empty queue before it. This saves a turn of the event loop.
 
-        What cannot go now (or when this is called from within a round, by a delivery callback) is for `wake`.
+        If the batch cannot be sent now, or a delivery callback calls this during a round, the task is woken instead.
         """
         if self._tasks is not None and not self._stopping and not self._busy:
             self._round(now)
 
     def stop(self) -> None:
-        """End `run` at its next step; what is still unsent stays in the accumulator."""
+        """End `run` at its next step. Unsent batches stay in the accumulator."""
         self._stopping = True
         self._wake.set()
 
@@ -123,7 +123,7 @@ class Sender:
             self._busy = False
 
     def _send_ready(self, now: float) -> float | None:
-        """Send what can be sent; the loop time at which to look again, if nothing happens before."""
+        """Send all ready batches. Returns the loop time of the next round, if nothing wakes the task before."""
         accumulator = self._accumulator
         if not accumulator.unfinished:
             return None
@@ -181,7 +181,7 @@ class Sender:
             if self.links.unavailable() != unavailable:
                 self.on_availability()
 
-    def _send_over(self, link: Link, leader: int, queues: list[PartitionQueue], now: float) -> float | None:
+    def _send_over(self, link: BrokerLink, leader: int, queues: list[PartitionQueue], now: float) -> float | None:
         if link.paused_until > now:
             return link.paused_until
         if link.connection is None or not link.connection.alive:
@@ -197,8 +197,9 @@ class Sender:
             remaining = self._send_request(link, remaining, now)
         return None
 
-    def _send_request(self, link: Link, queues: list[PartitionQueue], now: float) -> list[PartitionQueue]:
-        """One produce request with the first batch of as many partitions as fit; the partitions that have more."""
+    def _send_request(self, link: BrokerLink, queues: list[PartitionQueue], now: float) -> list[PartitionQueue]:
+        """Send one produce request with the first batch of as many partitions as fit. Returns the partitions with more
+        batches."""
         taken: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
         left: list[PartitionQueue] = []
@@ -206,7 +207,7 @@ class Sender:
         for place, queue in enumerate(queues):
             if queue.needs_new_epoch:
                 if queue.in_flight or self.transactions is not None:
-                    continue  # a transaction's epoch changes when it has been aborted, not within it
+                    continue  # the epoch of a transaction changes only after an abort
                 self._bump_epoch(queue)
             first = queue.queue[0]
             first_size = len(first.encoded) or HEADER_SIZE + first.charged
@@ -222,7 +223,7 @@ class Sender:
             self._write(link, taken)
         return left
 
-    def _write(self, link: Link, taken: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
+    def _write(self, link: BrokerLink, taken: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
         connection = link.connection
         assert connection is not None
         options = self._options
@@ -250,7 +251,7 @@ class Sender:
 
     def _on_answer(
         self,
-        link: Link,
+        link: BrokerLink,
         taken: list[tuple[PartitionQueue, ProducerBatch]],
         response: ProduceResponse | None,
         error: BarnabasError | None,
@@ -268,7 +269,7 @@ class Sender:
 
     def _take_answers(
         self,
-        link: Link,
+        link: BrokerLink,
         taken: list[tuple[PartitionQueue, ProducerBatch]],
         response: ProduceResponse | None,
         error: BarnabasError | None,
@@ -320,14 +321,14 @@ class Sender:
         batch.succeed(offset, append_time)
 
     def _settle(self, queue: PartitionQueue, batch: ProducerBatch, error: BarnabasError, now: float) -> None:
-        """An attempt failed: again, in parts, or never."""
+        """Decide after a failed attempt: retry the batch, split it, or fail it."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             queue.replace(batch, self._accumulator.split(batch))
             return
         lost_place = code in _LOST_PLACE and self._options.idempotent
         if self.transactions is not None and queue.is_first(batch):
-            lost_place = False  # not because another failed before it: the transaction must be aborted
+            lost_place = False  # no earlier batch has failed: the transaction must be aborted
         retriable = lost_place or (isinstance(error, KafkaError) and error.retriable)
         if not retriable or batch.attempts > self._options.retries:
             self._fail(queue, batch, error, in_doubt=code in _IN_DOUBT or lost_place)
@@ -341,7 +342,7 @@ class Sender:
             return
         self._cluster.note_error(queue.partition, code)
         if lost_place and queue.is_first(batch):
-            queue.needs_new_epoch = True  # nothing before it failed, so the broker has lost track of us
+            queue.needs_new_epoch = True  # no earlier batch has failed, so the broker has lost the producer's state
         delay = self._cluster.options.retry_backoff.delay_ms(batch.attempts - 1, self._cluster.rng)
         queue.on_retry(batch, now + (0.0 if lost_place else delay / 1000.0))
 
@@ -353,7 +354,7 @@ class Sender:
         batch.fail(error)
 
     def _expire(self, now: float) -> None:
-        """Fail queued batches whose time is over: no leader, no connection, or never a turn."""
+        """Fail queued batches after the delivery time-out, without a leader, a connection or a free request."""
         expired = list(self._accumulator.expired(now))
         for queue, batch in expired:
             batch.seal_count()
@@ -367,7 +368,7 @@ class Sender:
             self.on_progress()
 
     def _refresh_old(self, now: float) -> None:
-        """Topics that are written to are asked for again after `metadata.max.age.ms`: they may have grown."""
+        """Refresh the metadata of topics in use after `metadata.max.age.ms`, because they may have new partitions."""
         oldest = now - self._options.metadata_max_age_s
         topics = self._cluster.metadata.topics
         used = {queue.partition.topic for queue in self._accumulator.queues.values() if queue.queue or queue.in_flight}
@@ -377,7 +378,7 @@ class Sender:
 
     # -- beside the rounds -----------------------------------------------------------------------------------------
 
-    async def _connect(self, leader: int, link: Link) -> None:
+    async def _connect(self, leader: int, link: BrokerLink) -> None:
         try:
             link.connection = await self._cluster.connection(leader)
         except KafkaError as error:
@@ -405,12 +406,12 @@ class Sender:
                 self._give_up(error)
         finally:
             self.wake()
-            await self._cluster.backoff(0)  # batches go on at once; the next refresh must wait
+            await self._cluster.backoff(0)  # batches continue at once; only the next refresh has to wait
             self._refreshing = False
             self.wake()
 
     def _identify(self) -> bool:
-        """True when there is a producer id; otherwise one is being asked for."""
+        """Whether the producer has a producer id. If not, a task requests one."""
         if self.transactions is not None:
             self.identity = self.transactions.identity
             return self.identity.valid
@@ -451,7 +452,7 @@ class Sender:
             self.wake()
 
     def drop_queued(self, error: BarnabasError) -> None:
-        """Fail what has not been sent yet (the transaction is being aborted)."""
+        """Fail all batches that have not been sent, because the transaction is being aborted."""
         for queue in self._accumulator.queues.values():
             for batch in list(queue.queue):
                 batch.seal_count()
@@ -459,7 +460,7 @@ class Sender:
         self.on_progress()
 
     def _bump_epoch(self, queue: PartitionQueue) -> None:
-        """Start the partition's sequence anew under the next epoch (KIP-360 for producers without transactions)."""
+        """Restart the partition's sequence numbers with the next epoch (KIP-360 for producers without transactions)."""
         if self.identity.epoch >= EPOCH_MAX:
             self.identity = NOBODY
             queue.retry_at = self._cluster.now()
@@ -469,7 +470,7 @@ class Sender:
         queue.adopt(self.identity)
 
     def _give_up(self, error: BarnabasError) -> None:
-        """Nothing will ever be sent: authentication failed, or the broker is none of ours."""
+        """Fail all batches after a fatal error: the authentication failed, or the server is not a Kafka broker."""
         self.fatal = error
         self._accumulator.abandon(error)
         self.on_progress()

@@ -1,4 +1,4 @@
-"""Shell: the topics that a producer writes to: the queues of their partitions, and where records without keys go."""
+"""Shell: the topics of a producer: the queues of their partitions, and the partition of records without keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.client.producer.partitioner import StickyPartitioner
 
 
 class TopicQueues:
-    """The queues of one topic's partitions, as its metadata of `version` has them."""
+    """The queues of one topic's partitions, according to metadata `version`."""
 
     __slots__ = ("columns_turn", "count", "queues", "sticky", "used_at", "version")
 
@@ -22,20 +22,20 @@ class TopicQueues:
         self.sticky = sticky
         self.version = version
         self.used_at = math.inf
-        """Loop time of the last record."""
+        """The loop time of the last record."""
         self.columns_turn = asyncio.Lock()
-        """One table after the other, in the order of the calls."""
+        """Serializes calls of `send_arrow`: one table after the other."""
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is queued or unanswered."""
+        """Whether no batch is queued or in flight."""
         return not any(queue.queue or queue.in_flight for queue in self.queues)
 
 
 class ProducerTopics:
-    """`states` has those that records have been sent to; one whose version is not the metadata's wants `refresh`.
+    """The topics to which records were sent. A topic with an old metadata version needs `refresh`.
 
-    `unavailable` gives the brokers that take nothing for too long; `adaptive` is
+    `unavailable` returns the brokers that accept no batches; `adaptive` is
     partitioner.adaptive.partitioning.enable."""
 
     def __init__(
@@ -52,11 +52,11 @@ class ProducerTopics:
         return view is not None and bool(view.partitions)
 
     async def learn(self, topic: str, deadline: float) -> None:
-        """Raises KafkaError when the metadata cannot be had until then."""
+        """Fetch the topic's metadata. Raises KafkaError when that fails until the deadline."""
         await self._cluster.topic(topic, deadline=deadline, allow_auto_create=True)
 
     def refresh(self, topic: str) -> TopicQueues | None:
-        """The topic as the metadata has it now; None when they do not know it."""
+        """Update the topic from the present metadata. Returns None when the metadata lacks the topic."""
         metadata = self._cluster.metadata
         view = metadata.topics.get(topic)
         if view is None or not view.partitions:
@@ -71,20 +71,20 @@ class ProducerTopics:
         return state
 
     def on_availability(self) -> None:
-        """Other brokers are unavailable than before."""
+        """Recompute the weights of partitions after the set of available brokers has changed."""
         for topic, state in self.states.items():
             if self.knows(topic):
                 self._update_load(state)
 
     def on_progress(self) -> None:
-        """Batches have been settled."""
+        """Recompute the weights of partitions after batches were settled."""
         if self._adaptive:
             for state in self.states.values():
                 if state.count > 1 and state.sticky.produced_bytes and self.knows(state.queues[0].partition.topic):
                     self._update_load(state)
 
     def _update_load(self, state: TopicQueues) -> None:
-        """KIP-794: partitions whose brokers lag have longer queues, and get fewer keyless records."""
+        """KIP-794: partitions of slow brokers have longer queues and get fewer records without keys."""
         view = self._cluster.metadata.topics[state.queues[0].partition.topic]
         brokers = self._cluster.metadata.brokers
         avoided = self._unavailable() if self._adaptive else ()

@@ -1,4 +1,4 @@
-"""Shell: the transactional calls of the producer, in the order in which they are made."""
+"""Shell: the transactional calls of the producer, in the order of their use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.core.ids import TopicPartition
 
 
 class TransactionCalls(ABC):
-    """The part of `AsyncProducer` that is about transactions."""
+    """The transactional methods of `AsyncProducer`."""
 
     cluster: Cluster
     _sender: Sender
@@ -32,32 +32,33 @@ class TransactionCalls(ABC):
     def _ensure_running(self) -> asyncio.AbstractEventLoop: ...
 
     async def init_transactions(self, *, keep_prepared: bool = False) -> None:
-        """Once, before the first transaction: fences older producers of this id, and ends what they left open.
+        """Call this once, before the first transaction. Fences older producers with this id, and ends their open
+        transactions.
 
         With `keep_prepared` (two-phase commit) an open transaction stays open; see `prepared_transaction`.
         """
         await self._transactional().init(self.cluster.deadline(self._max_block_ms), keep_prepared=keep_prepared)
 
     def begin_transaction(self) -> None:
-        """What is sent from now on becomes visible together, or not at all."""
+        """Begin a transaction. Its records become visible together, or not at all."""
         self._transactional().begin()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
     ) -> None:
-        """Commit a consumer's positions with the transaction; pass `consumer.group_metadata()` (KIP-447)."""
+        """Commit a consumer's positions as part of the transaction; pass `consumer.group_metadata()` (KIP-447)."""
         exact = {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in offsets.items()}
         who = GroupMetadata(group) if isinstance(group, str) else group
         await self._transactional().send_offsets(exact, who, self.cluster.deadline(self._max_block_ms))
 
     async def commit_transaction(self) -> None:
-        """Flush, and commit. Raises TransactionAbortedError when a part failed; then abort."""
+        """Flush and commit. Raises TransactionAbortedError when a part has failed; call `abort_transaction` then."""
         await self._transactional().end(
             commit=True, settle=self.flush, deadline=self.cluster.deadline(self._max_block_ms)
         )
 
     async def abort_transaction(self) -> None:
-        """Drop what is queued, and abort; read_committed consumers will see none of it."""
+        """Drop the queued records and abort. No read_committed consumer will see a record of the transaction."""
 
         async def settle() -> None:
             self._sender.drop_queued(TransactionAbortedError("The record's transaction was aborted."))
@@ -66,9 +67,10 @@ class TransactionCalls(ABC):
         await self._transactional().end(commit=False, settle=settle, deadline=self.cluster.deadline(self._max_block_ms))
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Flush; then the transaction survives this producer, and can only be committed or aborted (KIP-939).
+        """Flush and prepare. A prepared transaction survives this producer and can only be committed or aborted
+        (KIP-939).
 
-        Keep what this gives with the other parts of the two-phase commit. After a crash, a producer of the same
+        Store the returned value with the other parts of the two-phase commit. After a crash, a producer of the same
         transactional.id calls `init_transactions(keep_prepared=True)` and `complete_transaction(kept)`.
         """
         transactions = self._transactional()
@@ -77,7 +79,7 @@ class TransactionCalls(ABC):
         return transactions.prepare()
 
     async def complete_transaction(self, decided: PreparedTransaction | str) -> bool:
-        """Commit the prepared transaction if it is the one that was decided on, else abort it. True: committed."""
+        """Commit the prepared transaction if it is `decided`, else abort it. Returns whether it was committed."""
         kept = PreparedTransaction.parse(decided) if isinstance(decided, str) else decided
         if self.prepared_transaction is None:
             raise TransactionStateError("No transaction is prepared: it was completed already, or never prepared.")
@@ -89,7 +91,7 @@ class TransactionCalls(ABC):
 
     @property
     def prepared_transaction(self) -> PreparedTransaction | None:
-        """The transaction that waits to be committed or aborted, prepared by us or by a producer before us."""
+        """The prepared transaction of this producer or of a previous one with its id; None without one."""
         return self._transactional().prepared
 
     @asynccontextmanager
@@ -106,17 +108,18 @@ class TransactionCalls(ABC):
 
     @property
     def in_transaction(self) -> bool:
-        """A transaction is open, or has failed and must be aborted. (One that is prepared waits to be completed.)"""
+        """Whether a transaction is open, or has failed and must be aborted. (A prepared one must be completed
+        instead.)"""
         return self._transactional().state in (State.IN_TRANSACTION, State.ABORTABLE)
 
     @property
     def can_go_on(self) -> bool:
-        """False once nothing helps but a new producer: fenced by a newer one, or not authorized."""
+        """False after a fatal error (fenced, or not authorized): only a new producer can continue."""
         doomed = self._transactions is not None and self._transactions.state is State.FATAL
         return self._sender.fatal is None and not doomed
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
-            raise ConfigError("Transactions need transactional.id: a name that stays the same over restarts.")
+            raise ConfigError("Transactions need transactional.id: a name that stays the same across restarts.")
         self._ensure_running()
         return self._transactions

@@ -1,15 +1,15 @@
-"""Shell: a producer's transactions (KIP-98, KIP-360, KIP-447, KIP-890): the coordinator's side of the conversation.
+"""Shell: the requests of a producer to its transaction coordinator (KIP-98, KIP-360, KIP-447, KIP-890).
 
     UNINITIALIZED ──init──▶ READY ──begin──▶ IN_TRANSACTION ──commit, abort──▶ ENDING ──▶ READY
                                                   │ a batch or a commit of offsets failed
                                                   ▼
                                               ABORTABLE ──abort──▶ ENDING ──▶ READY
     IN_TRANSACTION ──prepare──▶ PREPARED ──commit, abort──▶ ENDING ──▶ READY        (two-phase commit, KIP-939)
-    UNINITIALIZED ──init, keeping what was prepared──▶ PREPARED
-    FATAL: fenced by a newer producer, or not authorized; nothing helps but a new producer
+    UNINITIALIZED ──init, keeping a prepared transaction──▶ PREPARED
+    FATAL: fenced by a newer producer, or not authorized; only a new producer can continue
 
-With transaction.version 2 (KIP-890) partitions and offsets join the transaction by being written, and every EndTxn
-gives the next epoch. With older brokers each partition is added first, and the epoch changes only after trouble.
+With transaction.version 2 (KIP-890) a write adds its partition to the transaction, and every EndTxn returns
+the next epoch. With older brokers each partition is added first, and the epoch changes only after errors.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from barnabas.protocol.wire.messages.txn_offset_commit import (
 
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM: Final = 2
-"""The transaction version from which nothing needs to be added beforehand."""
+"""The first transaction version in which partitions need not be added beforehand."""
 TWO_PHASE_VERSION: Final = 6
 ADD_PARTITIONS_VERSION_MAX: Final = 3
-"""Later versions are for brokers among themselves."""
+"""Later versions are only for brokers."""
 _BEFORE_890: Final = {"produce": 11, "end": 4, "offsets": 4}
 
 _FATAL: Final = frozenset(
@@ -76,7 +76,7 @@ class State(Enum):
 
 
 class Transactions:
-    """The transactional side of one producer; the sender asks it about partitions, and tells it of failures."""
+    """The transactional state of one producer. The sender checks partitions with it and reports failures to it."""
 
     def __init__(
         self,
@@ -100,18 +100,18 @@ class Transactions:
         self._added: set[TopicPartition] = set()
         self._to_add: set[TopicPartition] = set()
         self._started = False
-        """Something was written or committed under this transaction, so it must be ended at the coordinator."""
+        """Whether a record or an offset was written in this transaction, so that the coordinator must end it."""
         self._doubtful = False
-        """The sequence of some partition is in doubt: the epoch must change before the next transaction."""
+        """Whether a partition's sequence is in doubt, so that the epoch must change before the next transaction."""
 
     @property
     def produce_version_max(self) -> int | None:
         return None if self.implicit else _BEFORE_890["produce"]
 
-    # -- asked by producer and sender ------------------------------------------------------------------------------
+    # -- called by producer and sender -----------------------------------------------------------------------------
 
     def check_can_send(self) -> None:
-        """Raises TransactionStateError outside of a transaction, and what makes the transaction unusable."""
+        """Raises TransactionStateError outside of a transaction, or the error that made the transaction fail."""
         if self.state is State.IN_TRANSACTION:
             return
         if self.error is not None:
@@ -122,7 +122,8 @@ class Transactions:
         )
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """May a batch for this partition go out now? If not, it will be added, and the sender woken."""
+        """Whether a batch for this partition may be sent now. If not, the partition is added and the sender woken
+        afterwards."""
         if self.state not in (State.IN_TRANSACTION, State.ENDING):
             return False
         if self.implicit:
@@ -135,7 +136,8 @@ class Transactions:
 
     @property
     def doomed(self) -> BarnabasError | None:
-        """Why nothing more of this transaction should be sent: a part of it has failed."""
+        """The error of a failed part of the transaction, after which no more batches are sent; None if there is
+        none."""
         return self.error if self.state in (State.ABORTABLE, State.FATAL) else None
 
     @property
@@ -143,7 +145,7 @@ class Transactions:
         return bool(self._to_add)
 
     async def add_partitions(self) -> None:
-        """AddPartitionsToTxn for what `may_send` has asked for (before KIP-890)."""
+        """Send AddPartitionsToTxn for the partitions that `may_send` has collected (before KIP-890)."""
         wanted = sorted(self._to_add)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -181,12 +183,12 @@ class Transactions:
             self.state = State.ABORTABLE
             self.error = error
 
-    # -- asked by the user, through the producer -------------------------------------------------------------------
+    # -- called by the user, through the producer ------------------------------------------------------------------
 
     async def init(self, deadline: float, *, keep_prepared: bool = False) -> None:
-        """Get a producer id and the next epoch: fences older producers, and ends what they left open.
+        """Get a producer id and the next epoch. Fences older producers, and ends their open transactions.
 
-        With `keep_prepared` an open transaction stays, to be committed or aborted by whoever knows (KIP-939).
+        With `keep_prepared` a prepared transaction stays open, to be committed or aborted later (KIP-939).
         """
         self._require(State.UNINITIALIZED)
         if keep_prepared:
@@ -198,7 +200,7 @@ class Transactions:
         def build(version: int) -> InitProducerIdRequest:
             if self.two_phase and version < TWO_PHASE_VERSION:
                 raise UnsupportedApiError(
-                    "transaction.two.phase.commit.enable needs brokers that serve InitProducerId version 6 (KIP-939)."
+                    "transaction.two.phase.commit.enable needs brokers with InitProducerId version 6 (KIP-939)."
                 )
             return InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -230,14 +232,15 @@ class Transactions:
         self._to_add.clear()
 
     def check_can_prepare(self) -> None:
-        """Raises what stands in the way of preparing."""
+        """Raises an error if the transaction cannot be prepared."""
         self._require_two_phase()
         if self.state is State.ABORTABLE:
             raise self._cannot_commit()
         self._require(State.IN_TRANSACTION)
 
     def prepare(self) -> PreparedTransaction:
-        """Everything is written and acknowledged: from now on this transaction can only be committed or aborted."""
+        """Prepare the transaction, whose records are all acknowledged. It can only be committed or aborted
+        afterwards."""
         self.check_can_prepare()
         self.state = State.PREPARED
         self.prepared = PreparedTransaction(self.identity.producer_id, self.identity.epoch)
@@ -250,7 +253,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, deadline: float
     ) -> None:
-        """Make a consumer's positions part of the transaction (KIP-447: fenced by the consumer's generation)."""
+        """Add a consumer's positions to the transaction (KIP-447: the consumer's generation fences old members)."""
         self._require(State.IN_TRANSACTION)
         if not offsets:
             return
@@ -306,9 +309,9 @@ class Transactions:
         )
 
     async def end(self, *, commit: bool, settle: Callable[[], Awaitable[None]], deadline: float) -> None:
-        """Commit or abort. `settle` sends (or drops) what is still queued and waits for what is under way.
+        """Commit or abort. `settle` sends, or drops, the queued batches and waits for those in flight.
 
-        Raises TransactionAbortedError when a commit is not possible any more, and the error of a fenced producer.
+        Raises TransactionAbortedError when a commit is no longer possible, and the error of a fenced producer.
         """
         if commit:
             if self.state is State.ABORTABLE:
@@ -361,7 +364,7 @@ class Transactions:
             raise
 
     def _may_try_again(self, commit: bool) -> None:
-        """The coordinator could not be asked in time: the same call may be made again."""
+        """The coordinator could not be reached in time. The same call may be repeated."""
         if self.prepared is not None:
             self.state = State.PREPARED
         else:
@@ -379,7 +382,7 @@ class Transactions:
         max_version: int | None = None,
         coordinator: tuple[CoordinatorType, str] | None = None,
     ) -> Any:
-        """The coordinator's answer without an error in it; retried until the deadline."""
+        """Send a request to the coordinator, with retries until the deadline. Returns a response without an error."""
         kind, key = coordinator or (CoordinatorType.TRANSACTION, self.transactional_id)
         cluster = self._cluster
         limit = cluster.deadline() if deadline is None else deadline
@@ -395,7 +398,7 @@ class Transactions:
                 code = error_code(number)
                 cluster.coordinators.note_error(kind, key, code)
                 if code is ErrorCode.INVALID_PRODUCER_EPOCH:
-                    code = ErrorCode.PRODUCER_FENCED  # from a coordinator the two mean the same
+                    code = ErrorCode.PRODUCER_FENCED  # from a coordinator the two codes mean the same
                 if code is not ErrorCode.NONE:
                     raise KafkaError(code, f"{what} of {self.transactional_id!r}: {code.message}")
             return response
