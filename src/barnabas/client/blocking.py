@@ -49,7 +49,8 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
-                "A blocking client was called from one of its own callbacks; this would never return. Use the asyncio client, or do the work outside the callback."
+                "A blocking client was called from one of its own callbacks; this would never return. "
+                "Use the asyncio client, or do the work outside of the callback."
             )
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:

@@ -1,7 +1,7 @@
-"""Shell: the admin client: values in, values out; one method per thing that Kafka's own Admin can do.
+"""Shell: the admin client, with a method for each method of Kafka's own Admin.
 
-Calls about many things answer with a mapping, and an item that failed is a `KafkaError` in it; calls raise only when
-nothing could be asked at all. `timeout_ms` is the time of the whole call, retries included (default.api.timeout.ms).
+Calls with many items return a mapping, in which a failed item is a `KafkaError`. A call raises only when the request as
+a whole failed. `timeout_ms` is the time of the whole call, retries included (default.api.timeout.ms).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ from barnabas.core.ids import TopicPartition
 class AsyncAdmin:
     """`async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin: await admin.list_topics()`.
 
-    Settings are those of `config.ADMIN_CONFIGS`, by Kafka's names in a mapping or as keywords. Nothing is connected
-    until the first call. A `cluster` given by the caller is used, and not closed.
+    The configs are those of `config.ADMIN_CONFIGS`, by Kafka's names in a mapping, or as keywords. The first call
+    connects. A `cluster` of the caller is used but not closed.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class AsyncAdmin:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: float | None = None
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics; with `validate_only` only say whether they could be."""
+        """Create topics; with `validate_only` only validate the request."""
         return await _topics.create_topics(
             self.cluster, topics, validate_only=validate_only, deadline=self._deadline(timeout_ms)
         )
@@ -152,7 +152,7 @@ class AsyncAdmin:
     async def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int | KafkaError]:
-        """Delete records before an offset (-1: all); the answer is the new log start offset."""
+        """Delete records before an offset (-1: all); returns the new log start offset."""
         return await _topics.delete_records(self.cluster, before, deadline=self._deadline(timeout_ms))
 
     async def list_offsets(
@@ -178,7 +178,7 @@ class AsyncAdmin:
         include_documentation: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-        """Every config of each resource (or only `names`), with where its value comes from."""
+        """Every config of each resource (or only `names`), with the source of its value."""
         return await _configs.describe_configs(
             self.cluster,
             resources,
@@ -195,7 +195,7 @@ class AsyncAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[ConfigResource, KafkaError | None]:
-        """Set, delete, append to or subtract from single configs; others stay (KIP-339)."""
+        """Set, delete, append to or subtract from single configs; other configs do not change (KIP-339)."""
         return await _configs.incremental_alter_configs(
             self.cluster, changes, validate_only=validate_only, deadline=self._deadline(timeout_ms)
         )
@@ -207,8 +207,8 @@ class AsyncAdmin:
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[ConfigResource, KafkaError | None]:
-        """Replace all dynamic configs of a resource: what is not named goes back to its default. Prefer the
-        incremental form."""
+        """Replace all dynamic configs of a resource: configs that are not listed return to their
+        defaults. Prefer the incremental form."""
         return await _configs.alter_configs(
             self.cluster, configs, validate_only=validate_only, deadline=self._deadline(timeout_ms)
         )
@@ -229,24 +229,24 @@ class AsyncAdmin:
         *,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elect leaders of these partitions, or of all (None). ELECTION_NOT_NEEDED: the right one leads already."""
+        """Elect leaders of these partitions, or of all (None). ELECTION_NOT_NEEDED: that replica already leads."""
         return await _elections.elect_leaders(self.cluster, kind, partitions, deadline=self._deadline(timeout_ms))
 
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Move partitions to these brokers, the preferred leader first; None calls a move off. Each is taken on, or
-        refused with an error; `list_partition_reassignments` says when it is done."""
+        """Move partitions to these brokers, the preferred leader first; None cancels a reassignment. Each is accepted,
+        or rejected with an error; `list_partition_reassignments` shows those in progress."""
         return await _reassignments.alter_reassignments(self.cluster, targets, deadline=self._deadline(timeout_ms))
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Moves of replicas that are under way, of some partitions or of all."""
+        """The reassignments in progress, of some partitions or of all."""
         return await _reassignments.list_reassignments(self.cluster, partitions, deadline=self._deadline(timeout_ms))
 
     async def describe_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
-        """The controllers: who leads, who votes, who only follows, and how far each has come."""
+        """The quorum: its leader, voters and observers, and the log end offset of each."""
         return await _quorum.describe_quorum(self.cluster, deadline=self._deadline(timeout_ms))
 
     async def add_raft_voter(
@@ -257,15 +257,15 @@ class AsyncAdmin:
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Make a controller that follows a voter; `listeners` are its (name, host, port). Raises KafkaError."""
+        """Make an observer a voter; `listeners` are its (name, host, port). Raises KafkaError."""
         await _quorum.add_voter(self.cluster, node_id, directory_id, listeners, deadline=self._deadline(timeout_ms))
 
     async def remove_raft_voter(self, node_id: int, directory_id: UUID, *, timeout_ms: float | None = None) -> None:
-        """Take a voter out of the quorum. Raises KafkaError."""
+        """Remove a voter from the quorum. Raises KafkaError."""
         await _quorum.remove_voter(self.cluster, node_id, directory_id, deadline=self._deadline(timeout_ms))
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
-        """Forget a broker that will not come back. Raises KafkaError."""
+        """Remove the registration of a broker that will not come back. Raises KafkaError."""
         await _quorum.unregister_broker(self.cluster, broker_id, deadline=self._deadline(timeout_ms))
 
     async def describe_log_dirs(
@@ -279,14 +279,14 @@ class AsyncAdmin:
     ) -> dict[TopicPartitionReplica, KafkaError | None]:
         """Move replicas to other log directories of their brokers, named by path; returns when the moves have begun.
 
-        The directory in which a replica lies calls its move off.
+        Naming the replica's current directory cancels its move.
         """
         return await _log_dirs.alter_replica_log_dirs(self.cluster, moves, deadline=self._deadline(timeout_ms))
 
     async def describe_replica_log_dirs(
         self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: float | None = None
     ) -> dict[TopicPartitionReplica, ReplicaLogDirs]:
-        """In which directory each replica lies, and to which it is being moved."""
+        """The directory of each replica, and the directory to which it is moving."""
         return await _log_dirs.describe_replica_log_dirs(self.cluster, replicas, deadline=self._deadline(timeout_ms))
 
     # -- groups ----------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ class AsyncAdmin:
         require_stable: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
-        """What a group has committed; everything when `partitions` is None."""
+        """The committed offsets of a group; of all partitions if `partitions` is None."""
         return await _offsets.fetch_group_offsets(
             self.cluster, group_id, partitions, require_stable=require_stable, deadline=self._deadline(timeout_ms)
         )
@@ -335,7 +335,7 @@ class AsyncAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Forget what a group has committed for partitions that it does not subscribe to at the moment."""
+        """Delete committed offsets of partitions to which the group is not subscribed."""
         return await _groups.delete_group_offsets(
             self.cluster, group_id, partitions, deadline=self._deadline(timeout_ms)
         )
@@ -377,7 +377,7 @@ class AsyncAdmin:
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, TransactionDescription | KafkaError]:
-        """Producer, state, age and partitions of transactional ids."""
+        """The producer, state, age and partitions of transactional ids."""
         return await _transactions.describe_transactions(
             self.cluster, transactional_ids, deadline=self._deadline(timeout_ms)
         )
@@ -385,7 +385,8 @@ class AsyncAdmin:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, list[ActiveProducer] | KafkaError]:
-        """The idempotent and transactional producers that partitions remember, and where open transactions began."""
+        """The idempotent and transactional producers of partitions, and the first offsets of their open
+        transactions."""
         return await _transactions.describe_producers(self.cluster, partitions, deadline=self._deadline(timeout_ms))
 
     async def find_hanging_transactions(
@@ -396,7 +397,7 @@ class AsyncAdmin:
         now_ms: int,
         timeout_ms: float | None = None,
     ) -> list[HangingTransaction]:
-        """Transactions that hold back readers of committed records, and that no coordinator knows."""
+        """Open transactions that block read_committed consumers and that no coordinator has."""
         return await _transactions.find_hanging(
             self.cluster, partitions, older_than_ms=older_than_ms, now_ms=now_ms, deadline=self._deadline(timeout_ms)
         )
@@ -404,11 +405,12 @@ class AsyncAdmin:
     async def abort_transaction(
         self, partition: TopicPartition, producer: ActiveProducer, *, timeout_ms: float | None = None
     ) -> None:
-        """Abort a hanging transaction in one partition. Not for one that a coordinator knows: it would be torn."""
+        """Abort a hanging transaction in one partition. Do not use this for a transaction that a coordinator has,
+        because its other partitions would be committed."""
         await _transactions.abort_transaction(self.cluster, partition, producer, deadline=self._deadline(timeout_ms))
 
     async def fence_producer(self, transactional_id: str, *, timeout_ms: float | None = None) -> tuple[int, int]:
-        """Fence whoever holds the id and abort its open transaction."""
+        """Fence the producer with this id, and abort its open transaction."""
         return await _transactions.fence_producer(self.cluster, transactional_id, deadline=self._deadline(timeout_ms))
 
     # -- explanations and maintenance: Barnabas brokers only --------------------------------------------------------
@@ -416,13 +418,13 @@ class AsyncAdmin:
     async def explain_partitions(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, PartitionFacts | KafkaError]:
-        """What lies behind a stuck last stable offset, a log that is not compacted, a segment that stays."""
+        """Explain a stuck last stable offset, a log that is not compacted, or a segment that is not deleted."""
         return await _maintenance.explain_partitions(self.cluster, partitions, deadline=self._deadline(timeout_ms))
 
     async def explain_groups(
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, GroupFacts | KafkaError]:
-        """What a group waits for, whom, and how much longer."""
+        """Explain what a group waits for, for which members, and how much longer."""
         return await _maintenance.explain_groups(self.cluster, group_ids, deadline=self._deadline(timeout_ms))
 
     async def compact(

@@ -185,8 +185,8 @@ async def describe_log_dirs(
 
 
 async def _send(cluster: Cluster, broker_id: int | None, request: Any, deadline: float, *, or_any: bool = False) -> Any:
-    """With `or_any` a broker that is down is asked for nothing: another takes the request to the controller (Kafka's
-    brokers refuse that)."""
+    """With `or_any`, if the broker is down, another broker forwards the request to the controller. (Apache Kafka's
+    brokers reject that.)"""
 
     async def attempt() -> Any:
         if broker_id is None:
@@ -205,7 +205,7 @@ async def _send(cluster: Cluster, broker_id: int | None, request: Any, deadline:
 
 
 async def _by_broker(cluster: Cluster, resources: Iterable[ConfigResource], ask: Any) -> dict[ConfigResource, Any]:
-    """A named broker's configs are asked of that broker; everything else of any."""
+    """Group resources by target: the configs of a broker are requested from that broker, all others from any broker."""
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in dict.fromkeys(resources):
         own = resource.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and resource.name

@@ -17,17 +17,17 @@ ELECTION_TYPES_SINCE = 1
 
 
 class ElectionType(IntEnum):
-    """Whom to elect; the integer is the wire's."""
+    """The kinds of elections; the values are those of the protocol."""
 
     PREFERRED = 0
     UNCLEAN = 1
-    """Any replica that is alive, records lost if need be; only where there is no leader."""
+    """Any live replica, even if records are lost; only for partitions without a leader."""
 
 
 async def elect_leaders(
     cluster: Cluster, kind: ElectionType, partitions: Iterable[TopicPartition] | None, *, deadline: float
 ) -> dict[TopicPartition, KafkaError | None]:
-    """None per partition that has a new leader; ELECTION_NOT_NEEDED where the right one leads already."""
+    """None for each partition with a new leader; ELECTION_NOT_NEEDED if that replica already leads."""
     topics = None
     if partitions is not None:
         topics = [TopicPartitions(topic=t, partitions=indexes) for t, indexes in by_topic(partitions).items()]
@@ -35,7 +35,9 @@ async def elect_leaders(
 
     def build(version: int) -> ElectLeadersRequest:
         if version < ELECTION_TYPES_SINCE and kind is not ElectionType.PREFERRED:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This broker elects preferred leaders only (KIP-460).")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "This broker only supports elections of preferred leaders (KIP-460)."
+            )
         return ElectLeadersRequest(election_type=int(kind), topic_partitions=topics, timeout_ms=timeout_ms)
 
     async def attempt() -> ElectLeadersResponse:

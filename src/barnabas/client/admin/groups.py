@@ -41,7 +41,7 @@ from barnabas.protocol.wire.messages.offset_delete import (
 async def list_groups(
     cluster: Cluster, *, states: Iterable[str], types: Iterable[str], deadline: float
 ) -> list[GroupListing]:
-    """Every broker knows the groups it coordinates, so all are asked."""
+    """List the groups of all brokers, because each broker has only the groups that it coordinates."""
     wanted_states, wanted_types = list(states), list(types)
     await cluster.refresh(deadline=deadline)
 
@@ -72,7 +72,8 @@ async def list_groups(
 async def describe_groups(
     cluster: Cluster, group_ids: Iterable[str], *, deadline: float
 ) -> dict[str, GroupDescription | KafkaError]:
-    """KIP-848 groups first, then share groups, then classic ones, as Kafka's own tool goes about it."""
+    """Describe groups as KIP-848 groups first, then as share groups, then as classic ones, in the order of Kafka's
+    tool."""
     wanted = list(dict.fromkeys(group_ids))
     results = await _describe_new(cluster, wanted, consumer, "consumer", deadline)
     left = [g for g in wanted if _not_that_kind(results[g])]
@@ -174,7 +175,7 @@ def _classic_member(member: classic.DescribedGroupMember, protocol_type: str) ->
             assigned = frozenset(decode_assignment(member.member_assignment))
             topics = decode_subscription(member.member_metadata).topics if member.member_metadata else ()
         except BarnabasError:
-            pass  # another kind of client put its own bytes there; it has no partitions that we could show
+            pass  # not a consumer's assignment: another kind of client uses the group protocol
     return MemberDescription(
         member.member_id,
         member.client_id,
@@ -252,7 +253,8 @@ async def reset_group_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
     """Move a group without members to a timestamp (or EARLIEST, LATEST), or to the offsets of a mapping.
 
-    A timestamp after the last record becomes the end of the partition. All of the group's partitions when None.
+    A timestamp after the last record stands for the end of the partition. `partitions` of None means all of the
+    group's.
     """
     if isinstance(to, Mapping):
         targets: dict[TopicPartition, int | KafkaError] = dict(to)

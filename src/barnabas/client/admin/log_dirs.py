@@ -1,4 +1,4 @@
-"""Shell: replicas in the log directories of their brokers: where they lie, and moving them to another one (KIP-113)."""
+"""Shell: the log directories of replicas: describe them, and move replicas between directories (KIP-113)."""
 
 from __future__ import annotations
 

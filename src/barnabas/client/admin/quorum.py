@@ -1,4 +1,4 @@
-"""Shell: the quorum of controllers: who votes, how far each is, voters that come and go (KIP-595, KIP-853)."""
+"""Shell: the quorum of controllers: its voters and their offsets, adding and removing voters (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barnabas.protocol.wire.messages.unregister_broker import UnregisterBrokerRe
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """One replica of the metadata log; times are ms since 1970, -1 where the leader does not know."""
+    """One replica of the metadata log; times are ms since 1970, -1 if the leader does not know them."""
 
     node_id: int
     directory_id: UUID
@@ -34,7 +34,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The quorum as its leader sees it."""
+    """The quorum, according to its leader."""
 
     leader_id: int
     leader_epoch: int
@@ -43,7 +43,7 @@ class QuorumDescription:
     observers: tuple[QuorumReplica, ...]
 
     def lag(self, replica: QuorumReplica) -> int:
-        """Records that the replica is behind the leader."""
+        """The number of records that the replica lacks."""
         end = max((voter.log_end_offset for voter in self.voters if voter.node_id == self.leader_id), default=0)
         return max(end - replica.log_end_offset, 0)
 
@@ -79,7 +79,7 @@ async def describe_quorum(cluster: Cluster, *, deadline: float) -> QuorumDescrip
 async def add_voter(
     cluster: Cluster, node_id: int, directory_id: UUID, listeners: Sequence[tuple[str, str, int]], *, deadline: float
 ) -> None:
-    """`listeners` are (name, host, port) of the new voter. Raises KafkaError with the leader's reason."""
+    """`listeners` are (name, host, port) of the new voter. Raises KafkaError with the message of the leader."""
     request = AddRaftVoterRequest(
         cluster_id=None,
         timeout_ms=max(int((deadline - cluster.now()) * 1000), 1),
@@ -93,7 +93,7 @@ async def add_voter(
 
 
 async def remove_voter(cluster: Cluster, node_id: int, directory_id: UUID, *, deadline: float) -> None:
-    """Raises KafkaError with the leader's reason."""
+    """Raises KafkaError with the message of the leader."""
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=directory_id)
     answer: RemoveRaftVoterResponse = await cluster.send_controller(request, deadline=deadline)
     if answer.error_code:
@@ -101,7 +101,7 @@ async def remove_voter(cluster: Cluster, node_id: int, directory_id: UUID, *, de
 
 
 async def unregister_broker(cluster: Cluster, broker_id: int, *, deadline: float) -> None:
-    """Forget a broker that will not come back. Raises KafkaError."""
+    """Remove the registration of a broker that will not come back. Raises KafkaError."""
     answer: UnregisterBrokerResponse = await cluster.send_controller(
         UnregisterBrokerRequest(broker_id=broker_id), deadline=deadline
     )

@@ -1,4 +1,4 @@
-"""Shell: where the replicas of partitions are to be, and the moves that are under way (KIP-455)."""
+"""Shell: starts, cancels and lists reassignments of partitions (KIP-455)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Replicas = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A move under way: `replicas` are all that there are now, old and new."""
+    """A reassignment in progress: `replicas` are all present ones, old and new."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -36,19 +36,19 @@ class Reassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas when it is done."""
+        """The replicas after the reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     @property
     def original(self) -> tuple[int, ...]:
-        """The replicas if it is called off."""
+        """The replicas if the reassignment is cancelled."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
 
 async def alter_reassignments(
     cluster: Cluster, targets: Mapping[TopicPartition, Replicas | None], *, deadline: float
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Begin moves; None as a target calls one off. None per partition for which it was taken on."""
+    """Begin reassignments; None as a target cancels one. The result is None for each accepted partition."""
     topics = [
         ReassignableTopic(
             name=topic,
@@ -80,7 +80,7 @@ async def alter_reassignments(
 async def list_reassignments(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, deadline: float
 ) -> dict[TopicPartition, Reassignment]:
-    """The moves under way, of all partitions or of some."""
+    """The reassignments in progress, of all partitions or of some."""
     topics = None
     if partitions is not None:
         topics = [

@@ -1,4 +1,4 @@
-"""Shell: the ways in which admin calls reach a broker, and how their answers become values or errors, item by item."""
+"""Shell: sends admin requests to the right brokers, and turns responses into a value or an error for each item."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ I = TypeVar("I", bound=Hashable)  # noqa: E741  # an item: a topic name, a resou
 V = TypeVar("V")
 
 Item = tuple[I, int, str | None, V]
-"""What was asked about, its error code, its message, its value."""
+"""The item of the request, its error code, its error message, its value."""
 
 _TRY_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 
 
 def item_error(code: int, message: str | None, what: str) -> KafkaError:
-    """The error of one item, with the broker's words if it had any."""
+    """The error of one item, with the broker's error message if there is one."""
     error = error_code(code)
     return KafkaError(error, f"{what}: {message or error.message}")
 
@@ -33,7 +33,7 @@ async def ask_controller(
     what: str,
     deadline: float,
 ) -> dict[I, V | KafkaError]:
-    """One request to the controller about many items; those that must be tried again are, until the deadline."""
+    """Send one request to the controller for many items. Items with retriable errors are retried until the deadline."""
     results: dict[I, V | KafkaError] = {}
     left = list(items)
     attempt = 0
@@ -74,7 +74,7 @@ async def ask_coordinators(
     what: str,
     deadline: float,
 ) -> dict[str, V | KafkaError]:
-    """One request to each coordinator about its groups; retried group by group until the deadline."""
+    """Send one request to each coordinator for its groups. Each group is retried until the deadline."""
     results: dict[str, V | KafkaError] = {}
     for group_id in dict.fromkeys(group_ids):
 
@@ -91,7 +91,7 @@ async def ask_coordinators(
             except KafkaError as error:
                 cluster.coordinators.note_error(CoordinatorType.GROUP, group_id, error.code)
                 raise
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no answer for group {group_id!r}.")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no response for group {group_id!r}.")
 
         try:
             results[group_id] = await cluster.retrying(f"{what} {group_id!r}", attempt, deadline=deadline)

@@ -1,6 +1,6 @@
-"""Shell: the offsets of share groups (KIP-932): where they start and how many records are left; moving, forgetting.
+"""Shell: the offsets of share groups (KIP-932): list, alter and delete them.
 
-Groups themselves are listed, described and deleted with those of other kinds (`groups`).
+`groups` lists, describes and deletes groups of all kinds, share groups included.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from barnabas.protocol.wire.messages import describe_share_group_offsets as desc
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """Where a share group stands in a partition."""
+    """The state of a share group in a partition."""
 
     start_offset: int | None
-    """Everything below is done with; None: no member has asked for the partition yet."""
+    """All records below are acknowledged; None if no member has fetched from the partition yet."""
     leader_epoch: int = -1
     lag: int | None = None
-    """Records not done with; None where the broker does not say."""
+    """The number of records that are not acknowledged; None if the broker does not return it."""
 
 
 _Topics = list[describe.DescribeShareGroupOffsetsResponseTopic]
@@ -35,7 +35,7 @@ _Topics = list[describe.DescribeShareGroupOffsetsResponseTopic]
 async def list_share_group_offsets(
     cluster: Cluster, group_id: str, *, topics: Iterable[str] | None = None, deadline: float
 ) -> dict[TopicPartition, ShareOffset | KafkaError]:
-    """All partitions that the group has state of, or those of `topics` only. Raises KafkaError."""
+    """All partitions with state of the group, or only those of `topics`. Raises KafkaError."""
     chosen = None if topics is None else set(topics)
 
     def build(part: list[str]) -> describe.DescribeShareGroupOffsetsRequest:
@@ -66,7 +66,7 @@ async def list_share_group_offsets(
 async def alter_share_group_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int], *, deadline: float
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Move a share group without members. Raises KafkaError."""
+    """Set the start offsets of a share group without members. Raises KafkaError."""
 
     def build(part: list[str]) -> alter.AlterShareGroupOffsetsRequest:
         return alter.AlterShareGroupOffsetsRequest(
@@ -105,7 +105,7 @@ async def alter_share_group_offsets(
 async def delete_share_group_offsets(
     cluster: Cluster, group_id: str, topics: Iterable[str], *, deadline: float
 ) -> dict[str, KafkaError | None]:
-    """Forget whole topics of a share group without members. Raises KafkaError."""
+    """Delete the state of whole topics from a share group without members. Raises KafkaError."""
     names = list(dict.fromkeys(topics))
 
     def build(part: list[str]) -> delete.DeleteShareGroupOffsetsRequest:

@@ -174,6 +174,6 @@ async def delete_records(
 
 
 def _timeout_ms(cluster: Cluster, deadline: float) -> int:
-    """What the broker may take: what is left of the call, not more than one request may last."""
+    """The time-out for the broker: the rest of the call's time, at most one request time-out."""
     left = int((deadline - cluster.now()) * 1000)
     return max(min(left, cluster.options.request_timeout_ms), 1)

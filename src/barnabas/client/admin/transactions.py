@@ -1,4 +1,4 @@
-"""Shell: transactions (KIP-664): list, describe, find the ones that hang, abort them."""
+"""Shell: transactions (KIP-664): list, describe, find hanging ones, abort them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from barnabas.protocol.wire.messages.write_txn_markers import (
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id, as its coordinator lists it."""
+    """A transactional id in the list of its coordinator."""
 
     transactional_id: str
     coordinator: int
@@ -45,7 +45,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id and its transaction. `started_ms` is -1 when there was none."""
+    """A transactional id and its transaction. `started_ms` is -1 without a transaction."""
 
     transactional_id: str
     coordinator: int
@@ -59,8 +59,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """What a partition's leader remembers of a producer. `open_since` is the offset at which an open transaction
-    began, or -1."""
+    """The state of a producer at a partition's leader. `open_since` is the first offset of its open transaction, or
+    -1."""
 
     producer_id: int
     producer_epoch: int
@@ -72,7 +72,7 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """Open in a partition, and unknown to every coordinator."""
+    """A transaction that is open in a partition, and that no coordinator has."""
 
     partition: TopicPartition
     producer: ActiveProducer
@@ -87,13 +87,15 @@ async def list_transactions(
     pattern: str | None = None,
     deadline: float,
 ) -> list[TransactionListing]:
-    """Every broker knows the ids it coordinates, so all are asked. By id."""
+    """List the ids of all brokers, sorted, because each broker has only the ids that it coordinates."""
     wanted_states, wanted_ids = list(states), list(producer_ids)
     await cluster.refresh(deadline=deadline)
 
     def build(version: int) -> ListTransactionsRequest:
         if (longer_than_ms >= 0 and version < 1) or (pattern is not None and version < 2):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The broker is too old for this filter of transactions.")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "The broker's version does not support this filter of transactions."
+            )
         return ListTransactionsRequest(
             state_filters=wanted_states,
             producer_id_filters=wanted_ids,
@@ -109,7 +111,7 @@ async def list_transactions(
                 raise item_error(response.error_code, None, f"Listing transactions of broker {broker_id}")
             if response.unknown_state_filters:
                 unknown = ", ".join(response.unknown_state_filters)
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no transaction state called {unknown}.")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown transaction state: {unknown}.")
             return [
                 TransactionListing(t.transactional_id, broker_id, t.producer_id, t.transaction_state)
                 for t in response.transaction_states
@@ -125,7 +127,7 @@ async def list_transactions(
 async def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str], *, deadline: float
 ) -> dict[str, TransactionDescription | KafkaError]:
-    """What each id's coordinator knows of it."""
+    """Describe each id, from its coordinator."""
     wanted = list(dict.fromkeys(transactional_ids))
 
     async def describe(transactional_id: str) -> TransactionDescription | KafkaError:
@@ -169,7 +171,7 @@ async def describe_transactions(
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, deadline: float
 ) -> dict[TopicPartition, list[ActiveProducer] | KafkaError]:
-    """The producers that partitions' leaders remember."""
+    """The producers in the state of the partitions' leaders."""
 
     def build(part: dict[TopicPartition, None]) -> DescribeProducersRequest:
         return DescribeProducersRequest(
@@ -199,8 +201,8 @@ async def describe_producers(
 async def find_hanging(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int, deadline: float
 ) -> list[HangingTransaction]:
-    """Transactions that are open in a partition for so long that they must have ended, but that no coordinator has:
-    nobody will ever end them. Raises KafkaError."""
+    """Transactions that have been open in a partition for longer than any time-out and that no coordinator has, so that
+    they would stay open for ever. Raises KafkaError."""
     described = await describe_producers(cluster, partitions, deadline=deadline)
     suspects: list[HangingTransaction] = []
     for partition, producers in described.items():
@@ -233,7 +235,7 @@ async def find_hanging(
 async def abort_transaction(
     cluster: Cluster, partition: TopicPartition, producer: ActiveProducer, *, deadline: float
 ) -> None:
-    """Write an abort marker into one partition, past any coordinator. Raises KafkaError."""
+    """Write an abort marker into one partition, without the coordinator. Raises KafkaError."""
     marker = WritableTxnMarker(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
@@ -262,7 +264,7 @@ async def abort_transaction(
 
 
 async def fence_producer(cluster: Cluster, transactional_id: str, *, deadline: float) -> tuple[int, int]:
-    """Take the id over: its producer is fenced, its open transaction aborted. The id and epoch that nobody has now."""
+    """Fence the producer of the id, and abort its open transaction. Returns the new, unused producer id and epoch."""
 
     async def attempt() -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1)

@@ -1,1 +1,1 @@
-"""Whole columns instead of records."""
+"""Columns of records, as Arrow."""

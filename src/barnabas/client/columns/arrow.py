@@ -1,4 +1,5 @@
-"""Codec: between fetched or produced batches and Arrow columns. Imported on first use: numba and pyarrow are heavy."""
+"""Codec: converts between record batches and Arrow columns. Imported on first use, because numba and pyarrow are
+large."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from barnabas.protocol.records.compression import Codec
 WITHOUT_HEADERS: Final = tuple(name for name in COLUMNS if name != "headers")
 ROWS_MAX: Final = 1_000_000
 FETCH_BYTES: Final = 4 * 1024 * 1024
-"""What a fetch of columns asks of each partition: what a RecordBatch costs in Python is then shared by many rows."""
+"""The bytes that a fetch of columns requests of each partition, so that many rows share the cost of one RecordBatch."""
 BYTES_MAX: Final = 256 * 1024 * 1024
 
 
@@ -41,8 +42,8 @@ def decode_batches(
 ) -> Iterator[Any]:
     """The records of fetched batches with offsets in [start, end), as RecordBatches.
 
-    Without `columns`: all of them, `headers` only with `include_headers`. Markers are never given; records of aborted
-    transactions are left out under READ_COMMITTED.
+    Without `columns`: all of them, `headers` only with `include_headers`. Markers are omitted, and so are records of
+    aborted transactions under READ_COMMITTED.
     """
     if columns is None:
         columns = COLUMNS if include_headers else WITHOUT_HEADERS
@@ -61,7 +62,7 @@ def decode_fetch(
     include_headers: bool = False,
     check_crcs: bool = True,
 ) -> Any:
-    """All that one fetch brought of a partition, from its position on, as one RecordBatch; None if that is nothing."""
+    """The records of one fetch of a partition, from its position on, as one RecordBatch; None if there are none."""
     decoded = list(
         decode_batches(
             batches,
@@ -83,7 +84,7 @@ def decode_fetch(
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """Which columns of a table are which parts of the records."""
+    """The names of the columns for each part of the records."""
 
     value: str | None = "value"
     key: str | None = None
@@ -94,7 +95,7 @@ class ColumnNames:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where rows without a partition of their own go."""
+    """The partitions of rows without an explicit partition."""
 
     partitions: int
     default_partition: int
@@ -113,9 +114,9 @@ def encode_columns(
 ) -> Iterator[tuple[int, Buffer, int]]:
     """(partition, encoded batch, record count) for the rows of a Table or RecordBatch, in the order of the rows.
 
-    A batch is encoded when it is asked for; its CRC is left to who stamps the producer's ids into it. What is wrong
-    with the table is raised at once: KeyError for a column that is not there, TypeError for one of the wrong type,
-    ValueError for a partition that does not exist.
+    A batch is encoded on demand, without its CRC, which is computed when the producer's ids are written. Errors of the
+    table are raised at once: KeyError for a missing column, TypeError for a wrong type, ValueError for a partition that
+    does not exist.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
@@ -147,7 +148,7 @@ def _encoded(layouts: Sequence[tuple[int, Layout]], options: EncodeOptions) -> I
 
 
 def _place(table: Any, names: ColumnNames, placement: Placement, key: Any) -> Any:
-    """The partition of every row, or None when all go to the default one."""
+    """The partition of every row; None if all rows have the default one."""
     count, default = placement.partitions, placement.default_partition
     placed = None
     if key is not None and not placement.ignore_keys:
@@ -164,7 +165,7 @@ def _place(table: Any, names: ColumnNames, placement: Placement, key: Any) -> An
 
 
 def _bytes_column(column: Any) -> Any:
-    """A binary or string column as it is; dictionaries are unpacked. Anything else needs serializing first."""
+    """A binary or string column unchanged, or a decoded dictionary column. Other types must be serialized first."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)

@@ -1,4 +1,4 @@
-"""Value: what column formats outside this room are built on: columns of byte strings, and how kernels are compiled."""
+"""Value: the base of column formats in other packages: columns of byte strings, and the compilation of kernels."""
 
 from __future__ import annotations
 

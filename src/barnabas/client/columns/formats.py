@@ -1,10 +1,10 @@
-"""Port: what turns a column of keys or values as they are on the wire into typed Arrow columns, and back.
+"""Port: converts columns of serialized keys or values into typed Arrow columns, and back.
 
     async for batch in consumer.arrow(value_format=AvroColumns(registry)):
         batch["value"]["total"]
 
-The client knows no format: it takes any object that has these methods. `barnabas.registry.columns` has those for JSON,
-Avro and Protobuf with a schema registry.
+The client has no formats of its own: any object with these methods is one. `barnabas.registry.columns` has formats for
+JSON, Avro and Protobuf with a schema registry.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecodedColumn:
-    """As many rows as were given. `errors` is a string column, null where a row could be read; None without failures
-    or where a failure raises.
+    """A decoded column with the same number of rows. `errors` is a string column, null for decoded rows; None without
+    failures, or if failures raise.
     """
 
     values: pa.Array
@@ -49,9 +49,9 @@ def decode_columns(
     key_format: ColumnDecoder | None = None,
     value_format: ColumnDecoder | None = None,
 ) -> pa.RecordBatch:
-    """The batch of one topic with its `key` and `value` decoded; columns that are not there are passed over.
+    """The batch of one topic with its `key` and `value` columns decoded, if they exist.
 
-    Where a format notes failures instead of raising, `key_error` or `value_error` follows the last column.
+    If a format collects failures instead of raising them, the column `key_error` or `value_error` is added.
     """
     if key_format is None and value_format is None:
         return batch
@@ -81,7 +81,7 @@ def encode_formats(
     for part, (name, column_format) in (("key", key), ("value", value)):
         if name is not None and column_format is not None:
             column = column_format.encode(table[name], topic)
-            name = f"{part} of {name}, encoded"  # the column itself may be both key and value
+            name = f"{part} of {name}, encoded"  # one column may be both key and value
             encoded = encoded.append_column(name, column)
         names.append(name)
     return encoded, names[0], names[1]

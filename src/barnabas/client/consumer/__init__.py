@@ -1,1 +1,1 @@
-"""How records are consumed, alone or in a group."""
+"""The consumer, alone or in a group."""

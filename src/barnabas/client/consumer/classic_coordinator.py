@@ -1,4 +1,5 @@
-"""Shell: membership by the classic protocol: joins, syncs and heartbeats, as `membership/classic.py` decides."""
+"""Shell: membership in the classic protocol. It sends the joins, syncs and heartbeats that `membership/classic.py`
+decides on."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ from barnabas.protocol.wire.messages.sync_group import SyncGroupResponse
 log = logging.getLogger("barnabas.client")
 
 JOIN_SLACK_MS: Final = 5_000
-"""A join is answered at the latest when the rebalance times out; this much later we stop waiting."""
+"""The coordinator answers a join at the latest at the rebalance time-out. The member waits this much longer."""
 
 
 class ClassicCoordinator(ConsumerCoordinator):
-    """A member that joins, syncs, and may lead."""
+    """A member of a classic group, which may also be the leader of the group."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ClassicCoordinator(ConsumerCoordinator):
         self._look_for_changes()
         if self._lost:
             self._lost = False
-            if self._outcome is not None:  # lost again before it was taken: the listener never heard of it
+            if self._outcome is not None:  # lost before it was assigned: the listener was never notified
                 never, self._outcome = self._outcome, None
                 self.member.owned = never.partitions - never.added | never.revoked
             await self._give_up(self.member.owned, lost=True)
@@ -94,7 +95,7 @@ class ClassicCoordinator(ConsumerCoordinator):
             )
 
     def _look_for_changes(self) -> None:
-        """Which topics there are, and how many partitions they have: both can call for a rebalance."""
+        """Check for new topics and partitions, which may require a rebalance."""
         self.member.on_topics(sorted(self._subscription.topics))
         if self.member.state is MemberState.STABLE and self._counts:
             for topic, count in self._counts.items():
@@ -111,7 +112,7 @@ class ClassicCoordinator(ConsumerCoordinator):
             await self._give_up(revoked, lost=False)
 
     async def _give_up(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """Take partitions from the user, after telling the listener."""
+        """Notify the listener, then remove partitions from the assignment."""
         gone = frozenset(partitions)
         await self._announce_loss(gone, lost=lost)
         kept = self.member.owned - gone
@@ -131,7 +132,7 @@ class ClassicCoordinator(ConsumerCoordinator):
     # -- joining, in a task of its own -----------------------------------------------------------------------------
 
     async def _join(self) -> None:
-        """From unjoined to stable, through whatever the coordinator says on the way."""
+        """Join until the member is stable, through all intermediate responses of the coordinator."""
         attempt = 0
         while True:
             step = await self._join_once()
@@ -142,7 +143,7 @@ class ClassicCoordinator(ConsumerCoordinator):
                 raise step.error
             self._note(step)
             if step.lost:
-                return  # the listener must hear of it before we join again
+                return  # the listener must be notified before the next join
             if step.wait:
                 await self._cluster.backoff(attempt)
                 attempt += 1
@@ -199,7 +200,7 @@ class ClassicCoordinator(ConsumerCoordinator):
                 continue
             if self._cluster.now() - self._polled_at > self._max_poll_s:
                 log.warning(
-                    "%s was not polled for max.poll.interval.ms; it leaves group %s until the next poll",
+                    "%s was not polled for max.poll.interval.ms; the consumer leaves group %s until the next poll",
                     member.member_id,
                     member.options.group_id,
                 )
@@ -234,13 +235,14 @@ class ClassicCoordinator(ConsumerCoordinator):
 
     def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
         if (sent.generation_id, sent.member_id) != (self.member.generation_id, self.member.member_id):
-            return  # that says nothing about who we are by now
+            return  # the commit was sent with an earlier identity of this member
         step = self.member.on_heartbeat(code)
         if isinstance(step, JoinAgain):
             self._note(step)
 
     async def leave(self, reason: str, *, leave: bool | None = None) -> None:
-        """Leave the group, so that the others need not wait for the session time-out. Static members just stay away."""
+        """Leave the group, so that the others need not wait for the session time-out. Static members send no
+        request."""
         member = self.member
         if leave is None:
             leave = member.options.group_instance_id is None

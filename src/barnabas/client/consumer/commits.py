@@ -1,4 +1,4 @@
-"""Shell: a consumer's commits: on demand, every `auto.commit.interval.ms`, and before partitions go to others."""
+"""Shell: a consumer's commits: on request, every `auto.commit.interval.ms`, and before partitions are revoked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class Commits:
-    """Commits as a member of the group, or without membership when partitions were assigned by hand."""
+    """Commits as a member of the group, or without membership if partitions were assigned manually."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Commits:
         coordinator: Callable[[], ConsumerCoordinator | None],
     ) -> None:
         self.next_at: float | None = None
-        """When the next automatic commit is due; None before the first look."""
+        """The time of the next automatic commit; None before the first check."""
         self._cluster = cluster
         self._subscription = subscription
         self._group_id = group_id
@@ -46,7 +46,7 @@ class Commits:
         return self._interval_s is not None
 
     def is_due(self) -> bool:
-        """True once per interval."""
+        """Whether an automatic commit is due: true once in each interval."""
         if self._interval_s is None:
             return False
         now = self._cluster.now()
@@ -61,12 +61,12 @@ class Commits:
         return self._group_id
 
     def exact(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """These offsets, or the positions."""
+        """The offsets to commit: `offsets`, or the positions if None."""
         given: Offsets = self._subscription.all_consumed() if offsets is None else offsets
         return {p: OffsetAndMetadata(o) if isinstance(o, int) else o for p, o in given.items()}
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None = None) -> None:
-        """Raises CommitFailedError after a rebalance, and the first partition's refusal."""
+        """Commit. Raises CommitFailedError after a rebalance, or the first error of a partition."""
         if not offsets:
             return
         limit = self._cluster.deadline(self._timeout_ms) if deadline is None else deadline
@@ -80,14 +80,14 @@ class Commits:
                 raise error
 
     async def commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float) -> None:
-        """A failure is logged; the next commit makes up for it."""
+        """Commit, and log a failure; the next commit includes these positions."""
         try:
             await self.commit(offsets, self._cluster.deadline(timeout_ms))
         except KafkaError as error:
             log.warning("committing offsets of group %s failed: %s", self._group_id, error)
 
     async def before_revoke(self) -> None:
-        """The last chance to commit what others will go on from."""
+        """Commit before partitions are revoked, because their next owners continue from the committed offsets."""
         if self.automatic:
             await self.commit_quietly(self._subscription.all_consumed(), REVOKE_TIMEOUT_MS)
 

@@ -5,8 +5,8 @@
         async for record in consumer:
             ...
 
-All work is done inside the calls, except heartbeats: `poll` finds positions, keeps fetches under way, takes part in
-rebalances and commits when `auto.commit.interval.ms` has passed. Use one consumer from one task.
+All work except heartbeats is done inside the calls: `poll` finds positions, sends fetches, takes part in rebalances and
+commits when `auto.commit.interval.ms` has passed. Use a consumer from one task only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Record = ConsumerRecord[Any, Any]
 
 
 class AsyncConsumer:
-    """Settings are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping or as keywords."""
+    """The configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class AsyncConsumer:
     ) -> None:
         """Share topics with the other members of the group: names, or one pattern that must match whole names.
 
-        A `re.Pattern` is matched here, a `SubscriptionPattern` by the broker (`group.protocol=consumer` only).
+        The client matches a `re.Pattern`; the broker matches a `SubscriptionPattern` (`group.protocol=consumer` only).
         """
         self._check_open()
         if self._group_id is None:
@@ -165,32 +165,32 @@ class AsyncConsumer:
         coordinator.listener = listener or RebalanceListener()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group's help. Offsets can still be committed under `group.id`."""
+        """Read exactly these partitions, without a group assignment. Offsets can still be committed to `group.id`."""
         self._check_open()
         self._subscription.assign(partitions)
 
     async def unsubscribe(self) -> None:
-        """Read nothing; leave the group."""
+        """Remove the subscription or assignment, and leave the group."""
         if self._coordinator is not None:
             await self._coordinator.close("the consumer unsubscribed")
             self._coordinator = None
         self._subscription.unsubscribe()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are ours now."""
+        """The partitions that are assigned now."""
         return frozenset(self._subscription.partitions)
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; for a pattern those that match now."""
+        """The subscribed topics; for a pattern, the topics that match now."""
         return self._subscription.topics
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: float = 0, *, max_records: int | None = None) -> list[Record]:
-        """Records as soon as there are some, in order within each partition; none when `timeout_ms` passes first.
+        """Return records as soon as there are any, in order within each partition; none after `timeout_ms`.
 
-        Raises NoOffsetError, OffsetOutOfRangeError (only with auto.offset.reset=none), authorization errors, and what
-        deserializers or listeners raise. Retriable errors are retried in the background.
+        Raises NoOffsetError, OffsetOutOfRangeError (only with auto.offset.reset=none), authorization errors, and the
+        exceptions of deserializers and listeners. Retriable errors are retried in the background.
         """
         limit = self._settings["max.poll.records"] if max_records is None else max_records
         deadline = self.cluster.now() + timeout_ms / 1000.0
@@ -216,10 +216,10 @@ class AsyncConsumer:
         key_format: ColumnDecoder | None = None,
         value_format: ColumnDecoder | None = None,
     ) -> pa.RecordBatch | None:
-        """What `poll` would bring of one partition, as Arrow: one fetch's worth, or None when the time is up.
+        """Return the records of one fetch of one partition as an Arrow RecordBatch; None after `timeout_ms`.
 
-        Columns come in bulk: unless max.partition.fetch.bytes is set, a fetch brings up to 4 MB of each partition.
-        Formats (`barnabas.registry.columns` has some) make typed columns of keys and values.
+        Unless max.partition.fetch.bytes is set, a fetch returns up to 4 MB of each partition. Formats (such as those of
+        `barnabas.registry.columns`) turn keys and values into typed columns.
         """
         from barnabas.client.columns.arrow import FETCH_BYTES, decode_fetch
         from barnabas.client.columns.formats import decode_columns
@@ -252,7 +252,7 @@ class AsyncConsumer:
         return self.records()
 
     async def records(self) -> AsyncIterator[Record]:
-        """Records for ever. A record's position counts as consumed when the next one is asked for."""
+        """Iterate over records, without an end. A record counts as consumed when the next one is requested."""
         while not self._closed:
             for record in await self.poll(1_000, max_records=None):
                 yield record
@@ -265,7 +265,7 @@ class AsyncConsumer:
         key_format: ColumnDecoder | None = None,
         value_format: ColumnDecoder | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """RecordBatches for ever; the options of `poll_arrow`."""
+        """Iterate over RecordBatches, without an end. Takes the options of `poll_arrow`."""
         while not self._closed:
             batch = await self.poll_arrow(
                 1_000,
@@ -278,7 +278,7 @@ class AsyncConsumer:
                 yield batch
 
     async def _step(self) -> None:
-        """Everything that must go on besides fetching: group, positions, auto-commit."""
+        """Do the work besides fetching: the group, positions and automatic commits."""
         self._check_open()
         self._jobs.check()
         if self._coordinator is not None and self._subscription.uses_group:
@@ -294,13 +294,13 @@ class AsyncConsumer:
             self._jobs.start("fetch", self._fetcher.send_fetches)
 
     async def _wait(self, deadline: float) -> bool:
-        """Until something has happened, or something must be tried again; False when the time is up."""
+        """Wait for an event or the next retry. Returns False after the deadline."""
         fetcher = self._fetcher
         now = self.cluster.now()
         if now >= deadline and not self._jobs:
             return False
         if now >= deadline:
-            await asyncio.sleep(0)  # let what has just been started take its first steps even with a time-out of 0
+            await asyncio.sleep(0)  # tasks that were just started run their first steps even with a time-out of 0
             if not fetcher.arrived.is_set():
                 return False
         wake_at = min(
@@ -319,24 +319,24 @@ class AsyncConsumer:
     # -- positions -------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read on from an offset."""
+        """Continue from an offset."""
         where = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         if where.offset < 0:
             raise ConfigError(f"An offset cannot be negative: {where.offset}. See seek_to_beginning and seek_to_end.")
         self._subscription.seek(partition, where.offset, where.leader_epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the log start of these partitions, or of all assigned ones."""
+        """Continue from the log start of these partitions, or of all assigned ones."""
         for partition in partitions or tuple(self._subscription.partitions):
             self._subscription.request_reset(partition, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on from the end of these partitions, or of all assigned ones."""
+        """Continue from the end of these partitions, or of all assigned ones."""
         for partition in partitions or tuple(self._subscription.partitions):
             self._subscription.request_reset(partition, LATEST)
 
     async def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Read on from the first record at or after a time; from the end where there is none."""
+        """Continue from the first record at or after a time, or from the end of a partition without one."""
         wanted = partitions or tuple(self._subscription.partitions)
         found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp_ms))
         for partition, answer in found.items():
@@ -346,7 +346,7 @@ class AsyncConsumer:
                 self._subscription.seek(partition, answer.offset)
 
     def seek_to_committed(self, *partitions: TopicPartition) -> None:
-        """Read on from the group's commits: after an aborted transaction, what was read since must be read again."""
+        """Continue from the committed offsets, to read records again after an aborted transaction."""
         for partition in partitions or tuple(self._subscription.partitions):
             state = self._subscription.partitions.get(partition)
             if state is not None:
@@ -354,21 +354,21 @@ class AsyncConsumer:
         self._subscription.version += 1
 
     async def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
-        """The offset of the next record that `poll` will give."""
+        """The offset of the next record that `poll` will return."""
         deadline = self._deadline(timeout_ms)
         state = self._subscription.state(partition)
         while state.position is None:
             await self._positions.update()
             if state.position is None:
                 if self.cluster.now() >= deadline:
-                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The position of {partition} is not known in time.")
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"The position of {partition} was not found in time.")
                 await self.cluster.backoff(0, deadline)
         return state.position
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where nothing is."""
+        """The committed offsets of the group; None for a partition without one."""
         wanted = list(partitions)
         found = await fetch_group_offsets(
             self.cluster,
@@ -391,20 +391,21 @@ class AsyncConsumer:
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit the positions, or these offsets, and wait for it. Raises CommitFailedError after a rebalance."""
+        """Commit the positions, or these offsets, and wait for the result. Raises CommitFailedError after a
+        rebalance."""
         await self._commits.commit(self._commits.exact(offsets), self._deadline(timeout_ms))
 
     def commit_nowait(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
-        """Commit in the background; a failure is logged, and the next commit makes up for it."""
+        """Commit in the background. A failure is logged, and the next commit includes these positions."""
         exact = self._commits.exact(offsets)
         self._jobs.start("commit", lambda: self._commits.commit_quietly(exact, self._timeout_ms))
 
-    # -- looking around --------------------------------------------------------------------------------------------
+    # -- offsets and topics ----------------------------------------------------------------------------------------
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None where there is none."""
+        """The first record at or after each time; None for a partition without one."""
         found = await list_offsets(
             self.cluster, timestamps, isolation=self._isolation, deadline=self._deadline(timeout_ms)
         )
@@ -420,7 +421,7 @@ class AsyncConsumer:
         return await offsets_at(self.cluster, partitions, EARLIEST, isolation=self._isolation)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that come next; with read_committed the last stable ones."""
+        """The end offsets of the log; with read_committed the last stable offsets."""
         return await offsets_at(self.cluster, partitions, LATEST, isolation=self._isolation)
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
@@ -429,13 +430,13 @@ class AsyncConsumer:
         return [partition.topic_partition for partition in view.partitions]
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets we are behind, by the last fetch; None before the first."""
+        """The lag in offsets, according to the last fetch; None before the first fetch."""
         state = self._subscription.state(partition)
         end = state.last_stable_offset if self._isolation is IsolationLevel.READ_COMMITTED else state.high_watermark
         return None if state.position is None or end < 0 else max(end - state.position, 0)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give nothing more of these partitions until they are resumed."""
+        """Return no more records of these partitions until they are resumed."""
         for partition in partitions:
             self._subscription.state(partition).paused = True
 
@@ -447,7 +448,7 @@ class AsyncConsumer:
         return frozenset(p for p, state in self._subscription.partitions.items() if state.paused)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who we are in the group: what a transactional producer needs to commit for us."""
+        """The identity of this member, with which a transactional producer commits offsets for the group."""
         if self._coordinator is not None:
             return self._coordinator.metadata
         return GroupMetadata(self._commits.require_group())
@@ -455,7 +456,8 @@ class AsyncConsumer:
     async def close(self, *, leave: bool | None = None) -> None:
         """Commit (with auto-commit), leave the group, close the connections.
 
-        A static member stays, so that it can come back to its partitions; `leave` says otherwise (KIP-1092).
+        A static member stays in the group, so that it gets its partitions back after a restart. `leave` overrides this
+        (KIP-1092).
         """
         if self._closed:
             return

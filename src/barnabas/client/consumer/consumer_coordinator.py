@@ -1,7 +1,7 @@
 """Shell: membership by the new protocol (KIP-848): heartbeats in a task, reconciliation in `poll`.
 
-`membership/consumer_protocol.py` decides. The task sends a heartbeat when one is due or has something to say, and looks
-up the names of topics that were assigned by id; `poll` runs the listener and moves the assignment.
+`membership/consumer_protocol.py` decides. The task sends a heartbeat when one is due or urgent, and fetches the names
+of topics that were assigned by id. `poll` calls the listener and changes the assignment.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from barnabas.core.ids import TopicPartition
 log = logging.getLogger("barnabas.client")
 
 LEAVE_TIMEOUT_MS: Final = 3_000
-"""How long closing waits for the last heartbeat; without it the session times out."""
+"""How long `close` waits for the last heartbeat. Without that heartbeat the session times out."""
 
 
 class ConsumerProtocolCoordinator(ConsumerCoordinator):
-    """A member whose assignment the broker makes."""
+    """A member whose assignment the broker computes."""
 
     def __init__(
         self,
@@ -90,9 +90,10 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             await self._announce_loss(step.revoked, lost=False)
             member.on_revoked(step)
         if not member.is_current(step):
-            return  # fenced meanwhile: the next poll tells that the rest is lost
+            return  # fenced in the meantime: the next poll reports the remaining partitions as lost
         member.on_assigned(step)
-        self._subscription.set_partitions(sorted(member.partitions - step.added))  # a topic made anew starts anew
+        # a topic that was created again starts without a position
+        self._subscription.set_partitions(sorted(member.partitions - step.added))
         self._subscription.set_partitions(sorted(member.partitions))
         self._subscription.topics |= {partition.topic for partition in step.added} if self._is_remote else frozenset()
         await call_listener(self.listener.on_partitions_assigned, sorted(step.added))
@@ -119,7 +120,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             sent_at = self._cluster.now()
             if sent_at - self._polled_at >= self._max_poll_s:
                 log.warning(
-                    "%s was not polled for max.poll.interval.ms; it leaves group %s until the next poll",
+                    "%s was not polled for max.poll.interval.ms; the consumer leaves group %s until the next poll",
                     member.member_id,
                     self.options.group_id,
                 )
@@ -135,7 +136,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
                 return
 
     async def _heartbeat_once(self) -> bool:
-        """False: again after a back-off. Raises KafkaError for what will never work."""
+        """Send one heartbeat. Returns False for a retry after a back-off. Raises KafkaError for fatal errors."""
         member = self.member
         response = await self._ask(member.heartbeat())
         if response is None:
@@ -166,10 +167,10 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             if self.member.unresolved - self._names().keys():
                 await self._cluster.refresh(None)
         except KafkaError as error:
-            log.info("the names of assigned topics cannot be had now, and will be asked for again: %s", error)
+            log.info("cannot fetch the names of assigned topics now, retrying: %s", error)
 
     async def _until_due(self, sent_at: float, failures: int) -> None:
-        """Until the next heartbeat is due: at once if it is urgent; and never while this is no member."""
+        """Wait until the next heartbeat is due. An urgent one is due at once, and none is due without membership."""
         loop = asyncio.get_running_loop()
         options = self._cluster.options
         pause_s = options.retry_backoff.delay_ms(failures - 1, self._cluster.rng) / 1000.0 if failures else 0.0
@@ -204,7 +205,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
     async def commit(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], *, deadline: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Commit as the member we are. An epoch that has just been outdated is caught up with."""
+        """Commit as a member. If the member epoch is outdated, wait for the new epoch and retry."""
         limit = self._cluster.deadline() if deadline is None else deadline
         attempt = 0
         while True:
@@ -218,7 +219,7 @@ class ConsumerProtocolCoordinator(ConsumerCoordinator):
             attempt += 1
 
     def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
-        """The next heartbeat finds out what is the matter."""
+        """Send a heartbeat at once, which returns the state of the member."""
         self.member.on_unanswered()
         self._kick.set()
 

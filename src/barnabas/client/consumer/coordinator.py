@@ -1,8 +1,8 @@
-"""Shell: a consumer's side of group membership: what both protocols share, and the rebalance listener.
+"""Shell: the common part of group membership in both protocols, and the rebalance listener.
 
-The machines in `membership/` decide; `classic_coordinator.py` and `consumer_coordinator.py` carry their requests to the
-coordinator, on a connection of their own (a join may stay unanswered for as long as a rebalance takes). Listeners are
-called from `poll` alone, so a user never sees partitions come or go while handling records.
+The machines in `membership/` decide. `classic_coordinator.py` and `consumer_coordinator.py` send their requests to the
+coordinator, on a separate connection, because a join is answered only at the end of a rebalance. Listeners are called
+only from `poll`, so that the assignment never changes while the user handles records.
 """
 
 from __future__ import annotations
@@ -43,26 +43,27 @@ _MEMBERSHIP_LOST: Final = frozenset(
 
 
 class RebalanceListener:
-    """Override what you need; methods may be plain or `async`. Called from `poll`.
+    """Override the methods that you need; they may be plain or `async`. `poll` calls them.
 
-    `on_partitions_revoked` comes before partitions go to others: the place to commit. `on_partitions_lost` means that
-    they are somebody else's already, so committing cannot succeed; by default it does what revoked does.
+    `on_partitions_revoked` is called before partitions move to other members, and can commit. `on_partitions_lost` is
+    called when other members may already own them, so that a commit fails. By default it calls
+    `on_partitions_revoked`.
     """
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Any:
         """These partitions were added."""
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Any:
-        """These partitions are about to be taken away."""
+        """These partitions will be revoked after this call."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Any:
-        """These partitions were taken away without notice."""
+        """These partitions were lost before the listener could be called."""
         return self.on_partitions_revoked(partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTiming:
-    """The consumer's settings that say when, and which topics a pattern leaves out."""
+    """The consumer's configs of times, and of the topics that a pattern excludes."""
 
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
@@ -97,17 +98,17 @@ class ConsumerCoordinator(ABC):
     @property
     @abstractmethod
     def metadata(self) -> GroupMetadata:
-        """Who we were in the group when we were given what we read: who has been fenced since, and knows it already,
-        commits as who it was, and is refused (Java's `groupMetadata`). A commit in nobody's name is not."""
+        """The member's identity at the time of its assignment. A member that was fenced since then commits with its old
+        identity and is rejected (Java's `groupMetadata`). A commit without a member id would be accepted."""
 
     @property
     @abstractmethod
     def owned(self) -> frozenset[TopicPartition]:
-        """What the listener has been told to be ours."""
+        """The partitions of which the listener was notified as assigned."""
 
     @abstractmethod
     async def poll(self) -> None:
-        """One step: tell the listener what has happened, and join when that is due. Never waits for the group."""
+        """Call the listener for pending changes, and start a join when one is due. Never waits for the group."""
 
     @abstractmethod
     async def close(self, reason: str = "the consumer is being closed", *, leave: bool | None = None) -> None:
@@ -115,12 +116,12 @@ class ConsumerCoordinator(ABC):
 
     @abstractmethod
     def on_commit_refused(self, code: ErrorCode, sent: GroupMetadata) -> None:
-        """A commit that was sent as `sent` was refused with a code that says that the group has moved on."""
+        """A commit with the identity `sent` was rejected with a code that means that the group has rebalanced."""
 
     async def commit(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], *, deadline: float | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Commit as the member we are. Raises CommitFailedError when the group has moved on without us."""
+        """Commit as a member. Raises CommitFailedError when the group has rebalanced without this member."""
         sent = self.metadata
         try:
             return await commit_group_offsets(self._cluster, sent, offsets, deadline=deadline)
@@ -138,7 +139,7 @@ class ConsumerCoordinator(ABC):
             raise failure
 
     async def _look_for_topics(self) -> None:
-        """With a pattern of ours: which topics it covers now."""
+        """Find the topics that match a client-side pattern now."""
         subscription = self._subscription
         if subscription.mode is not Mode.PATTERN:
             return
@@ -155,7 +156,7 @@ class ConsumerCoordinator(ABC):
             subscription.match([n for n in metadata.topics if not (exclude and n in INTERNAL_TOPICS)])
 
     async def _announce_loss(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """Tell the listener, having stopped giving out records of these partitions."""
+        """Stop returning records of these partitions, and call the listener."""
         gone = sorted(partitions)
         if not gone:
             return
@@ -170,7 +171,7 @@ class ConsumerCoordinator(ABC):
             await call_listener(self.listener.on_partitions_revoked, gone)
 
     async def _ask(self, request: Any, timeout_ms: float | None = None) -> Any:
-        """The coordinator's answer, or None when it cannot be reached."""
+        """Send a request to the coordinator. Returns None when the coordinator cannot be reached."""
         group_id = self.options.group_id
         deadline = self._cluster.deadline(timeout_ms)
         try:
@@ -192,7 +193,7 @@ class ConsumerCoordinator(ABC):
 
 
 async def call_listener(callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]) -> None:
-    """A listener's method, plain or async."""
+    """Call a listener's method, plain or async."""
     result = callback(partitions)
     if inspect.isawaitable(result):
         await result

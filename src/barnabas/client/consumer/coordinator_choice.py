@@ -1,4 +1,4 @@
-"""Shell: the coordinator that `group.protocol` asks for."""
+"""Shell: chooses the coordinator class by `group.protocol`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_coordinator(
     wake: Callable[[], None],
     before_revoke: Callable[[], Any],
 ) -> ConsumerCoordinator:
-    """A member of `group_id` by the consumer's settings, not joined yet. Raises ConfigError."""
+    """A member of `group_id` with the consumer's configs, not joined yet. Raises ConfigError."""
     options = MembershipOptions(
         group_id,
         settings["group.instance.id"],

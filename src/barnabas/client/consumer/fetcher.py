@@ -1,8 +1,7 @@
 """Shell: keeps fetches under way to every leader that has partitions to read, and hands out what they bring.
 
-One fetch per broker at a time, within a fetch session (KIP-227): after the first only changes are sent, and only
-partitions with news come back. While one buffer of a partition is being given out, the next may arrive; more are not
-asked for.
+There is one fetch in flight to each broker, within a fetch session (KIP-227): later requests have only changes, and
+responses only partitions with new data. At most one more buffer of a partition is fetched while the user reads one.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request on its way."""
+    """One fetch request in flight."""
 
     positions: dict[TopicPartition, int]
     names: dict[UUID, str]
@@ -70,7 +69,7 @@ class _Fetch:
 
 
 class Fetcher:
-    """Buffers of fetched batches for one consumer. All methods belong to the consumer's loop."""
+    """The fetched batches of one consumer. All methods run on the consumer's event loop."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class Fetcher:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def wanting(self) -> list[PartitionState]:
-        """Partitions that could be fetched now, as far as they are concerned."""
+        """The partitions that need a fetch now, regardless of their leaders' state."""
         now = self._cluster.now()
         buffered = self._buffered
         return [
@@ -112,8 +111,8 @@ class Fetcher:
         ]
 
     def _must_wait(self, state: PartitionState, now: float) -> bool:
-        """Its leader, as far as we know it, has a fetch on its way or is left alone for a while: `send_fetches` would
-        do nothing for it, end at once, and be started again without end.
+        """Whether the partition's leader has a fetch in flight or is in back-off. `send_fetches` cannot fetch such a
+        partition, and must not be started for it again and again.
         """
         view = self._cluster.metadata.topics.get(state.partition.topic)
         if view is None or state.partition.partition >= len(view.partitions):
@@ -128,7 +127,7 @@ class Fetcher:
         return view.partitions[state.partition.partition].leader
 
     async def send_fetches(self) -> None:
-        """A fetch to every broker that leads partitions we could read and has none on its way."""
+        """Send a fetch to every broker that leads partitions to fetch and has no fetch in flight."""
         now = self._cluster.now()
         wanted: dict[int, list[tuple[PartitionState, FetchTarget]]] = {}
         states = self.wanting()
@@ -224,11 +223,11 @@ class Fetcher:
     ) -> None:
         state = self._subscription.partitions.get(partition)
         if state is None or state.position is None or fetch.positions.get(partition) != state.next_fetch:
-            return  # the assignment or the position has changed while the fetch was on its way
+            return  # the assignment or the position has changed since the fetch was sent
         code = error_code(data.error_code)
         if code is not ErrorCode.NONE:
             if self._buffered.get(partition):
-                state.retry_at = self._cluster.now() + 0.05  # first give out what there is
+                state.retry_at = self._cluster.now() + 0.05  # first return the records that have arrived
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._on_out_of_range(state, data)
             elif not note_leader_hints(self._cluster, response, partition, data.current_leader):
@@ -263,7 +262,7 @@ class Fetcher:
 
     def _on_out_of_range(self, state: PartitionState, data: PartitionData) -> None:
         if state.preferred_replica >= 0:
-            state.preferred_replica = -1  # a follower may lag behind: ask the leader before believing it
+            state.preferred_replica = -1  # a follower may lag behind: fetch from the leader before raising an error
             return
         assert state.position is not None
         if self._reset_policy.is_none:
@@ -272,7 +271,7 @@ class Fetcher:
             state.reset(self._reset_policy.timestamp_at(self._clock.now_ms()))
 
     def _on_diverging(self, state: PartitionState, end_offset: int) -> None:
-        """The log was truncated below our position (KIP-320, in band since Fetch v12)."""
+        """The log was truncated below the position (KIP-320; part of the response since Fetch version 12)."""
         assert state.position is not None
         if self._reset_policy.is_none:
             self.error = TruncationError(state.partition, state.position, end_offset)
@@ -291,7 +290,7 @@ class Fetcher:
     # -- giving out ------------------------------------------------------------------------------------------------
 
     def take(self) -> FetchedBatches | None:
-        """The next buffer that is still wanted. Raises the error that stopped fetching, once."""
+        """The next buffer of an assigned partition. Raises the error that stopped fetching, once."""
         if self.error is not None:
             error, self.error = self.error, None
             raise error
@@ -303,18 +302,18 @@ class Fetcher:
             if state is None or state.position != batches.position:
                 self.release(batches.partition)
             elif not state.fetchable:
-                held.append(batches)  # paused: keep it for later
+                held.append(batches)  # paused: keep the buffer
             else:
                 found = batches
         self.ready.extendleft(reversed(held))
         return found
 
     def put_back(self, batches: FetchedBatches, position: int) -> None:
-        """The rest of a buffer, from `position` on, for later."""
+        """Keep the rest of a buffer, from `position` on."""
         self.ready.appendleft(replace(batches, position=position))
 
     def release(self, partition: TopicPartition) -> None:
-        """A buffer has been used up: its partition may be fetched again."""
+        """A buffer was read to its end: its partition may be fetched again."""
         count = self._buffered.get(partition, 0)
         if count > 1:
             self._buffered[partition] = count - 1
@@ -322,7 +321,7 @@ class Fetcher:
             self._buffered.pop(partition, None)
 
     def next_retry(self) -> float | None:
-        """The loop time at which something that failed may be tried again."""
+        """The loop time of the next retry."""
         now = self._cluster.now()
         times = [at for at in self._retry_at.values() if at > now]
         times += [state.retry_at for state in self._subscription.partitions.values() if state.retry_at > now]

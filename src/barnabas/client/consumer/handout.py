@@ -1,4 +1,4 @@
-"""Machine: gives the fetched buffers out, as records or whole, and moves the positions with them."""
+"""Machine: returns fetched buffers to the user, as records or whole, and advances the positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.core.ids import TopicPartition
 
 
 class Handout:
-    """Between the fetcher and the user. At most one buffer is half given out."""
+    """Takes buffers from the fetcher for the user. At most one buffer is partly read."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class Handout:
         self._value = value
         self._stream: RecordStream | None = None
         self._expected = 0
-        """Where the half-given buffer goes on; a position that differs means that the user has sought elsewhere."""
+        """The position in the partly read buffer. If the partition's position differs, the user has called seek."""
 
     def records(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
-        """Up to `limit` records that have arrived. Raises the error that stopped fetching, when there are none."""
+        """Up to `limit` records that have arrived. Raises the error that stopped fetching if there are none."""
         records: list[ConsumerRecord[Any, Any]] = []
         while len(records) < limit:
             if records and self._fetcher.error is not None:
-                break  # the user gets the records first, and the error with the next call
+                break  # return the records now, and raise the error at the next call
             stream = self._current()
             if stream is None:
                 break
@@ -49,7 +49,7 @@ class Handout:
                 part = stream.take(limit - len(records))
             except SerializationError:
                 if records:
-                    break  # those first; the next call raises
+                    break  # return these first; the next call raises
                 raise
             records += part
             if stream.is_exhausted:
@@ -63,13 +63,13 @@ class Handout:
         return records
 
     def buffer(self) -> FetchedBatches | None:
-        """A whole buffer, or the rest of one that was begun; `finish_buffer` must follow."""
+        """A whole buffer, or the rest of a partly read one. Call `finish_buffer` afterwards."""
         if self._stream is not None:
             self._set_aside()
         return self._fetcher.take()
 
     def finish_buffer(self, batches: FetchedBatches) -> None:
-        """A buffer was given out whole."""
+        """The user has read the whole buffer."""
         self._finish(batches)
 
     def _current(self) -> RecordStream | None:
@@ -89,7 +89,7 @@ class Handout:
         return self._stream
 
     def _set_aside(self) -> None:
-        """The rest of the buffer waits (paused, or wanted whole), or is dropped (sought elsewhere, or not ours)."""
+        """Keep the rest of the buffer (paused, or requested whole), or drop it (after a seek or a revocation)."""
         stream, self._stream = self._stream, None
         assert stream is not None
         state = self._subscription.partitions.get(stream.batches.partition)

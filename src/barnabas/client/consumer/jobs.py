@@ -1,4 +1,4 @@
-"""Shell: what a consumer does beside `poll`: at most one task of each name, whose failures the next poll raises."""
+"""Shell: the background tasks of a consumer: at most one of each name. The next poll raises their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger("barnabas.client")
 
 
 class Jobs:
-    """The root of the tasks it starts: `close` cancels and awaits them."""
+    """Owns background tasks; `close` cancels and awaits them."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -24,7 +24,7 @@ class Jobs:
         return bool(self._running)
 
     def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `work()`, unless a job of that name is running. When it is done or has failed, poll wakes up."""
+        """Run `work()`, unless a job of that name is running. The end of the job wakes poll."""
         if name in self._running:
             return
         task = asyncio.get_running_loop().create_task(work(), name=f"barnabas-consumer-{name}")
@@ -32,7 +32,7 @@ class Jobs:
         task.add_done_callback(lambda done: self._on_done(name, done))
 
     def check(self) -> None:
-        """Raise what a job failed with, once. Retriable failures are only logged: poll starts the job again."""
+        """Raise the error of a failed job, once. Retriable errors are only logged, and poll starts the job again."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -48,7 +48,7 @@ class Jobs:
         if not task.cancelled():
             error = task.exception()
             if isinstance(error, KafkaError) and error.retriable:
-                log.info("%s of the consumer failed and will be tried again: %s", name, error)
+                log.info("%s of the consumer failed, retrying: %s", name, error)
             elif isinstance(error, BarnabasError):
                 self._failure = error
             elif error is not None:

@@ -1,4 +1,4 @@
-"""Shell: finds the positions of partitions that have none: the group's commit, else the reset policy."""
+"""Shell: finds missing positions: from the group's committed offsets, else from the reset policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.core.errors import KafkaError
 
 
 class Positions:
-    """What `poll` runs in the background while partitions lack a position."""
+    """`poll` runs `update` in the background while partitions lack a position."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Positions:
         )
 
     async def update(self) -> None:
-        """Find what is missing. Raises NoOffsetError, and KafkaError for what cannot be retried."""
+        """Find the missing positions. Raises NoOffsetError, and KafkaError for fatal errors."""
         await self._from_commits()
         await self._from_timestamps()
 
@@ -54,7 +54,7 @@ class Positions:
         if self._group_id is not None:
             found = await fetch_group_offsets(self._cluster, self._group_id, missing, require_stable=True)
             if version != self._subscription.version:
-                return  # the assignment has changed meanwhile; the next poll asks anew
+                return  # the assignment has changed in the meantime; the next poll tries again
         orphans = []
         for state in self._subscription.without_position():
             commit = found.get(state.partition)
@@ -76,7 +76,7 @@ class Positions:
             return
         found = await list_offsets(self._cluster, wanted, isolation=self._isolation)
         beyond = [p for p, a in found.items() if isinstance(a, OffsetAndTimestamp) and a.offset < 0]
-        if beyond:  # no record is that young: the end it is
+        if beyond:  # no record is at or after that time: use the end
             found.update(await list_offsets(self._cluster, dict.fromkeys(beyond, LATEST), isolation=self._isolation))
         for partition, answer in found.items():
             state = self._subscription.partitions.get(partition)

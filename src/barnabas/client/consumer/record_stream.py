@@ -1,4 +1,5 @@
-"""Codec: fetched batches as `ConsumerRecord`s, a few at a time, without markers and, if asked, aborted records."""
+"""Codec: decodes fetched batches into `ConsumerRecord`s, a few at a time, without markers and, if requested, without
+aborted records."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from barnabas.protocol.records.rows import read_rows
 
 
 class AbortedFilter:
-    """Which batches of a buffer belong to aborted transactions (the consumer's side of KIP-98).
+    """Finds the batches of a buffer that belong to aborted transactions (the consumer's part of KIP-98).
 
     `aborted` are (producer id, first offset); a transaction ends at its abort marker.
     """
@@ -26,7 +27,7 @@ class AbortedFilter:
         self._aborting: set[int] = set()
 
     def hides(self, buffer: Buffer, pos: int, header: BatchHeader) -> bool:
-        """Ask for every batch in order."""
+        """Whether a batch is aborted. Call this for every batch, in order."""
         while self._upcoming and self._upcoming[0][0] <= header.last_offset:
             self._aborting.add(heappop(self._upcoming)[1])
         if header.is_control:
@@ -53,7 +54,7 @@ class RecordStream:
         self.batches = batches
         self.leader_epoch = -1
         self.is_exhausted = False
-        """`take` has come to the end of the buffer."""
+        """Whether `take` has reached the end of the buffer."""
         self._check_crcs = check_crcs
         self._key = key
         self._value = value
@@ -65,7 +66,7 @@ class RecordStream:
     def take(self, limit: int) -> list[ConsumerRecord[Any, Any]]:
         """At most `limit` more records; fewer when the buffer is exhausted, or before one that cannot be deserialized.
 
-        Raises SerializationError when that is the first.
+        Raises SerializationError if the first one cannot be deserialized.
         """
         taken: list[ConsumerRecord[Any, Any]] = []
         while len(taken) < limit:
@@ -84,7 +85,7 @@ class RecordStream:
         return taken
 
     def _next_batch(self) -> bool:
-        """The rows of the next batch that holds any; False at the end."""
+        """Read the next batch that has records. Returns False at the end."""
         buffer, start = self.batches.buffer, self.batches.position
         for pos, header in self._headers:
             if self._aborted is not None and self._aborted.hides(buffer, pos, header):
@@ -104,7 +105,7 @@ class RecordStream:
         return False
 
     def _decode(self, part: list[ConsumerRecord[Any, Any]], *, first: bool) -> list[ConsumerRecord[Any, Any]]:
-        """Deserialized, up to the first that cannot be; raises if nothing comes before that."""
+        """Deserialize records, up to the first that fails. Raises the error if the first record fails."""
         key, value = self._key, self._value
         decoded: list[ConsumerRecord[Any, Any]] = []
         for record in part:
@@ -118,7 +119,7 @@ class RecordStream:
                 if isinstance(error, NotReadyError):
                     raise error.at(f"The record at offset {record.offset} of {record.topic_partition}") from None
                 raise SerializationError(
-                    f"The record at offset {record.offset} of {record.topic_partition}: {error} To go on without it,"
+                    f"The record at offset {record.offset} of {record.topic_partition}: {error} To skip it,"
                     f" seek to {record.offset + 1}."
                 ) from error
             decoded.append(record._replace(key=new_key, value=new_value))

@@ -1,4 +1,4 @@
-"""Machine: what a consumer reads: its subscription or assignment, and each partition's position, pause and reset."""
+"""Machine: a consumer's subscription or assignment, and each partition's position, pause and reset."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ResetPolicy:
         return self.timestamp is None and self.duration_ms is None
 
     def timestamp_at(self, now_ms: int) -> int:
-        """What to ask ListOffsets for."""
+        """The timestamp for ListOffsets."""
         if self.duration_ms is not None:
             return now_ms - self.duration_ms
         assert self.timestamp is not None
@@ -59,7 +59,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 class Mode(Enum):
-    """How partitions are chosen; a consumer has one way at a time."""
+    """How partitions are chosen. A consumer uses one mode at a time."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -74,17 +74,17 @@ class PartitionState:
 
     partition: TopicPartition
     position: int | None = None
-    """The next offset to give to the user; None until it is known."""
+    """The offset of the next record for the user; None while unknown."""
     fetch_position: int | None = None
-    """Where the next fetch goes on: past the buffers that have arrived; None: at `position`."""
+    """The offset of the next fetch, after the buffers that have arrived; None: `position`."""
     fetch_epoch: int = NO_LEADER_EPOCH
-    """Epoch of what stands right before `fetch_position`. The broker compares the two with its log (KIP-320): an epoch
-    that lags behind the position would look like a log that was truncated."""
+    """The leader epoch of the record before `fetch_position`. The broker compares both with its log (KIP-320). With an
+    outdated epoch the broker would report a truncated log."""
     leader_epoch: int = NO_LEADER_EPOCH
-    """Epoch of what stands right before `position`."""
+    """The leader epoch of the record before `position`."""
     paused: bool = False
     reset_to: int | None = None
-    """A ListOffsets timestamp that the position must be found by."""
+    """The ListOffsets timestamp from which the position must be found."""
     retry_at: float = 0.0
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -92,11 +92,11 @@ class PartitionState:
     preferred_replica: int = -1
     preferred_until: float = 0.0
     revoking: bool = False
-    """About to be taken away: nothing more is given to the user."""
+    """Whether the partition is being revoked, so that no more records are returned."""
 
     @property
     def next_fetch(self) -> int:
-        """The offset to fetch from. Only when `fetchable`."""
+        """The offset to fetch from. Valid only if `fetchable`."""
         assert self.position is not None
         return self.position if self.fetch_position is None else self.fetch_position
 
@@ -122,18 +122,18 @@ class PartitionState:
 
 
 class SubscriptionState:
-    """What the consumer wants and what it has."""
+    """The subscription and the assigned partitions of one consumer."""
 
     def __init__(self) -> None:
         self.mode = Mode.NONE
         self.topics: frozenset[str] = frozenset()
-        """Subscribed topics; for a pattern those that match at the moment."""
+        """The subscribed topics; for a pattern, the topics that match now."""
         self.pattern: re.Pattern[str] | None = None
         self.remote_pattern: str | None = None
         """A pattern that the broker matches (KIP-848)."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.version = 0
-        """Grows with every change of the assignment or of a position by hand: fetches begun before are stale."""
+        """Incremented at every change of the assignment and every seek, so that earlier fetches are stale."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
         self._switch(Mode.TOPICS)
@@ -149,7 +149,7 @@ class SubscriptionState:
         self.remote_pattern = pattern
 
     def match(self, names: Iterable[str]) -> bool:
-        """The topics there are now; True when that changes what the pattern covers."""
+        """Match the pattern against the existing topics. Returns whether the subscribed topics change."""
         assert self.pattern is not None
         matching = frozenset(name for name in names if self.pattern.fullmatch(name))
         changed = matching != self.topics
@@ -157,7 +157,7 @@ class SubscriptionState:
         return changed
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """By hand: exactly these; positions of those that stay are kept."""
+        """Assign exactly these partitions manually. Positions of remaining partitions are kept."""
         self._switch(Mode.ASSIGNED)
         self.set_partitions(partitions)
 
@@ -178,7 +178,7 @@ class SubscriptionState:
         if self.mode not in (Mode.NONE, mode):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"This consumer works by {self.mode.value}; subscribe to topics, subscribe to a pattern and assign"
+                f"This consumer uses {self.mode.value}; subscribe to topics, subscribe to a pattern and assign"
                 " exclude each other. Call unsubscribe() first.",
             )
         self.mode = mode
@@ -193,7 +193,7 @@ class SubscriptionState:
         if found is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{partition} is not assigned to this consumer (any more); see assignment().",
+                f"{partition} is not assigned to this consumer; see assignment().",
             )
         return found
 
@@ -206,14 +206,14 @@ class SubscriptionState:
         self.version += 1
 
     def without_position(self) -> list[PartitionState]:
-        """Partitions whose position must come from a commit or from the reset policy."""
+        """The partitions whose position must come from a committed offset or from the reset policy."""
         return [s for s in self.partitions.values() if s.position is None and s.reset_to is None]
 
     def to_reset(self, now: float) -> list[PartitionState]:
         return [s for s in self.partitions.values() if s.reset_to is not None and s.retry_at <= now]
 
     def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit without arguments commits: the positions."""
+        """The positions of all partitions, which a commit without arguments commits."""
         return {
             p: OffsetAndMetadata(s.position, "", s.leader_epoch)
             for p, s in self.partitions.items()
@@ -225,5 +225,5 @@ RebalanceCallback = Callable[[list[TopicPartition]], object]
 
 
 def count_by_topic(counts: Mapping[str, int], topics: Iterable[str]) -> dict[str, int]:
-    """Partition counts of the topics that exist."""
+    """The partition counts of those `topics` that exist."""
     return {topic: counts[topic] for topic in sorted(topics) if counts.get(topic)}

@@ -1,1 +1,1 @@
-"""Machines of group membership: no I/O, no clock; the coordinator shell feeds them answers and does what they say."""
+"""The machines of group membership, without I/O and clock. The coordinator shells send their requests."""

@@ -2,11 +2,12 @@
 
     UNJOINED ──join──▶ JOINING ──answer──▶ SYNCING ──answer──▶ STABLE
         ▲                 │                    │                  │  heartbeat: REBALANCE_IN_PROGRESS,
-        └──── again ──────┴────── again ───────┴──────────────────┘  topics changed, or the coordinator forgot us
+        └──── again ──────┴────── again ───────┴──────────────────┘  topics changed, or an unknown member
 
-`on_*` methods take an answer and say what is next as a value: join again, sync, lead (work out the assignment first),
-be assigned, or fail. What ownership means differs: with an *eager* assignor everything is given up before joining;
-with a *cooperative* one (KIP-429) members keep what they have, give up only what moves, and then join once more.
+The `on_*` methods handle a response and return the next step as a value: join again, sync, lead (compute the assignment
+first), assigned, or failed. With an *eager* assignor a member revokes all partitions before it joins. With a
+*cooperative* one (KIP-429) a member keeps its partitions, revokes only those that move to another member, and then
+joins once more.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MembershipOptions:
-    """The consumer's settings that are about the group."""
+    """The consumer's configs of group membership."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -53,7 +54,7 @@ class MembershipOptions:
 
 @dataclass(frozen=True, slots=True)
 class JoinAgain:
-    """Join anew; `wait` when the coordinator asked for patience. `lost`: others may own our partitions by now."""
+    """Join again, after a back-off if `wait` is set. `lost`: other members may own the partitions already."""
 
     wait: bool = False
     lost: bool = False
@@ -62,21 +63,21 @@ class JoinAgain:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """We lead: with the partition counts of `topics`, `lead` gives the SyncGroup request."""
+    """This member leads the group: `lead` builds the SyncGroup request from the partition counts of `topics`."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Send this and take the answer to `on_sync`."""
+    """Send this request, and pass its response to `on_sync`."""
 
     request: SyncGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The group is stable. What to give up, what is new, and whether to join again at once (cooperative)."""
+    """The group is stable: the partitions to revoke, the new ones, and whether to join again at once (cooperative)."""
 
     partitions: frozenset[TopicPartition]
     revoked: frozenset[TopicPartition]
@@ -86,13 +87,13 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The group will never take us like this."""
+    """The group rejects this member for good."""
 
     error: KafkaError
 
 
 class ClassicMember:
-    """The machine. `owned` is what the user has been told to be theirs."""
+    """The machine. `owned` has the partitions of which the listener was notified."""
 
     def __init__(self, options: MembershipOptions, assignors: Sequence[Assignor]) -> None:
         assert assignors
@@ -115,7 +116,7 @@ class ClassicMember:
     # -- what to send ----------------------------------------------------------------------------------------------
 
     def revoke_before_join(self) -> frozenset[TopicPartition]:
-        """Partitions to give up before joining: all of them (eager), or those no longer subscribed (cooperative)."""
+        """The partitions to revoke before joining: all (eager), or those no longer subscribed (cooperative)."""
         if not self.cooperative:
             return self.owned
         return frozenset(p for p in self.owned if p.topic not in self.topics)
@@ -139,7 +140,7 @@ class ClassicMember:
         )
 
     def _subscription(self, assignor: Assignor) -> Subscription:
-        """What we tell the leader. Assignors that remember are told of the last assignment, owned still or not."""
+        """The subscription for the group's leader. Sticky assignors get the last assignment, even if it is lost."""
         owned = tuple(sorted(self.owned)) if self.cooperative else ()
         generation = None if self.generation_id < 0 else self.generation_id
         user_data = assignor.user_data(self._remembered, self._remembered_generation)
@@ -163,7 +164,7 @@ class ClassicMember:
         )
         return LeaveGroupRequest(group_id=self.options.group_id, members=[identity])
 
-    # -- what the answers mean -------------------------------------------------------------------------------------
+    # -- responses ------------------------------------------------------------------------------------------------
 
     def on_join(self, response: JoinGroupResponse) -> Sync | Lead | JoinAgain | Failed:
         code = error_code(response.error_code)
@@ -184,7 +185,7 @@ class ClassicMember:
         return Lead(frozenset(topic for member in self._members.values() for topic in member.topics))
 
     def lead(self, partition_counts: Mapping[str, int]) -> Sync | Failed:
-        """The assignment of everybody, as the leader."""
+        """Compute the assignment of all members, as the leader."""
         assignor = self.assignors.get(self.protocol or "")
         if assignor is None:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -223,7 +224,7 @@ class ClassicMember:
         return Assigned(partitions, revoked, added, rejoin)
 
     def on_heartbeat(self, code: ErrorCode) -> JoinAgain | Failed | None:
-        """None: all is well."""
+        """Handle a heartbeat response. Returns None if there is no error."""
         if code is ErrorCode.NONE:
             return None
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -243,13 +244,13 @@ class ClassicMember:
         self.wants_to_join = True
 
     def on_disconnected(self) -> JoinAgain:
-        """The coordinator is gone in the middle of joining: begin again with the next one."""
+        """The connection to the coordinator broke during a join: join again with the next coordinator."""
         self.state = MemberState.UNJOINED
         self.wants_to_join = True
         return JoinAgain(wait=True, find_coordinator=True)
 
     def forget(self) -> None:
-        """We are no member any more (left, fenced, forgotten)."""
+        """Reset the state after this member has left or was fenced."""
         self.state = MemberState.UNJOINED
         self.generation_id = NO_GENERATION
         self.member_id = ""

@@ -1,18 +1,18 @@
-"""Machine: one member of a consumer group of the new protocol (KIP-848): one API, and the broker decides who has what.
+"""Machine: one member of a consumer group of the new protocol (KIP-848): one API, and the broker assigns partitions.
 
     JOINING ──answer──▶ STABLE ◀──────────────────────────── answer to the acknowledgement
        ▲                  │ assignment                                   │
        │                  ▼                                              │
        │             RECONCILING ──revoke, then assign──▶ ACKNOWLEDGING ─┘
        │
-    FENCED, STALE ── once the listener has heard that everything is lost
+    FENCED, STALE ── after the listener was notified that all partitions are lost
 
-A member heartbeats. An answer may carry an assignment; the member first gives up what is no longer its own, then takes
-what is new, and acknowledges by telling what it owns: only then may others have what it gave up. The broker fences a
-member that it has given up on; it keeps its id, begins again at epoch 0, and owns nothing. A member that is not polled
-leaves (STALE) and joins again with the next poll.
+A member sends heartbeats. A response may have an assignment. The member first revokes the partitions that are not in
+the assignment, then adds the new ones, and acknowledges by sending the list of its partitions. Only then may other
+members own the revoked partitions. A member that the broker has fenced keeps its id, joins again with epoch 0, and owns
+no partitions. A member that is not polled leaves (STALE) and joins again at the next poll.
 
-Kafka's ConsumerMembershipManager and ConsumerHeartbeatRequestManager are the authority for what is sent when.
+The authorities are Kafka's ConsumerMembershipManager and ConsumerHeartbeatRequestManager.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from barnabas.protocol.wire.messages.consumer_group_heartbeat import (
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""The member will be back: its partitions wait for it until the session times out."""
+"""A static member leaves temporarily: its partitions stay assigned until the session times out."""
 
 Owned = dict[TopicIdPartition, TopicPartition]
 
 
 class Phase(Enum):
-    """Where a member is in its life."""
+    """The phases of a member."""
 
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
@@ -55,24 +55,24 @@ class Phase(Enum):
 
 _MEMBER: Final = (Phase.RECONCILING, Phase.ACKNOWLEDGING, Phase.STABLE)
 _SILENT: Final = (Phase.UNSUBSCRIBED, Phase.FENCED, Phase.STALE, Phase.FATAL)
-"""No heartbeats are sent in these."""
+"""The phases without heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The coordinator is not ready; ask again after a back-off. `find_coordinator`: it is another broker now."""
+    """The coordinator is not ready: retry after a back-off. `find_coordinator`: find the coordinator again first."""
 
     find_coordinator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The group has given us up: everything owned is lost. Tell the listener, then call `rejoin`."""
+    """The member was fenced: all its partitions are lost. Notify the listener, then call `rejoin`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The way from what is owned to what is assigned. `life` tells whether the member was fenced on the way."""
+    """The changes from the owned to the assigned partitions. `life` detects a fencing in between."""
 
     target: Owned
     revoked: frozenset[TopicPartition]
@@ -97,12 +97,13 @@ class ConsumerMember:
         self.topics: tuple[str, ...] = ()
         self.regex: str | None = None
         self._target: frozenset[TopicIdPartition] | None = None
-        """What was assigned and is not reconciled yet."""
+        """The assignment that is not reconciled yet."""
         self._under_way: Owned = {}
-        """What the reconciliation under way leads to: we may take it at any moment, whatever is assigned meanwhile."""
+        """The result of the reconciliation in progress. It may take effect at any moment, whatever is assigned
+        meanwhile."""
         self._life = 0
         self._told: tuple[tuple[str, ...], str | None] | None = None
-        """The subscription that the coordinator knows; None: it must be told everything."""
+        """The subscription that the coordinator has; None if the next heartbeat must have all fields."""
         self._in_flight: tuple[tuple[str, ...], str | None] | None = None
 
     @property
@@ -115,27 +116,27 @@ class ConsumerMember:
 
     @property
     def heartbeats(self) -> bool:
-        """Whether this member is to send heartbeats at all."""
+        """Whether this member sends heartbeats now."""
         return self.phase not in _SILENT
 
     @property
     def is_urgent(self) -> bool:
-        """The next heartbeat has something to say and should not wait for its turn."""
+        """Whether the next heartbeat has changes and must not wait for the interval."""
         if self.phase in (Phase.JOINING, Phase.ACKNOWLEDGING):
             return True
         return self.is_member and (self.topics, self.regex) != self._told
 
-    # -- what the user does ----------------------------------------------------------------------------------------
+    # -- calls of the user -----------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str], regex: str | None = None) -> None:
-        """What to have a share of. The first subscription joins the group."""
+        """Set the subscription. The first one joins the group."""
         self.topics = tuple(sorted(topics))
         self.regex = regex
         if self.phase is Phase.UNSUBSCRIBED and (self.topics or regex):
             self._begin()
 
     def rejoin(self) -> None:
-        """After `Lost` or `stop_polling`, once the listener was told: begin again, owning nothing."""
+        """Join again without partitions, after `Lost` or `stop_polling`, when the listener was notified."""
         assert self.phase in (Phase.FENCED, Phase.STALE)
         self._begin()
 
@@ -152,7 +153,7 @@ class ConsumerMember:
         self._told = None
 
     def leave(self, *, static_stays: bool = True) -> ConsumerGroupHeartbeatRequest | None:
-        """The last heartbeat; None when there is nothing to leave. The machine owns nothing afterwards."""
+        """The last heartbeat; None without membership. The member owns no partitions afterwards."""
         was_member = self.is_member or (self.phase is Phase.JOINING and self.epoch == JOIN_EPOCH)
         self.phase = Phase.UNSUBSCRIBED
         self.owned = {}
@@ -164,7 +165,8 @@ class ConsumerMember:
         return self._bare_request()
 
     def stop_polling(self) -> ConsumerGroupHeartbeatRequest | None:
-        """max.poll.interval.ms is over: leave until the next poll. What is owned is lost, but kept to be told so."""
+        """max.poll.interval.ms has passed: leave until the next poll. `owned` is kept until the listener is notified of
+        the loss."""
         owned = self.owned
         request = self.leave()
         self.owned = owned
@@ -174,7 +176,7 @@ class ConsumerMember:
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat: everything when the coordinator may not know it, else only what has changed."""
+        """The next heartbeat: with all fields if the coordinator may lack them, else only with the changed ones."""
         request = self._bare_request()
         everything = self._told is None
         if everything or self._told != (self.topics, self.regex):
@@ -201,10 +203,10 @@ class ConsumerMember:
         )
 
     def on_unanswered(self) -> None:
-        """A heartbeat was lost on the way, there or back: the next one tells everything, and is told everything.
+        """A heartbeat or its response was lost: the next heartbeat and its response have all fields.
 
-        What was assigned before is forgotten, unless it is being taken already: the coordinator may have thought again,
-        and on hearing that we do not own it would give it to others.
+        A pending assignment is dropped, unless its reconciliation has begun: the coordinator may have changed it, and
+        may assign its partitions to others when the heartbeat does not list them.
         """
         self._told = None
         self._target = None
@@ -212,9 +214,9 @@ class ConsumerMember:
             self.phase = Phase.STABLE
 
     def on_heartbeat(self, response: ConsumerGroupHeartbeatResponse) -> Step:
-        """What the answer means; None: go on."""
+        """Handle a heartbeat response. Returns None if no action is needed."""
         if not self.heartbeats:
-            return None  # the answer to a life that is over
+            return None  # the response to a heartbeat from before a fencing
         code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             return self._refused(code, response.error_message or code.message)
@@ -248,7 +250,7 @@ class ConsumerMember:
                 return Lost()
         if code.retriable:
             return Wait()
-        if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # may be granted later; the member stays
+        if code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # the right may be granted later; the member stays
             self.phase = Phase.FATAL
         return Failed(KafkaError(code, f"Group {self.options.group_id!r}: {message}{_HINTS.get(code, '')}"))
 
@@ -256,11 +258,11 @@ class ConsumerMember:
 
     @property
     def unresolved(self) -> frozenset[UUID]:
-        """Ids of assigned topics; `reconcile` needs the names of as many of them as there are."""
+        """The ids of assigned topics, whose names `reconcile` needs."""
         return frozenset() if self._target is None else frozenset(p.topic_id for p in self._target)
 
     def reconcile(self, names: Mapping[UUID, str]) -> Reconciliation | None:
-        """What to do next to get what was assigned. Topics without a name wait until metadata has them."""
+        """The next step towards the assignment. Topics without a name wait until the metadata has them."""
         if self.phase is not Phase.RECONCILING or self._target is None:
             return None
         target = {
@@ -279,19 +281,20 @@ class ConsumerMember:
         return Reconciliation(target, revoked, added, self._life)
 
     def is_current(self, reconciliation: Reconciliation) -> bool:
-        """False: the member was fenced, or left, while its listener was busy."""
+        """Whether the reconciliation is still valid: false if the member was fenced, or left, while its listener
+        ran."""
         return reconciliation.life == self._life
 
     def on_revoked(self, reconciliation: Reconciliation) -> None:
-        """The listener has given up what is no longer ours."""
+        """The listener has handled the revoked partitions."""
         self.owned = {p: name for p, name in self.owned.items() if p in reconciliation.target}
 
     def on_assigned(self, reconciliation: Reconciliation) -> None:
-        """What is new is ours; the listener hears of it now."""
+        """The new partitions are assigned; the listener is notified now."""
         self.owned = dict(reconciliation.target)
 
     def on_reconciled(self) -> None:
-        """The listener is done with it: the next heartbeat says so."""
+        """The listener has handled the new partitions: the next heartbeat acknowledges the assignment."""
         self._under_way = {}
         self.phase = Phase.ACKNOWLEDGING
 

@@ -1,7 +1,7 @@
-"""Machine: one member of a share group (KIP-932): heartbeats that bring an assignment, which is free to take at once.
+"""Machine: one member of a share group (KIP-932). Heartbeat responses carry the assignment, which takes effect at once.
 
-Partitions of a share group may belong to several members, so nothing is revoked and nothing acknowledged; what a member
-has acquired stays locked for it by the share partition's leader, not by the group.
+A partition of a share group may be assigned to several members, so that a member neither revokes partitions nor
+acknowledges assignments. The leader of the share partition, not the group, locks the acquired records of a member.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GIVEN_UP: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class ShareMember:
-    """The machine. Without topics it stays out of the group."""
+    """The machine. Without subscribed topics the member does not join the group."""
 
     def __init__(self, group_id: str, member_id: str, rack: str | None = None) -> None:
         self.group_id = group_id
@@ -57,7 +57,7 @@ class ShareMember:
         return request
 
     def leave(self) -> ShareGroupHeartbeatRequest | None:
-        """The last heartbeat; None when the group does not know us."""
+        """The last heartbeat; None without membership."""
         joined = self.epoch > JOIN_EPOCH and not self.failed
         self._begin_again()
         self.topics = ()
@@ -69,7 +69,7 @@ class ShareMember:
         self._told = None
 
     def on_heartbeat(self, response: ShareGroupHeartbeatResponse) -> Step:
-        """What the answer means; `Lost`: we have begun again already, owning nothing."""
+        """Handle a heartbeat response. After `Lost` the member joins again without partitions."""
         code = error_code(response.error_code)
         if code is ErrorCode.NONE:
             self._told = self._in_flight

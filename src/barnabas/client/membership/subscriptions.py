@@ -1,4 +1,4 @@
-"""Codec: what the members of a classic group tell each other inside JoinGroup and SyncGroup; and assignors by name."""
+"""Codec: the subscriptions and assignments inside JoinGroup and SyncGroup of classic groups; and assignors by name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
-    """Raises WireError for bytes that are no subscription."""
+    """Decode a subscription. Raises WireError."""
     message = decode(ConsumerProtocolSubscription, _version(data), data, _VERSION_BYTES)
     owned = tuple(TopicPartition(t.topic, index) for t in message.owned_partitions for index in t.partitions)
     generation = message.generation_id if message.generation_id >= 0 else None
@@ -53,7 +53,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """Empty bytes mean nothing assigned. Raises WireError for bytes that are no assignment."""
+    """Decode an assignment; empty bytes are an empty one. Raises WireError."""
     if len(data) < _VERSION_BYTES:
         return []
     message = decode(ConsumerProtocolAssignment, _version(data), data, _VERSION_BYTES)
@@ -68,7 +68,7 @@ def build_assignors(names: Iterable[str]) -> list[Assignor]:
         assignor = CLASSIC_ASSIGNORS.get(name)
         if assignor is None:
             raise ConfigError(
-                f"partition.assignment.strategy {given!r} is not known; there are {', '.join(CLASSIC_ASSIGNORS)}, or"
+                f"partition.assignment.strategy {given!r} is unknown; there are {', '.join(CLASSIC_ASSIGNORS)}, or"
                 " give an Assignor of your own to the consumer (assignors=[...])."
             )
         found.append(assignor)
@@ -78,7 +78,7 @@ def build_assignors(names: Iterable[str]) -> list[Assignor]:
 
 
 def _version(data: bytes) -> int:
-    """Newer versions only add fields at the end, so they are read as the newest known."""
+    """The version to decode. Newer versions only add fields at the end, so they are decoded as the newest known one."""
     return min(max(int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), 0), SUBSCRIPTION_VERSION)
 
 

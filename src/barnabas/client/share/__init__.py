@@ -1,1 +1,1 @@
-"""Share groups (queues)."""
+"""The share consumer."""

@@ -1,16 +1,18 @@
-"""Shell: the share consumer (KIP-932): many consumers share the records of a topic, one by one, like a queue.
+"""Shell: the share consumer (KIP-932). Many consumers share the records of a topic, one by one, like a queue.
 
     async with AsyncShareConsumer(bootstrap_servers="localhost:9092", group_id="workers") as consumer:
         consumer.subscribe(["jobs"])
         while True:
             for record in await consumer.poll(1_000):
-                ...                                       # the next poll says that all went well
+                ...                                       # the next poll acknowledges these records
 
-With `share.acknowledgement.mode=explicit` every record is acknowledged by name before the next poll:
-`consumer.acknowledge(record)`, or with RELEASE (again, please), REJECT (never again) or RENEW (I need longer).
+With `share.acknowledgement.mode=explicit` the program acknowledges every record before the next poll:
+`consumer.acknowledge(record)`, or with RELEASE (deliver again), REJECT (never deliver again) or RENEW (extend the
+lock).
 
-A record that is not acknowledged before the broker's lock on it ends (`acquisition_lock_timeout_ms`) comes again, to
-this or another consumer; `record.delivery_count` says how often it has. Use one consumer from one task.
+A record that is not acknowledged before its acquisition lock expires (`acquisition_lock_timeout_ms`) is delivered
+again, to this or another consumer; `record.delivery_count` is the number of deliveries. Use a consumer from one task
+only.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
 
 
 class AsyncShareConsumer:
-    """Settings are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping or as keywords.
+    """The configs are those of `config.CONSUMER_CONFIGS`, by Kafka's names in a mapping, or as keywords.
 
-    `on_acknowledged` is called with each partition, the offsets that were acknowledged, and None or what was refused.
+    `on_acknowledged` is called with a partition, the acknowledged offsets, and None or an error.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class AsyncShareConsumer:
             settings.setdefault("bootstrap_servers", ",".join(f"{h}:{p}" for h, p in cluster.options.bootstrap_servers))
         resolved: Settings = resolve_config(CONSUMER_CONFIGS, config, settings)
         if not resolved["group.id"]:
-            raise ConfigError("A share consumer needs group.id: the share group whose work it takes part in.")
+            raise ConfigError("A share consumer needs group.id: the name of its share group.")
         self._owns_cluster = cluster is None
         self.cluster = cluster or Cluster(ClusterOptions.from_settings(resolved))
         self._explicit = resolved["share.acknowledgement.mode"] == "explicit"
@@ -103,7 +105,7 @@ class AsyncShareConsumer:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str] | str) -> None:
-        """Take part in the work on these topics. (Patterns are not part of the protocol yet.)"""
+        """Subscribe to these topics. (The protocol has no patterns yet.)"""
         self._check_open()
         self._member.subscribe(tuple([topics] if isinstance(topics, str) else topics))
 
@@ -115,10 +117,10 @@ class AsyncShareConsumer:
         await self._let_go()
 
     async def poll(self, timeout_ms: float = 0) -> list[Record]:
-        """Records that are ours to process until their lock ends; none when `timeout_ms` passes first.
+        """Return acquired records, which this consumer may process until their locks expire; none after `timeout_ms`.
 
-        Acknowledges what the last poll gave (implicit mode). In explicit mode raises AcknowledgementError when a record
-        of the last poll was not acknowledged. Renewed records are given again.
+        In implicit mode this acknowledges the records of the last poll. In explicit mode it raises AcknowledgementError
+        if a record of the last poll was not acknowledged. Renewed records are returned again.
         """
         self._check_open()
         unacknowledged = self._fetcher.unacknowledged()
@@ -143,10 +145,11 @@ class AsyncShareConsumer:
         return self.records()
 
     async def records(self) -> AsyncIterator[Record]:
-        """Records for ever, each acknowledged when the poll after it is made (implicit mode only)."""
+        """Iterate over records, without an end. The next poll acknowledges the previous records (implicit mode
+        only)."""
         if self._explicit:
             raise AcknowledgementError(
-                "Iterating acknowledges implicitly; with share.acknowledgement.mode=explicit poll."
+                "Iterating acknowledges implicitly; with share.acknowledgement.mode=explicit use poll()."
             )
         while not self._closed:
             for record in await self.poll(1_000):
@@ -170,20 +173,22 @@ class AsyncShareConsumer:
     # -- acknowledging ---------------------------------------------------------------------------------------------
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what became of a record of the last poll. It is sent with the next poll or commit.
+        """Acknowledge a record of the last poll. The next poll or commit sends the acknowledgement.
 
-        Raises AcknowledgementError for a record that is not in our hands (any more), and in implicit mode.
+        Raises AcknowledgementError for a record that this consumer does not hold, and in implicit mode.
         """
         if not self._explicit:
             raise AcknowledgementError(
-                "This consumer acknowledges implicitly; set share.acknowledgement.mode=explicit to do it by record."
+                "This consumer acknowledges implicitly; set share.acknowledgement.mode=explicit to acknowledge single "
+                "records."
             )
         self._fetcher.acknowledge(record, kind)
 
     async def commit(self, *, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send what was acknowledged (implicit mode: everything given) and wait. Per partition None, or the refusal.
+        """Send the acknowledgements (implicit mode: of all returned records) and wait. Returns None or an error by
+        partition.
 
-        A refusal means that the lock had ended: the records come again.
+        An error means that the locks had expired and the records are delivered again.
         """
         self._check_open()
         self._fetcher.collect(implicit=not self._explicit)
@@ -195,11 +200,11 @@ class AsyncShareConsumer:
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long the broker keeps a record for us; None before the first fetch."""
+        """The duration of the acquisition lock of a record; None before the first fetch."""
         return self._fetcher.lock_timeout_ms
 
     async def close(self) -> None:
-        """Send what was acknowledged; the rest is free for others at once. Leave the group, close the connections."""
+        """Send the acknowledgements, release all other records, leave the group and close the connections."""
         if self._closed:
             return
         try:
@@ -221,7 +226,7 @@ class AsyncShareConsumer:
             self._on_acknowledged(outcome.partition, outcome.offsets, error)
 
     def assignment(self) -> frozenset[TopicIdPartition]:
-        """The partitions whose records we may be given; other members may have them too."""
+        """The assigned partitions; they may also be assigned to other members."""
         return self._member.assigned
 
     def _check_open(self) -> None:

@@ -1,7 +1,7 @@
-"""Shell: acquires records from the leaders of share partitions, and brings them what was acknowledged.
+"""Shell: acquires records from the leaders of share partitions, and sends acknowledgements to them.
 
-Requests of one share session are numbered, so each broker has one under way at a time. Records are asked for only when
-none are waiting: their locks run from the moment they were acquired, so hoarding helps nobody.
+The requests of a share session are numbered, so that each broker has one in flight at a time. Records are fetched only
+when none are waiting for the user, because their acquisition locks begin when they are acquired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from barnabas.protocol.wire.messages.share_fetch import PartitionData, ShareFetc
 log = logging.getLogger("barnabas.client")
 
 METADATA_TIMEOUT_MS: Final = 1_000
-"""How long a poll may look for leaders beyond its own time."""
+"""The time for which a poll may fetch metadata beyond its own time-out."""
 
 Record = ConsumerRecord[Any, Any]
 Due = dict[TopicIdPartition, Acknowledgements]
@@ -46,7 +46,7 @@ _SESSION_LOST = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ShareLimits:
-    """How much one fetch may acquire, and how long the broker may wait for it."""
+    """The limits of one fetch, and the time for which the broker may wait for records."""
 
     max_records: int = 500
     min_bytes: int = 1
@@ -58,7 +58,7 @@ class ShareLimits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the broker said about the acknowledgements of a partition."""
+    """The broker's result for the acknowledgements of a partition."""
 
     partition: TopicPartition
     offsets: frozenset[int]
@@ -67,7 +67,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Broker:
-    """One broker: its session, what it gave, and when it may be asked again."""
+    """One broker: its session, its acquired records, and the time of its next retry."""
 
     session: ShareSession = field(default_factory=ShareSession)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -100,14 +100,15 @@ class ShareFetcher:
         self._note = note
         self._brokers: dict[int, _Broker] = {}
         self._held: dict[tuple[TopicPartition, int], tuple[_Broker, TopicIdPartition, Record]] = {}
-        """What the user has in hand: where it came from."""
+        """The broker and partition of each record that the user holds."""
         self._error: BarnabasError | None = None
         self._look_at = 0.0
 
     # -- giving out ------------------------------------------------------------------------------------------------
 
     def take(self) -> list[Record]:
-        """Up to max.poll.records that are waiting, now in the user's hands. Raises what went wrong, once."""
+        """Up to max.poll.records of the waiting records, which the user holds from now on. Raises a pending error,
+        once."""
         records: list[Record] = []
         for broker in self._brokers.values():
             while broker.ready and len(records) < self._limits.max_records:
@@ -128,13 +129,13 @@ class ShareFetcher:
         offsets = None if held is None else held[0].session.in_hand.get(held[1])
         if offsets is None or record.offset not in offsets:
             raise AcknowledgementError(
-                f"The record at offset {record.offset} of {record.topic_partition} is not in this consumer's hands: it"
+                f"The record at offset {record.offset} of {record.topic_partition} is not held by this consumer: it"
                 " was acknowledged and sent already, its share session ended, or it is of another consumer."
             )
         offsets[record.offset] = AcknowledgeType(kind)
 
     def collect(self, *, implicit: bool) -> None:
-        """Everything acknowledged becomes due."""
+        """Move all acknowledgements to the next requests."""
         for broker in self._brokers.values():
             if implicit:
                 broker.session.accept_everything()
@@ -143,7 +144,7 @@ class ShareFetcher:
     # -- fetching --------------------------------------------------------------------------------------------------
 
     async def send_fetches(self) -> None:
-        """A ShareFetch to every leader of assigned partitions that is idle; what is due goes with it."""
+        """Send a ShareFetch, with due acknowledgements, to every idle leader of assigned partitions."""
         now = self._cluster.now()
         if self._look_at > now:
             return
@@ -152,7 +153,7 @@ class ShareFetcher:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            log.info("the leaders of share partitions cannot be asked for now, and will be again: %s", error)
+            log.info("cannot fetch the leaders of share partitions now, retrying: %s", error)
             self._look_at = self._cluster.now() + self._pause_s()
             return
         for leader, wanted in leaders.items():
@@ -238,13 +239,13 @@ class ShareFetcher:
                     self._on_error(broker, name, code, response, data)
                 elif data.acquired_records:
                     self._take_records(broker, partition, name, data)
-        for partition, offsets in due.items():  # answered by not being mentioned
+        for partition, offsets in due.items():  # a partition that is not in the response was acknowledged
             self._settle(broker, partition, offsets, ErrorCode.NONE, None)
 
     def _take_records(
         self, broker: _Broker, partition: TopicIdPartition, name: TopicPartition, data: PartitionData
     ) -> None:
-        """Records within the acquired ranges go to the user; acquired offsets without a record are gaps."""
+        """Keep the records within the acquired ranges for the user; acquired offsets without a record are gaps."""
         counts = {
             offset: acquired.delivery_count
             for acquired in data.acquired_records
@@ -266,7 +267,7 @@ class ShareFetcher:
             del broker.session.due[partition]
 
     def _decode(self, broker: _Broker, partition: TopicIdPartition, record: Record) -> None:
-        """A record that cannot be deserialized is released for somebody who can, and the next poll raises."""
+        """Deserialize a record. If that fails, the record is released and the next poll raises the error."""
         topic, headers = record.topic, record.headers
         try:
             if self._key is not None:
@@ -292,7 +293,7 @@ class ShareFetcher:
     # -- acknowledging ---------------------------------------------------------------------------------------------
 
     async def acknowledge_all(self, deadline: float) -> None:
-        """Send everything that is due now, and wait for the answers."""
+        """Send all due acknowledgements, and wait for the responses."""
         await asyncio.gather(
             *(self._acknowledge_due(leader, broker, deadline) for leader, broker in self._brokers.items())
         )
@@ -306,7 +307,7 @@ class ShareFetcher:
     async def _acknowledge(
         self, leader: int, broker: _Broker, due: Due, *, closing: bool = False, deadline: float | None = None
     ) -> None:
-        """One ShareAcknowledge; the broker's lock is held by the caller."""
+        """Send one ShareAcknowledge. The caller holds the broker's lock."""
         session = broker.session
         request = ShareAcknowledgeRequest(
             group_id=self._member.group_id,
@@ -330,7 +331,7 @@ class ShareFetcher:
             self._settle(broker, partition, offsets, ErrorCode.NONE, None)
 
     async def _send(self, leader: int, broker: _Broker, request: Any, due: Due, deadline: float) -> Any:
-        """The answer; None when the session is lost, and with it what was due."""
+        """Send a request. Returns None when the session is lost, and its due acknowledgements with it."""
         try:
             response = await self._cluster.send(leader, request, deadline=deadline)
         except KafkaError as error:
@@ -360,7 +361,7 @@ class ShareFetcher:
     def _settle(
         self, broker: _Broker, partition: TopicIdPartition, offsets: Mapping[int, int], code: ErrorCode, why: str | None
     ) -> None:
-        """Tell the user, let go of the records, and take up again what was renewed."""
+        """Notify the user, drop the acknowledged records, and keep the renewed ones."""
         name = self._name(partition)
         if name is None:
             return
@@ -384,13 +385,13 @@ class ShareFetcher:
         return self._cluster.options.retry_backoff.delay_ms(0, self._cluster.rng) / 1000.0
 
     def next_retry(self) -> float | None:
-        """The loop time at which something that failed may be tried again."""
+        """The loop time of the next retry."""
         now = self._cluster.now()
         times = [self._look_at, *(broker.retry_at for broker in self._brokers.values())]
         return min((at for at in times if at > now), default=None)
 
     async def close(self, deadline: float) -> None:
-        """Send what is due with the end of each session; everything else acquired is free at once."""
+        """End each session with its due acknowledgements. The brokers release all other acquired records."""
         for leader, broker in self._brokers.items():
             if broker.fetching is not None:
                 await asyncio.gather(broker.fetching, return_exceptions=True)

@@ -22,7 +22,7 @@ LEAVE_TIMEOUT_MS: Final = 3_000
 
 
 class ShareHeartbeats:
-    """`assigned` of the member is kept true; `failure` is what `poll` must raise."""
+    """Updates the member's `assigned`; `failure` is the error for `poll` to raise."""
 
     def __init__(self, cluster: Cluster, member: ShareMember, wake: Callable[[], None]) -> None:
         self.failure: BarnabasError | None = None
@@ -33,14 +33,14 @@ class ShareHeartbeats:
         self._task: asyncio.Task[None] | None = None
 
     def keep_going(self) -> None:
-        """Start, and say what has changed."""
+        """Start the task, and send changes of the subscription."""
         if self._task is None and self._member.heartbeats:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="barnabas-share-heartbeats")
         if self._member.is_urgent:
             self._kick.set()
 
     def check(self) -> None:
-        """Raise what went wrong; again and again when it will not go away."""
+        """Raise a pending error; a fatal error at every call."""
         if self.failure is not None:
             failure = self.failure
             if not self._member.failed:
@@ -71,7 +71,7 @@ class ShareHeartbeats:
             await self._until_due(sent_at, failures)
 
     async def _once(self) -> bool:
-        """False: again after a back-off."""
+        """Send one heartbeat. Returns False for a retry after a back-off."""
         member = self._member
         response = await self._ask(member.heartbeat())
         if response is None:
@@ -95,13 +95,13 @@ class ShareHeartbeats:
         return True
 
     async def _learn_names(self) -> None:
-        """Assigned topics come as ids; metadata knows their names."""
+        """Fetch the names of the assigned topic ids."""
         metadata = self._cluster.metadata
         if any(metadata.topic_name(partition.topic_id) is None for partition in self._member.assigned):
             try:
                 await self._cluster.refresh(sorted(self._member.topics))
             except KafkaError as error:
-                log.info("the names of assigned topics cannot be had now, and will be asked for again: %s", error)
+                log.info("cannot fetch the names of assigned topics now, retrying: %s", error)
 
     async def _until_due(self, sent_at: float, failures: int) -> None:
         loop = asyncio.get_running_loop()
@@ -118,7 +118,7 @@ class ShareHeartbeats:
                 timer.cancel()
 
     async def _ask(self, request: Any, timeout_ms: float | None = None) -> Any:
-        """The coordinator's answer, or None when it cannot be reached. (Share groups have the group's coordinator.)"""
+        """Send a request to the group's coordinator. Returns None when the coordinator cannot be reached."""
         group_id = self._member.group_id
         try:
             return await self._cluster.send_coordinator(

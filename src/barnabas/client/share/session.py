@@ -1,12 +1,11 @@
-"""Machine: what a share consumer has of one broker: the share session, records in its hands, and acknowledgements due.
+"""Machine: the state of a share consumer at one broker: the share session, held records, and due acknowledgements.
 
-    acquired ──poll──▶ in hand ──acknowledge──▶ due ──request──▶ sent ──answer──▶ done
+    acquired ──poll──▶ held    ──acknowledge──▶ due ──request──▶ sent ──answer──▶ done
                           ▲                                        │ renewed
                           └────────────────────────────────────────┘
 
-A session ends with its connection, and with it the broker's promise to keep records for us: what was in hand then
-belongs to nobody, and acknowledging it fails with SHARE_SESSION_NOT_FOUND. Kafka's ShareSessionHandler and
-ShareInFlightBatch are the authority.
+A session ends with its connection. The broker then releases the acquisition locks, and acknowledging a held record
+fails with SHARE_SESSION_NOT_FOUND. The authorities are Kafka's ShareSessionHandler and ShareInFlightBatch.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from barnabas.protocol.wire.messages import share_acknowledge, share_fetch
 EPOCH_MAX: Final = 0x7FFFFFFF
 CLOSING_EPOCH: Final = -1
 GAP: Final = 0
-"""An acquired offset without a record: compacted away, or a marker."""
+"""An acquired offset without a record: removed by compaction, or a marker."""
 
 
 class AcknowledgeType(IntEnum):
-    """What became of a record; the integer is the wire's."""
+    """The kinds of acknowledgement; the values are those of the protocol."""
 
     ACCEPT = 1
-    """Processed: it will not come again."""
+    """The record was processed and is not delivered again."""
     RELEASE = 2
-    """Not processed: it may come again, to anybody, unless it has come too often."""
+    """The record was not processed. It is delivered again to any consumer, up to the delivery count limit."""
     REJECT = 3
-    """Cannot be processed: it will not come again."""
+    """The record cannot be processed and is not delivered again."""
     RENEW = 4
-    """Still being processed: the lock begins anew, and the record must be acknowledged once more."""
+    """The record is still being processed: its lock is renewed, and the record must be acknowledged later."""
 
 
 Acknowledgements = dict[int, int]
@@ -45,7 +44,7 @@ Acknowledgements = dict[int, int]
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """What the next ShareFetch says about partitions."""
+    """The partitions of the next ShareFetch."""
 
     epoch: int
     topics: list[share_fetch.FetchTopic]
@@ -53,12 +52,12 @@ class FetchPlan:
 
 
 class ShareSession:
-    """One broker's session. One request of it may be under way at a time: they are numbered."""
+    """The session with one broker. Its requests are numbered, so only one may be in flight."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self.in_hand: dict[TopicIdPartition, dict[int, int | None]] = {}
-        """Given to the user: offset -> how it was acknowledged, None while it was not."""
+        """The held records: offset -> acknowledgement, None before it is acknowledged."""
         self.due: dict[TopicIdPartition, Acknowledgements] = {}
         self._known: set[TopicIdPartition] = set()
 
@@ -72,14 +71,14 @@ class ShareSession:
         return sum(kind is None for offsets in self.in_hand.values() for kind in offsets.values())
 
     def accept_everything(self) -> None:
-        """Implicit mode: what was given to the user counts as processed."""
+        """Accept all held records (implicit mode)."""
         for offsets in self.in_hand.values():
             for offset, kind in offsets.items():
                 if kind is None:
                     offsets[offset] = AcknowledgeType.ACCEPT
 
     def collect(self) -> None:
-        """What was acknowledged becomes due."""
+        """Move acknowledged records to the due acknowledgements."""
         for partition in list(self.in_hand):
             offsets = self.in_hand[partition]
             done = {offset: kind for offset, kind in offsets.items() if kind is not None}
@@ -100,7 +99,7 @@ class ShareSession:
     def plan_fetch(
         self, wanted: Iterable[TopicIdPartition], due: Mapping[TopicIdPartition, Acknowledgements]
     ) -> FetchPlan:
-        """Name partitions that are new to the session, those with acknowledgements, and those to forget."""
+        """The partitions to add to the session, those with acknowledgements, and those to remove."""
         wanted = set(wanted)
         topics: dict[UUID, share_fetch.FetchTopic] = {}
         for partition in sorted((wanted - self._known) | (due.keys() & wanted)):
@@ -142,7 +141,7 @@ class ShareSession:
         self.epoch = 1 if self.epoch >= EPOCH_MAX else self.epoch + 1
 
     def on_lost(self) -> dict[TopicIdPartition, Acknowledgements]:
-        """The session is gone, and with it every lock. Gives what can no longer be acknowledged."""
+        """The session and all locks have ended. Returns the records that can no longer be acknowledged."""
         lost = self.take_due()
         for partition, offsets in self.in_hand.items():
             lost.setdefault(partition, {}).update({offset: kind or GAP for offset, kind in offsets.items()})
@@ -153,7 +152,7 @@ class ShareSession:
 
 
 def runs(acknowledgements: Acknowledgements) -> list[tuple[int, int, list[int]]]:
-    """(first offset, last offset, types) of offsets without a hole; one type stands for all when they agree."""
+    """(first offset, last offset, types) of consecutive offsets. A single type stands for equal ones."""
     found: list[tuple[int, int, list[int]]] = []
     kinds: list[int] = []
     first = last = -1
