@@ -1,9 +1,9 @@
-"""Table: THE list of APIs that brokers serve: key -> handler, versions, scheduling. ApiVersions is derived from it.
+"""Table: the APIs that brokers serve: key, handler, versions and scheduling. ApiVersions is derived from this table.
 
-Controllers have one of their own (`controller_apis.py`). An API that is in this table is advertised; one that is not in
-it is neither advertised nor answered. The handler is the name of a module under `broker.handlers`, imported when the
-first such request comes (starting up stays fast); its `handle(services, ctx, request)` returns the response, or None
-for no response.
+Controllers have a table of their own (`controller_apis.py`). An API that is not in the table is neither advertised nor
+served. The handler is the name of a module under `broker.handlers`, which is imported with the first request of the API
+to keep the start of a broker fast. Its function `handle(services, ctx, request)` returns the response, or None if the
+request gets no response.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.protocol.wire.apis import ApiKey
 
 
 class Route(Struct, frozen=True):
-    """One API. `advertised_min` differs from `min_version` where clients would break otherwise."""
+    """One API. If `advertised_min` is set, ApiVersions returns it in place of `min_version`."""
 
     key: ApiKey
     handler: str
@@ -32,7 +32,7 @@ class Route(Struct, frozen=True):
 
 
 class ApiTable(Struct, frozen=True, eq=False):
-    """Everything that listeners of one kind serve."""
+    """The APIs that the listeners of brokers, or of controllers, serve."""
 
     routes: tuple[Route, ...]
     by_key: dict[int, Route] = field(default_factory=dict)
@@ -46,8 +46,8 @@ _K = ApiKey
 
 ROUTES: Final[tuple[Route, ...]] = (
     # data
-    # librdkafka stops compressing when it sees a Produce minimum above 0 (KAFKA-18659); 0 to 2 are refused all the
-    # same.
+    # librdkafka does not compress if the advertised minimum of Produce is above 0 (KAFKA-18659). Versions 0 to 2 are
+    # rejected all the same.
     Route(_K.PRODUCE, "data.produce", 3, 13, RequestScheduling.PIPELINED, advertised_min=0),
     Route(_K.FETCH, "data.fetch", 4, 18, RequestScheduling.CANCELLABLE),
     Route(_K.LIST_OFFSETS, "data.list_offsets", 1, 11),
@@ -104,7 +104,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.DESCRIBE_SHARE_GROUP_OFFSETS, "groups.describe_share_group_offsets", 0, 1),
     Route(_K.ALTER_SHARE_GROUP_OFFSETS, "groups.alter_share_group_offsets", 0, 0),
     Route(_K.DELETE_SHARE_GROUP_OFFSETS, "groups.delete_share_group_offsets", 0, 0),
-    # queues
+    # share groups
     Route(_K.SHARE_FETCH, "shares.share_fetch", 1, 2, RequestScheduling.CANCELLABLE),
     Route(_K.SHARE_ACKNOWLEDGE, "shares.share_acknowledge", 1, 2),
     Route(_K.INITIALIZE_SHARE_GROUP_STATE, "shares.initialize_share_group_state", 0, 0),
@@ -112,7 +112,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.WRITE_SHARE_GROUP_STATE, "shares.write_share_group_state", 0, 1),
     Route(_K.DELETE_SHARE_GROUP_STATE, "shares.delete_share_group_state", 0, 0),
     Route(_K.READ_SHARE_GROUP_STATE_SUMMARY, "shares.read_share_group_state_summary", 0, 1),
-    # our own: explanations and maintenance (docs/COMPATIBILITY.md)
+    # Barnabas' own: explanations and maintenance (docs/COMPATIBILITY.md)
     Route(_K.EXPLAIN_PARTITION, "maintenance.explain_partition", 0, 0),
     Route(_K.EXPLAIN_GROUP, "maintenance.explain_group", 0, 0),
     Route(_K.RUN_MAINTENANCE, "maintenance.run_maintenance", 0, 0, RequestScheduling.PIPELINED),

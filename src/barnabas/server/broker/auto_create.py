@@ -1,7 +1,7 @@
-"""Shell: creating topics because somebody asked for them (`AutoTopicCreationManager`).
+"""Shell: creates topics on the first request for them (Kafka's AutoTopicCreationManager).
 
-Ordinary topics get `num.partitions` and `default.replication.factor`. The coordinators' topics get what their own
-settings say, and are compacted.
+Ordinary topics get `num.partitions` and `default.replication.factor`. The topics of the coordinators have configs of
+their own, such as `offsets.topic.num.partitions`.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
 _BY_CONTROLLER = -1
-"""Partitions or replicas: let the controller take the default."""
+"""The number of partitions or replicas that stands for the controller's default."""
 _VERSION = 7
 
 
 async def create_missing(services: Services, ctx: RequestContext | None, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create the topics; gives the reason for each that does not exist afterwards."""
-    request = CreateTopicsRequest(topics=[_blueprint(services, name) for name in dict.fromkeys(names)])
+    """Create the topics; returns the error code of each topic that could not be created."""
+    request = CreateTopicsRequest(topics=[_creatable_topic(services, name) for name in dict.fromkeys(names)])
     try:
         response = await services.controller.call(request, _VERSION, ctx)
     except KafkaError:
         return dict.fromkeys((topic.name for topic in request.topics), ErrorCode.LEADER_NOT_AVAILABLE)
     assert isinstance(response, CreateTopicsResponse)
-    refused: dict[str, ErrorCode] = {}
+    errors: dict[str, ErrorCode] = {}
     for result in response.topics:
         code = error_code(result.error_code)
         if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            # What a client may do about it is to ask again, except for a bad name.
+            # A client that retries can succeed, except after these two errors.
             keep = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR)
-            refused[result.name] = code if code in keep else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return refused
+            errors[result.name] = code if code in keep else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return errors
 
 
-def _blueprint(services: Services, name: str) -> CreatableTopic:
+def _creatable_topic(services: Services, name: str) -> CreatableTopic:
     settings = services.config
     if name == CONSUMER_OFFSETS_TOPIC:
         configs = {
@@ -57,7 +57,7 @@ def _blueprint(services: Services, name: str) -> CreatableTopic:
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
     if name == TRANSACTION_STATE_TOPIC:
-        # no compression: its records are small, and every one of them is a producer's wait
+        # Not compressed: the records are small, and a producer waits for each.
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -72,7 +72,7 @@ def _blueprint(services: Services, name: str) -> CreatableTopic:
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
         )
     if name == SHARE_STATE_TOPIC:
-        # not compacted: the share coordinator deletes what its snapshots have made needless
+        # Not compacted: the share coordinator deletes the records that precede its snapshots.
         configs = {
             "cleanup.policy": "delete",
             "compression.type": "producer",

@@ -1,9 +1,9 @@
 """Table: the APIs that controllers serve on their own listener (`controller.listener.names`).
 
-Brokers register here, send heartbeats, have their partitions' ISR changed and forward what their clients ask of the
-controller; controllers talk to each other about the log; an AdminClient may come with `bootstrap.controllers`
-(KIP-919). Handlers under `cluster` are the brokers' own: they ask `services.controller`, which here is the controller
-itself.
+Brokers register here, send heartbeats, change the in-sync replicas of their partitions and forward requests of their
+clients. Controllers replicate the metadata log. An AdminClient with `bootstrap.controllers` may connect too (KIP-919).
+The handlers under `cluster` are those of the brokers' listeners: they call `services.controller`, which here is the
+controller of this node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _K = ApiKey
 CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.API_VERSIONS, "cluster.api_versions", 0, 4),
     Route(_K.DESCRIBE_CLUSTER, "controller.describe_cluster", 0, 2),
-    # the log of the metadata
+    # the metadata log
     Route(_K.FETCH, "quorum.fetch", 12, 18, RequestScheduling.CANCELLABLE),
     Route(_K.FETCH_SNAPSHOT, "quorum.fetch_snapshot", 0, 1),
     Route(_K.VOTE, "quorum.vote", 0, 2),
@@ -37,7 +37,7 @@ CONTROLLER_ROUTES: Final[tuple[Route, ...]] = (
     Route(_K.ALLOCATE_PRODUCER_IDS, "controller.allocate_producer_ids", 0, 0, RequestScheduling.PIPELINED),
     Route(_K.ASSIGN_REPLICAS_TO_DIRS, "controller.assign_replicas_to_dirs", 0, 0, RequestScheduling.PIPELINED),
     Route(_K.ENVELOPE, "controller.envelope", 0, 0, RequestScheduling.PIPELINED),
-    # what administrators ask
+    # requests of administrators
     Route(_K.CREATE_TOPICS, "cluster.create_topics", 2, 7, RequestScheduling.PIPELINED),
     Route(_K.DELETE_TOPICS, "cluster.delete_topics", 1, 6, RequestScheduling.PIPELINED),
     Route(_K.CREATE_PARTITIONS, "cluster.create_partitions", 0, 3, RequestScheduling.PIPELINED),
@@ -70,4 +70,4 @@ FORWARDABLE: Final = frozenset(
         _K.REMOVE_RAFT_VOTER,
     }
 )
-"""What brokers hand on for their clients, in an Envelope (KIP-590)."""
+"""The APIs whose requests brokers forward to the controller for their clients, in an Envelope (KIP-590)."""

@@ -1,7 +1,7 @@
-"""Value: what handlers of the controller's listener work with. `node` builds one and hands it to a dispatcher.
+"""Value: the objects that the handlers of the controllers' listener use. `node` builds one `ControllerServices`.
 
-Where a handler serves brokers and controllers alike (CreateTopics, ApiVersions), the fields it uses have the same names
-and meanings as those of `Services`.
+Some handlers (CreateTopics, ApiVersions) serve brokers and controllers. The fields that these handlers use have the
+same names and meanings in `Services`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from barnabas.server.metadata.image.cluster import ClusterImage
 
 
 class ImageView(Protocol):
-    """The newest committed image: a publisher, or a cache that subscribes to one."""
+    """Has the newest committed cluster image."""
 
     @property
     def image(self) -> ClusterImage: ...
 
 
 class ControllerServices(Struct):
-    """Everything below the controller's listener, plugged together."""
+    """The services of one controller."""
 
     node_id: int
     cluster_id: str
@@ -36,7 +36,7 @@ class ControllerServices(Struct):
     rng: Rng
     metadata: ImageView
     controller: ControllerChannel
-    """The controller of this very node (`metadata.ControllerService`), which refuses while it is not the active one."""
+    """The controller of this node (`metadata.ControllerService`): NOT_CONTROLLER while another node is active."""
     quorum: QuorumHandle
     static_config: Mapping[str, str]
     apis: ApiTable = CONTROLLER_APIS

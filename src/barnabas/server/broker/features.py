@@ -1,7 +1,7 @@
-"""Machine: which APIs the finalized features of the cluster switch off (KIP-848, KIP-932).
+"""Machine: which APIs the finalized features of the cluster disable (KIP-848, KIP-932).
 
-They stay in ApiVersions, as in Kafka; below the level that brought them, they are answered UNSUPPORTED_VERSION. What
-was written while the level was higher is kept, and is there again when it is.
+ApiVersions lists a disabled API all the same, as in Kafka. Its requests get UNSUPPORTED_VERSION. Records that were
+written while the feature was enabled are kept, and are used again when the feature is enabled again.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ def _require(services: Services, feature: str, what: str) -> None:
     if services.metadata.image.features.level(feature) < 1:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"This cluster has {what} switched off: {feature} is 0. Upgrade that feature to 1 to use them.",
+            f"The feature {feature} is 0, which disables {what}. Upgrade {feature} to 1.",
         )

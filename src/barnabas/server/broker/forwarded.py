@@ -1,6 +1,7 @@
-"""Shell: a client's request that reached the controller through a broker, answered as if the client had come itself.
+"""Shell: serves a client's request that a broker has forwarded to the controller (KIP-590).
 
-It came in an Envelope over the network, or from the broker in the same process; the way of answering is one.
+The request arrives in an Envelope over the network, or from the broker in the same process. The controller serves the
+request as if the client had sent it directly.
 """
 
 from __future__ import annotations
@@ -18,39 +19,42 @@ from barnabas.server.broker.controller_services import ControllerServices
 from barnabas.server.broker.forward import ControllerChannel
 from barnabas.server.broker.request_context import RequestContext
 
-_ELSEWHERE = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_ACTIVE = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 async def answer_forwarded(services: ControllerServices, ctx: RequestContext, request: Message) -> Message:
-    """The answer to give the client. Raises KafkaError: NOT_CONTROLLER when another node has to be asked (nothing was
-    done, or it was undone), INVALID_REQUEST for an API that brokers do not forward, UNSUPPORTED_VERSION."""
+    """The response for the client.
+
+    Raises KafkaError: NOT_CONTROLLER if another node is the active controller (no change was made, or the change was
+    rolled back), INVALID_REQUEST for an API that brokers do not forward, UNSUPPORTED_VERSION.
+    """
     route = services.apis.by_key.get(ctx.api_key)
     if route is None or ctx.api_key not in FORWARDABLE:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Requests with key {ctx.api_key} are not forwarded.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"API key {ctx.api_key} is not forwarded to the controller.")
     if not route.min_version <= ctx.api_version <= route.max_version:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{route.key.name} v{ctx.api_version} is not served here: versions {route.min_version} to "
+            f"{route.key.name} v{ctx.api_version} is not served by this controller; versions {route.min_version} to "
             f"{route.max_version} are.",
         )
-    channel = _Watched(services.controller)
+    channel = _RecordingChannel(services.controller)
     handler = import_module(f"barnabas.server.broker.handlers.{route.handler}")
     response: Any = await handler.handle(replace(services, controller=channel), ctx, request)
-    if channel.elsewhere or getattr(response, "error_code", ErrorCode.NONE) in _ELSEWHERE:
+    if channel.not_controller or getattr(response, "error_code", ErrorCode.NONE) in _NOT_ACTIVE:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     answer: Message = response
     return answer
 
 
-class _Watched(Struct):
-    """Remembers that the controller refused: handlers put the error wherever their response has a place for it."""
+class _RecordingChannel(Struct):
+    """Records whether the controller raised NOT_CONTROLLER, which handlers put into the error fields of a response."""
 
     channel: ControllerChannel
-    elsewhere: bool = False
+    not_controller: bool = False
 
     async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message:
         try:
             return await self.channel.call(request, version, ctx)
         except KafkaError as error:
-            self.elsewhere = self.elsewhere or error.code is ErrorCode.NOT_CONTROLLER
+            self.not_controller = self.not_controller or error.code is ErrorCode.NOT_CONTROLLER
             raise

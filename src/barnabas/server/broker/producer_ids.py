@@ -1,8 +1,8 @@
-"""Shell: hands out producer ids from blocks that the controller grants (KIP-730).
+"""Shell: allocates producer ids from blocks that the controller grants (KIP-730).
 
-An id is never given twice in a cluster: the controller writes to the metadata log how far it has granted before a block
-is used. What is left of a block when the process ends is lost, and so is a block whose answer never came: the channel
-then asks again, at the next controller if it must.
+A producer id is unique in the cluster, because the controller writes the end of a block to the metadata log before a
+broker uses the block. The unused ids of a block are lost when the broker stops. A block is lost if its response is: the
+channel then sends the request again, if need be to the next controller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.server.broker.forward import ControllerChannel
 
 
 class ProducerIds:
-    """`await next()` gives a fresh producer id."""
+    """The producer ids of this broker."""
 
     def __init__(self, controller: ControllerChannel, node_id: int) -> None:
         self._controller = controller
@@ -29,7 +29,7 @@ class ProducerIds:
         self._refill = asyncio.Lock()
 
     async def next(self) -> int:
-        """Raises KafkaError when the controller grants no block."""
+        """A producer id that was never used before. Raises KafkaError if the controller grants no block."""
         while self._next >= self._end:
             async with self._refill:
                 if self._next >= self._end:
@@ -44,6 +44,9 @@ class ProducerIds:
         if response.error_code:
             raise KafkaError(error_code(response.error_code))
         if response.producer_id_len <= 0:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller granted an empty block of producer ids.")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "The controller granted an empty block of producer ids. Retry the request.",
+            )
         self._next = response.producer_id_start
         self._end = response.producer_id_start + response.producer_id_len

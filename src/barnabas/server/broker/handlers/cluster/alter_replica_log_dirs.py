@@ -44,7 +44,7 @@ async def handle(
             _alter(services, name, path)
         except KafkaError as error:
             code = error.code
-            log.info("replica is not moved", partition=str(name), to=path, reason=str(error), error=code.name)
+            log.info("rejected to move a replica", partition=str(name), to=path, reason=str(error), error=code.name)
         results.setdefault(name.topic, []).append(
             AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=code)
         )
@@ -61,10 +61,15 @@ def _alter(services: Services, name: TopicPartition, path: str) -> None:
     target = next((directory for directory in partitions.log_dirs if directory.path == path), None)
     if target is None:
         if path in partitions.homes.missing:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} was offline when this broker started.")
-        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs of broker {services.node_id}.")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The log directory {path} was offline when this broker started. Repair the disk and restart.",
+            )
+        raise KafkaError(
+            ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not a directory of log.dirs on broker {services.node_id}."
+        )
     if target.failure is not None:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline.")
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory {path} is offline.")
     partition = partitions.get(name.topic, name.partition)
     if partition is not None:
         services.mover.alter(partition, target)

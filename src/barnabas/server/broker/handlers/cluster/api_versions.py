@@ -50,7 +50,7 @@ async def handle(
         ctx.client.software_version = request.client_software_version
     features = services.metadata.image.features
     finalized = dict(features.levels.items())
-    if services.quorum.kraft_version > 0:  # it belongs to the quorum, and is not among the records of the image
+    if services.quorum.kraft_version > 0:  # a feature of the quorum, without a record in the image
         finalized[KRAFT_VERSION] = services.quorum.kraft_version
     return ApiVersionsResponse(
         api_keys=advertised(services.apis),
@@ -69,13 +69,13 @@ async def handle(
 
 @cache
 def advertised(table: ApiTable) -> list[ApiVersion]:
-    """Every served API, by key."""
+    """The APIs of the table with their advertised versions, by ascending key."""
     rows = sorted((int(route.key), *route.advertised) for route in table.routes)
     return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in rows]
 
 
 def unsupported_version(table: ApiTable) -> ApiVersionsResponse:
-    """The answer to a version we do not know: enough for the client to come back with one we do."""
+    """The response to an unknown version: the versions of ApiVersions, one of which the client then uses (KIP-511)."""
     low, high = table.by_key[ApiKey.API_VERSIONS].advertised
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

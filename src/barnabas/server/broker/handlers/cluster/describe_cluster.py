@@ -33,7 +33,7 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeClust
             )
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This endpoint belongs to a broker; ask a controller for controllers.",
+            error_message="This endpoint belongs to a broker. Send the request to a controller to list controllers.",
         )
     image = services.metadata.image
     brokers = []
@@ -51,10 +51,10 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeClust
             )
         )
     alive = [broker.broker_id for broker in brokers if not broker.is_fenced]
-    asked = request.include_cluster_authorized_operations
+    with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=services.rng.choice(alive) if alive else -1,
         brokers=brokers,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )

@@ -39,9 +39,9 @@ from barnabas.server.metadata.describe_configs import (
 from barnabas.server.metadata.image.cluster import ResourceType
 
 EXTRA_ROWS_MAX = 20_000
-"""Configs in one answer, beyond those of distinct topics."""
-_BREATH = 50
-"""Resources described before other requests may run."""
+"""The largest number of configs in one response, without those of distinct topics."""
+_RESOURCES_PER_TURN = 50
+"""Resources that are described before other tasks of the event loop may run."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -50,7 +50,7 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeConfi
     found: dict[tuple[object, ...], list[DescribeConfigsResourceResult]] = {}
     extra = 0
     for resource in request.resources:
-        if len(results) % _BREATH == _BREATH - 1:
+        if len(results) % _RESOURCES_PER_TURN == _RESOURCES_PER_TURN - 1:
             await asyncio.sleep(0)
         options = DescribeOptions(
             names=frozenset(resource.configuration_keys) if resource.configuration_keys else None,
@@ -63,10 +63,12 @@ async def handle(services: Services, ctx: RequestContext, request: DescribeConfi
         )
         try:
             key = (resource.resource_type, resource.resource_name, options.names)
-            # Topics asked for once are bounded by the topics there are; for all else the client names the price.
+            # The number of topics bounds the distinct topics of a request; nothing bounds the other resources.
             is_extra = key in found or resource.resource_type != ResourceType.TOPIC
             if is_extra and extra >= EXTRA_ROWS_MAX:
-                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Too much for one answer: ask for fewer resources.")
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION, "The response has too many configs. Request fewer resources."
+                )
             if key not in found:
                 found[key] = _describe(services, view, resource, options)
             result.configs = found[key]

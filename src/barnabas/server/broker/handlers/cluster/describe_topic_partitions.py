@@ -36,16 +36,16 @@ async def handle(
     if request.cursor is not None:
         cursor = request.cursor
         if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
-            return _refuse(names, ErrorCode.INVALID_REQUEST)
+            return _error(names, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
             first_index = cursor.partition_index
-    room = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
+    partitions_left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     answers: list[DescribeTopicPartitionsResponseTopic] = []
     for position, name in enumerate(names):
         start = first_index if position == 0 else 0
         topic = topics.get(name)
-        if room <= 0:
+        if partitions_left <= 0:
             return _page(answers, Cursor(topic_name=name, partition_index=start))
         if topic is None:
             bad = name_problem(name) is not None
@@ -57,7 +57,7 @@ async def handle(
                 )
             )
             continue
-        chosen = topic.partitions[start : start + room]
+        chosen = topic.partitions[start : start + partitions_left]
         answers.append(
             DescribeTopicPartitionsResponseTopic(
                 name=name,
@@ -67,14 +67,14 @@ async def handle(
                 topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
-        room -= len(chosen)
+        partitions_left -= len(chosen)
         if start + len(chosen) < len(topic.partitions):
             return _page(answers, Cursor(topic_name=name, partition_index=start + len(chosen)))
     return _page(answers, None)
 
 
-def _refuse(names: Iterable[str], code: ErrorCode) -> DescribeTopicPartitionsResponse:
-    """There is no error for the request as a whole: every topic carries it."""
+def _error(names: Iterable[str], code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """The response has no top-level error code, so every topic carries the error."""
     return _page([DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in names], None)
 
 

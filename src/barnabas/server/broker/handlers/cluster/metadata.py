@@ -43,10 +43,10 @@ from barnabas.server.broker.services import Services
 from barnabas.server.metadata.controller.topic_names import name_problem
 from barnabas.server.metadata.image.cluster import PartitionImage, TopicImage
 
-_BREATH = 1000
-"""Topics answered before other requests may run."""
+_TOPICS_PER_TURN = 1000
+"""Topics that are described before other tasks of the event loop may run."""
 _NAMELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_REQUEST})
-"""Topics refused for these reasons have no name that rights could hang on."""
+"""Topics with these errors have no authorized operations, because their name is unknown."""
 
 
 async def handle(services: Services, ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -64,7 +64,7 @@ async def handle(services: Services, ctx: RequestContext, request: MetadataReque
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
         cluster_id=services.metadata.image.cluster_id,
-        # With KRaft any live broker will do: it forwards (`KRaftMetadataCache.getRandomAliveBrokerId`).
+        # Any live broker: it forwards requests to the controller (`KRaftMetadataCache.getRandomAliveBrokerId`).
         controller_id=services.rng.choice(brokers).node_id if brokers else -1,
         topics=topics,
         cluster_authorized_operations=(
@@ -82,23 +82,23 @@ async def _named(
         for topic in wanted
         if topic.name is not None and topic.topic_id == NO_TOPIC_ID and topic.name not in cache.image.topics
     ]
-    refused: dict[str, ErrorCode] = {}
+    errors: dict[str, ErrorCode] = {}
     if missing and create and services.config.auto_create_topics_enable:
-        refused = await create_missing(services, ctx, missing)
+        errors = await create_missing(services, ctx, missing)
     answers: list[MetadataResponseTopic] = []
     for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
-        answers.append(_answer(services, ctx, name, topic_id, refused))
-        if len(answers) % _BREATH == 0:
+        answers.append(_answer(services, ctx, name, topic_id, errors))
+        if len(answers) % _TOPICS_PER_TURN == 0:
             await asyncio.sleep(0)
     return answers
 
 
 def _answer(
-    services: Services, ctx: RequestContext, name: str | None, topic_id: TopicId, refused: dict[str, ErrorCode]
+    services: Services, ctx: RequestContext, name: str | None, topic_id: TopicId, errors: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
     topics = services.metadata.image.topics
     if topic_id != NO_TOPIC_ID:
-        # Up to version 11 ids were accepted by the schema only (KAFKA-13078); names are answered, ids are not.
+        # Versions 10 and 11 have topic ids in the request, but brokers reject them (KAFKA-13078).
         if ctx.api_version < 12:
             return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
         topic = topics.get_by_id(topic_id)
@@ -109,7 +109,7 @@ def _answer(
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=None if ctx.api_version >= 12 else "")
     topic = topics.get(name)
     if topic is None:
-        code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        code = errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if name_problem(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)

@@ -33,19 +33,19 @@ async def handle(
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=(
-                "This endpoint belongs to a controller; ask a broker for brokers."
+                "This endpoint belongs to a controller. Send the request to a broker to list brokers."
                 if known
                 else f"Unsupported endpoint type {request.endpoint_type}"
             ),
             endpoint_type=request.endpoint_type,
         )
-    asked = request.include_cluster_authorized_operations
+    with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=CONTROLLERS,
         cluster_id=services.cluster_id,
         controller_id=services.quorum.leader_id,
         brokers=_controllers(services, ctx.client.listener),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )
 
 
@@ -56,7 +56,7 @@ def _controllers(services: ControllerServices, listener: str) -> list[DescribeCl
             if endpoint.listener == listener or len(voter.endpoints) == 1:
                 found[voter.key.id] = (endpoint.host, endpoint.port)
     for controller in services.metadata.image.brokers.controllers.values():
-        for place in controller.endpoints:
-            if place.name == listener:
-                found[controller.controller_id] = (place.host, place.port)
+        for address in controller.endpoints:
+            if address.name == listener:
+                found[controller.controller_id] = (address.host, address.port)
     return [DescribeClusterBroker(broker_id=node, host=host, port=port) for node, (host, port) in sorted(found.items())]

@@ -57,19 +57,19 @@ async def handle(services: ControllerServices, ctx: RequestContext, request: Env
 
 def _client(ctx: RequestContext, request: EnvelopeRequest) -> Peer:
     """The client behind the forwarding broker. Its port is unknown; the connection is the broker's."""
-    import ipaddress  # here: only a controller that others forward to needs it
+    import ipaddress  # imported here: only a controller that receives envelopes needs the module
 
     broker = ctx.client
     try:
         host = str(ipaddress.ip_address(bytes(request.client_host_address)))
     except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The envelope carries no address of a client.") from None
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The envelope does not contain a valid client address.") from None
     principal = ANONYMOUS if request.request_principal is None else read_principal(bytes(request.request_principal))
     return replace(broker, host=host, port=0, principal=principal, software_name="", software_version="")
 
 
 def read_principal(data: bytes) -> Principal:
-    """As `DefaultKafkaPrincipalBuilder` writes it: a version in two bytes, then the message."""
+    """Decode what Kafka's DefaultKafkaPrincipalBuilder encodes: two bytes of version, then DefaultPrincipalData."""
     version = int.from_bytes(data[:2], "big")
     try:
         found = decode(DefaultPrincipalData, version, data, 2)
@@ -79,4 +79,5 @@ def read_principal(data: bytes) -> Principal:
 
 
 def write_principal(principal: Principal) -> bytes:
+    """Encode a principal for `read_principal`."""
     return b"\0\0" + encode(DefaultPrincipalData(type=principal.kind, name=principal.name), 0)

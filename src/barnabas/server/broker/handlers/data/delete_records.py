@@ -76,7 +76,7 @@ def _delete(
 
 
 async def _wait(answer: DeleteRecordsPartitionResult, partition: Partition, offset: int, deadline: float) -> None:
-    """Until no replica has anything below `offset`."""
+    """Wait until the low watermark has reached `offset`, or until the deadline."""
     loop = asyncio.get_running_loop()
     try:
         while (low := partition.low_watermark()) < offset and loop.time() < deadline:

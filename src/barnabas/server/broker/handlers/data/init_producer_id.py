@@ -30,7 +30,7 @@ async def handle(services: Services, ctx: RequestContext, request: InitProducerI
     try:
         producer_id = await services.producer_ids.next()
     except KafkaError as error:
-        # What clients retry without giving up the producer (`KafkaApis.handleInitProducerIdRequest`).
+        # Clients retry this error and keep the producer (`KafkaApis.handleInitProducerIdRequest`).
         code = error.code if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

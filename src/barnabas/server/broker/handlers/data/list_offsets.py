@@ -48,22 +48,22 @@ _SINCE = {
 
 
 async def handle(services: Services, ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    # A consumer must not see beyond the watermark; replicas and debuggers (-2) may.
+    # Offsets above the high watermark are hidden from consumers, but not from replicas and debugging consumers (-2).
     isolation = request.isolation_level if request.replica_id == -1 else None
     leader_only = request.replica_id != DEBUGGING_REPLICA
     seen: set[tuple[str, int]] = set()
-    doubled: set[tuple[str, int]] = set()
+    duplicate: set[tuple[str, int]] = set()
     for topic in request.topics:
         for p in topic.partitions:
             key = (topic.name, p.partition_index)
-            (doubled if key in seen else seen).add(key)
+            (duplicate if key in seen else seen).add(key)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
                     _failed(p.partition_index, ErrorCode.INVALID_REQUEST)
-                    if (topic.name, p.partition_index) in doubled
+                    if (topic.name, p.partition_index) in duplicate
                     else _list(services, ctx.api_version, topic.name, p, isolation, leader_only=leader_only)
                     for p in topic.partitions
                 ],

@@ -33,8 +33,8 @@ GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 BATCHED_SINCE = 4
-_BREATH = 1000
-"""Keys looked up before other requests may run."""
+_KEYS_PER_TURN = 1000
+"""Keys that are looked up before other tasks of the event loop may run."""
 _TOPICS = {GROUP: CONSUMER_OFFSETS_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_STATE_TOPIC}
 
 
@@ -43,7 +43,7 @@ async def handle(services: Services, ctx: RequestContext, request: FindCoordinat
         coordinators = []
         for key in request.coordinator_keys:
             coordinators.append(await _find(services, ctx, request.key_type, key))
-            if len(coordinators) % _BREATH == 0:
+            if len(coordinators) % _KEYS_PER_TURN == 0:
                 await asyncio.sleep(0)
         return FindCoordinatorResponse(coordinators=coordinators)
     found = await _find(services, ctx, request.key_type, request.key)
@@ -58,31 +58,39 @@ async def handle(services: Services, ctx: RequestContext, request: FindCoordinat
 
 async def _find(services: Services, ctx: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type == SHARE and not _is_share_key(key):
-        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"{key} is not group:topic id:partition.")
+        return _not_found(key, ErrorCode.INVALID_REQUEST, f"{key} is not a key of the form group:topic id:partition.")
     home = _TOPICS.get(key_type)
     if home is None:
-        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
+        return _not_found(
+            key,
+            ErrorCode.INVALID_REQUEST,
+            f"Unknown key type {key_type}: 0 is a group, 1 a transactional id, 2 a share partition.",
+        )
     topic = services.metadata.image.topics.get(home)
     if topic is None:
-        refused = await create_missing(services, ctx, [home])
+        errors = await create_missing(services, ctx, [home])
         topic = services.metadata.image.topics.get(home)
         if topic is None:
-            return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not(home, refused.get(home)))
+            return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _creation_problem(home, errors.get(home)))
     state = topic.partitions[coordinator_partition(key, len(topic.partitions))]
     address = services.metadata.address(state.leader, ctx.client.listener)
     if address is None:
-        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{home} has no leader for {key} at the moment.")
+        return _not_found(
+            key,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"The partition of {home} for {key} has no leader that this listener can reach. Retry later.",
+        )
     return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port, error_message="")
 
 
-def _why_not(home: str, refused: ErrorCode | None) -> str:
-    if refused is None:
-        return f"{home} is being created; ask again in a moment."
-    return f"{home} could not be created ({refused.name}); are as many brokers alive as its replication factor?"
+def _creation_problem(home: str, error: ErrorCode | None) -> str:
+    if error is None:
+        return f"The topic {home} is being created. Retry later."
+    return f"The topic {home} could not be created ({error.name}). Its replication factor needs as many live brokers."
 
 
 def _is_share_key(key: str) -> bool:
-    """`group:topic id:partition` (`SharePartitionKey.validate`); group ids may have colons."""
+    """Whether the key is `group:topic id:partition` (`SharePartitionKey.validate`); a group id may contain colons."""
     rest, _, partition = key.rpartition(":")
     group_id, _, topic_id = rest.rpartition(":")
     if not group_id or not partition.isdecimal():
@@ -94,5 +102,5 @@ def _is_share_key(key: str) -> bool:
     return True
 
 
-def _nowhere(key: str, code: ErrorCode, message: str) -> Coordinator:
+def _not_found(key: str, code: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)

@@ -29,5 +29,5 @@ def _where(services: Services, group_id: str) -> str:
     topic = services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
     home = None if topic is None else topic.partitions[coordinator_partition(group_id, len(topic.partitions))]
     if home is None or home.leader in (NO_LEADER, services.node_id):
-        return f"Nobody coordinates {group_id} at the moment; ask again soon."
-    return f"Broker {home.leader} coordinates {group_id}: ask it."
+        return f"No broker coordinates {group_id} at the moment. Retry later."
+    return f"Broker {home.leader} coordinates {group_id}. Send the request to that broker."

@@ -50,7 +50,7 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
         facts = services.maintenance.explain(name)
         open_transactions = await _open_transactions(services, name, facts)
     except KafkaError as error:
-        error = _elsewhere(services, name) or error
+        error = _leader_elsewhere(services, name) or error
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     of_log = facts.log
     return PartitionResponse(
@@ -73,14 +73,14 @@ async def _explain(services: Services, ctx: RequestContext, topic: str, index: i
     )
 
 
-def _elsewhere(services: Services, name: TopicPartition) -> KafkaError | None:
-    """Whom to ask instead; None if that is this node, or there is no such partition."""
+def _leader_elsewhere(services: Services, name: TopicPartition) -> KafkaError | None:
+    """The error that names the leader; None if this node leads the partition or the partition does not exist."""
     state = services.metadata.image.topics.partition(name.topic, name.partition)
     if state is None or state.leader == services.node_id:
         return None
     if state.leader == NO_LEADER:
-        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no leader at the moment.")
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {state.leader} leads {name}: ask it.")
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no leader at the moment. Retry later.")
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {state.leader} leads {name}. Send the request there.")
 
 
 async def _open_transactions(
@@ -90,7 +90,7 @@ async def _open_transactions(
     if not found:
         return []
     holders = services.transactions.producer_transactions({transaction.producer_id for transaction in found})
-    told = []
+    answers = []
     for transaction in found:
         answer = OpenTransaction(
             producer_id=transaction.producer_id,
@@ -109,8 +109,8 @@ async def _open_transactions(
             answer.started_ms = holder.started_ms
             answer.timeout_ms = holder.timeout_ms
             answer.in_transaction = name in holder.partitions
-        told.append(answer)
-    return told
+        answers.append(answer)
+    return answers
 
 
 def _compaction(facts: PartitionExplanation) -> Compaction:

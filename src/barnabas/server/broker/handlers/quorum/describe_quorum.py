@@ -38,7 +38,7 @@ async def handle(
 
 
 def describe(view: QuorumInfo, version: int, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The answer of the leader, which has this view."""
+    """The response of the leader, whose state is `view`."""
     if only_partition(request.topics) is None:
         return _unknown(request)
     topic = TopicDataResponse(topic_name=METADATA_TOPIC, partitions=[_partition(view, version)])

@@ -26,7 +26,7 @@ from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.raft.machine import messages as raft
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Most that one answer carries, whatever is asked for; a first batch that is larger goes out whole."""
+"""The largest size of a response, whatever MaxBytes is; the first batch is sent whole even if it is larger."""
 
 
 async def handle(services: QuorumServices, ctx: RequestContext, request: FetchRequest) -> FetchResponse:

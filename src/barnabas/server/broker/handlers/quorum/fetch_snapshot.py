@@ -37,7 +37,7 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: FetchSn
 
 
 def _unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """There are snapshots of the metadata only."""
+    """UNKNOWN_TOPIC_OR_PARTITION: only the metadata partition has snapshots."""
     return FetchSnapshotResponse(
         topics=[
             TopicSnapshotResponse(

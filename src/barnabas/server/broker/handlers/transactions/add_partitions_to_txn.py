@@ -37,7 +37,7 @@ async def handle(
     services: Services, ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if ctx.api_version >= BATCHED_SINCE:
-        # begun in order, committed together
+        # The coordinator processes the transactions in order and commits their records together.
         results = await asyncio.gather(*(_batched(services, transaction) for transaction in request.transactions))
         return AddPartitionsToTxnResponse(results_by_transaction=list(results))
     topics = request.v3_and_below_topics
@@ -65,7 +65,7 @@ async def _batched(services: Services, transaction: AddPartitionsToTxnTransactio
 
 
 def _missing(services: Services, topics: Sequence[AddPartitionsToTxnTopic]) -> dict[TopicPartition, ErrorCode]:
-    """Empty when every partition exists."""
+    """The error codes of all partitions if one does not exist; empty if all exist."""
     image = services.metadata.image.topics
     codes = {
         TopicPartition(topic.name, p): ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -47,7 +47,7 @@ async def handle(services: Services, ctx: RequestContext, request: WriteTxnMarke
 async def write_markers(
     services: Services, request: WriteTxnMarkersRequest, now_ms: int, deadline: float
 ) -> WriteTxnMarkersResponse:
-    """All appends come before the first wait."""
+    """Append all markers before the first await, then wait until they are committed."""
     waiting: _Waiting = []
     offsets: _Offsets = []
     response = WriteTxnMarkersResponse()
@@ -78,7 +78,7 @@ async def write_markers(
 
 
 def _check(services: Services, partition: Partition, marker: WritableTxnMarker) -> None:
-    """Raises KafkaError for a marker that must not be written here."""
+    """Raises KafkaError for a marker of a previous transaction."""
     known = partition.producer(marker.producer_id)
     if (
         marker.transaction_version >= EPOCH_PER_TRANSACTION
@@ -88,13 +88,13 @@ def _check(services: Services, partition: Partition, marker: WritableTxnMarker) 
     ):
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"The open transaction of producer {marker.producer_id} in {partition.name} is a later one.",
+            f"The marker is of a previous transaction of producer {marker.producer_id} in {partition.name}.",
         )
     services.transaction_verifier.on_marker(partition.name, marker.producer_id)
 
 
 def _append(partition: Partition, marker: WritableTxnMarker, now_ms: int) -> int:
-    """Returns the offset below which all must be committed before the marker is."""
+    """Append the marker; returns the offset after it."""
     batch = build_end_txn_marker(
         EndTxn(marker.transaction_result, marker.coordinator_epoch),
         producer_id=marker.producer_id,
