@@ -25,9 +25,7 @@ from tests.property.raft_world import Node, World
 
 STORMY = Plan(duration_ms=8_000, fault_rate=0.12, period_ms=30, crash_in_step=0.005)
 CHANGING = replace(STORMY, observers=2, membership=10)
-CROWDED = replace(
-    STORMY, voters=5, controller_quorum_election_timeout_ms=60, controller_quorum_fetch_timeout_ms=600, crash_leader=10
-)
+CROWDED = replace(STORMY, voters=5, election_timeout_ms=60, fetch_timeout_ms=600, crash_leader=10)
 SLOW_DISKS = replace(STORMY, sync_ms=300)
 SNAPPY = replace(STORMY, voters=5, snapshot=30, partition=8, crash=1, crash_all=0, store_ms=5_000, duration_ms=15_000)
 

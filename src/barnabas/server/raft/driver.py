@@ -1,13 +1,13 @@
-"""Shell: runs one `RaftMachine` over the ports: steps it, and carries out its effects strictly in their order.
+"""Shell: runs one `RaftMachine` over the ports, and carries out the effects of its steps strictly in their order.
 
     requests, responses, timers, proposals, syncs ---> machine.step ---> queue of Effects ---> _carry_out, one by one
               ^                                                                                    |
               +------------------------------------------------------------------------------------+
 
-The machine runs ahead of the disk: a proposal has its offset when `propose` returns, and while a vote is being synced
-later steps are already decided. Nobody hears of anything before what it rests on is durable, because effects wait in
-line (see `machine.events`). Syncs of the log are shared: one is under way at a time, and covers all that was written
-before it began.
+The machine may be ahead of the disk: a proposal has its offset when `propose` returns, and while a vote is being synced
+the machine can take further steps. Their effects wait in the queue, so no request or response is sent before the state
+that it depends on is durable (see `machine.events`). One sync of the log is in progress at a time, and covers all that
+was written before it began.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from barnabas.server.raft.ports import NetworkChannel, QuorumStateStore, RaftLis
 log = get_logger("barnabas.server.raft")
 
 EFFECTS_WAITING_MAX: Final = 10_000
-"""Beyond this many steps that wait for the disk, requests are refused."""
+"""Requests are rejected while more steps than this wait for the disk."""
 _COMMIT_READ_BYTES: Final = 4 * 1024 * 1024
 
 
 class Ports(Struct):
-    """Everything that the driver is plugged into."""
+    """The ports of one replica."""
 
     log: ReplicatedLog
     votes: QuorumStateStore
@@ -74,7 +74,7 @@ class _Proposal(Struct):
 
 
 class RaftDriver:
-    """One replica. `open` it, then `run` it in a task; the other methods are for the same loop."""
+    """One replica. Call `open`, then `run` in a task. All methods must be called on the same loop."""
 
     def __init__(self, me: ReplicaKey, config: RaftConfig, ports: Ports, rng: Rng) -> None:
         self._me = me
@@ -94,10 +94,10 @@ class RaftDriver:
         self._tasks: asyncio.TaskGroup | None = None
         self._failure: BaseException | None = None
 
-    # ---- life
+    # ---- start and stop
 
     def open(self) -> None:
-        """Read what the disk knows; hand the newest snapshot to the listener."""
+        """Read the replica's state from the disk, and pass the newest snapshot to the listener."""
         summary = self._ports.log.open()
         election = self._ports.votes.load()
         newest = max(summary.snapshots, default=ORIGIN)
@@ -107,7 +107,9 @@ class RaftDriver:
         self._machine = RaftMachine(self._me, self._config, election, summary, self._rng, self._now_ms())
 
     async def run(self) -> None:
-        """Until cancelled. Raises a group with what stopped the replica: a failing disk, or IllegalRaftStateError."""
+        """Run the replica until cancelled.
+
+        Raises an exception group with the error that stopped the replica: a disk failure, or IllegalRaftStateError."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -130,16 +132,18 @@ class RaftDriver:
 
     @property
     def machine(self) -> RaftMachine:
-        """To look at."""
+        """The machine, to be read only."""
         assert self._machine is not None, "open() comes first"
         return self._machine
 
-    # ---- what the node asks
+    # ---- for the node
 
     def propose(self, payload: Buffer, count: int) -> Awaitable[int]:
-        """Append `count` records as one batch. The *call* fixes their place; the awaitable gives the last offset when
-        it is committed and the listener has it. Raises NotRaftLeaderError, also later, when leadership is lost: the
-        records may then be committed or not."""
+        """Append `count` records as one batch.
+
+        The call fixes the position of the batch in the log. The awaitable returns the last offset once the batch is
+        committed and the listener has been called. Both raise NotRaftLeaderError; if the awaitable raises it, the
+        records may or may not be committed later."""
         self._check_running()
         machine = self.machine
         self._step(Propose(payload, count))
@@ -149,10 +153,12 @@ class RaftDriver:
         return done
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
-        """Answer another replica. Raises KafkaError when this one is stopping or cannot keep up."""
+        """Answer a request from another replica. Raises KafkaError if this replica is stopping or overloaded."""
         self._check_running()
         if len(self._effects) >= EFFECTS_WAITING_MAX:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "The disk does not keep up with the quorum; retry later.")
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE, "The disk of this replica is too slow for the quorum; retry later."
+            )
         self._next_token += 1
         token = self._next_token
         future: asyncio.Future[RaftResponse] = asyncio.get_running_loop().create_future()
@@ -164,23 +170,25 @@ class RaftDriver:
             self._waiting.pop(token, None)
 
     def snapshot_controls(self, end_offset: int) -> tuple[OffsetAndEpoch, int, Voters | None]:
-        """For whoever writes a snapshot of everything before `end_offset`: its name, kraft.version, voters."""
+        """The id, kraft.version and voters of a snapshot of the records below `end_offset`."""
         return self.machine.snapshot_id(end_offset), *self.machine.snapshot_controls(end_offset)
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch, *, clean: bool = True) -> None:
-        """It is durable; with `clean` the log before it may go."""
+        """A snapshot has become durable. With `clean`, the log below the snapshot is deleted."""
         self._step(SnapshotTaken(snapshot_id, clean))
 
-    def resign(self, *, for_good: bool = False) -> None:
-        """Hand over, if this node leads; `for_good` when it is about to stop."""
-        self._step(Resign(self.machine.epoch, for_good))
+    def resign(self, *, shutting_down: bool = False) -> None:
+        """Resign, if this node leads. `shutting_down`: the node is about to stop."""
+        self._step(Resign(self.machine.epoch, shutting_down))
 
     def upgrade_kraft_version(self) -> None:
-        """Let the voters change from now on. Raises NotRaftLeaderError with the reason when it cannot be done yet."""
+        """Change kraft.version to 1, so that the voters can change. Raises NotRaftLeaderError if that is not yet
+        possible."""
         self._step(UpgradeKRaftVersion())
 
     def describe(self) -> QuorumInfo:
-        """For DescribeQuorum; its times are this loop's. Raises NotRaftLeaderError where this replica does not lead."""
+        """The quorum for DescribeQuorum, with times of this loop. Raises NotRaftLeaderError unless this replica
+        leads."""
         return self.machine.describe(self._now_ms())
 
     # ---- stepping
@@ -200,7 +208,7 @@ class RaftDriver:
         except NotRaftLeaderError:
             raise
         except (IllegalRaftStateError, AssertionError) as error:
-            log.error("the replica stops: the rules of the quorum are broken", reason=str(error))
+            log.error("the replica stops: an invariant of the quorum is broken", reason=str(error))
             self._failure = error
             self._work.set()
             return
@@ -214,7 +222,7 @@ class RaftDriver:
             self._timer = None
         if wake_at_ms is not None:
             loop = asyncio.get_running_loop()
-            # Half a millisecond late, so that the clock, cut to milliseconds, has surely reached it.
+            # Half a millisecond later, so that the clock, rounded down to milliseconds, has reached the time.
             self._timer = loop.call_at(wake_at_ms / 1000 + 0.0005, self._step, Tick())
 
     # ---- carrying out
@@ -272,7 +280,7 @@ class RaftDriver:
             self._step(Synced(ticket))
 
     def _deliver(self, high_watermark: int) -> None:
-        """Hand committed batches to the listener, then release their proposers."""
+        """Pass committed batches to the listener, then complete the proposals."""
         while self._delivered < high_watermark:
             before = self._delivered
             for batch in self._ports.log.read(self._delivered, _COMMIT_READ_BYTES):
@@ -290,12 +298,12 @@ class RaftDriver:
                 proposal.done.set_result(proposal.last_offset)
 
     def _fail_proposals(self, leader: LeaderAndEpoch | None) -> None:
-        """Those of epochs in which this node does not lead any more; all, without a leader's name."""
+        """Fail the proposals of the epochs up to `leader.epoch`, or all of them if `leader` is None."""
         while self._proposals and (leader is None or self._proposals[0].epoch <= leader.epoch):
             proposal = self._proposals.popleft()
             if not proposal.done.done():
                 proposal.done.set_exception(NotRaftLeaderError("Leadership was lost before this was committed."))
-                proposal.done.exception()  # seen, even if nobody waits any more
+                proposal.done.exception()  # mark the exception as retrieved, for a proposer that does not wait
 
     def _spawn(self, work: Awaitable[None]) -> None:
         assert self._tasks is not None
@@ -318,7 +326,7 @@ class RaftDriver:
             future.set_result(self._fill(reply.response))
 
     def _fill(self, response: RaftResponse) -> RaftResponse:
-        """Put in what the machine said is to be read."""
+        """Read the batches or the part of a snapshot that the response needs."""
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
             batches = tuple(self._ports.log.read(response.read_offset, response.max_bytes))
             return replace(response, batches=batches)

@@ -1,8 +1,8 @@
-"""Value: what can go wrong in the quorum itself (answers to requests are error codes, not exceptions).
+"""Table: the exceptions of the quorum. Errors in responses to requests are error codes, not exceptions.
 
 BarnabasError
-├─ IllegalRaftStateError   the protocol's own rules are broken: a peer or this disk lost what it had promised to keep
-└─ NotRaftLeaderError      something only the leader may do was asked of a node that does not lead (any more)
+├─ IllegalRaftStateError   an invariant of Raft is broken: a voter or this node's disk lost data that was durable
+└─ NotRaftLeaderError      this node is not the leader, and only the leader can do what was requested
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from barnabas.core.errors import BarnabasError
 
 
 class IllegalRaftStateError(BarnabasError):
-    """The node must stop: going on could lose committed records. Its message says which promise is broken."""
+    """An invariant of Raft is broken. The node must stop, because committed records could be lost otherwise."""
 
 
 class NotRaftLeaderError(BarnabasError):
-    """Ask the leader, or ask again when there is one."""
+    """This node is not the leader. Send the request to the leader, or retry after the next election."""

@@ -1,13 +1,14 @@
-"""Port: what a replica needs from the node: a log, a place for its vote, snapshots, a network, and someone to tell.
+"""Port: what a replica needs from the node: a log, a file for its vote, snapshots, a network, and a state machine.
 
-RaftLog        the log on the disk, batches as they are            (filled by node, over storage)
-VoteStore      the file `quorum-state`                             (filled by node)
-SnapshotStore  `<offset>-<epoch>.checkpoint` files                 (filled by node)
-Network        one request, one response                           (filled by node, over net and wire)
-RaftListener   the replicated state machine                        (filled by node, for the MetadataLog port)
+ReplicatedLog      the log on the disk                                (implemented by node, over storage)
+QuorumStateStore   the file `quorum-state`                            (implemented by node)
+SnapshotStorage    the files `<offset>-<epoch>.checkpoint`            (implemented by node)
+NetworkChannel     one request, one response                          (implemented by node, over protocol.transport)
+RaftListener       the replicated state machine                       (implemented by node, for the MetadataLog port)
 
-What is not a coroutine returns at once and touches nothing slower than the page cache; what is one is durable when it
-returns. An exception from any of them but `NetworkChannel` stops the replica: a disk that fails must not vote.
+A method that is not a coroutine returns without waiting for the device. The effect of a coroutine is durable when the
+coroutine returns. An exception from any port except `NetworkChannel` stops the replica: a replica whose disk fails must
+not vote.
 """
 
 from __future__ import annotations
@@ -25,74 +26,83 @@ class ReplicatedLog(Protocol):
     """The log of the quorum. Only the driver writes to it."""
 
     def open(self) -> LogSummary:
-        """Recover the log and read it through once. A snapshot beyond the end of the log is where the log starts;
-        snapshots that contradict the log are not mentioned."""
+        """Recover the log and read it through once.
+
+        If a snapshot ends beyond the end of the log, the log starts at the end of that snapshot. Snapshots that
+        contradict the log are left out of the summary.
+        """
         ...
 
     def apply(self, op: Append | Truncate | StartAt | AdvanceStart) -> None:
-        """Write; an appended batch gets the base offset and the epoch that it says. After `AdvanceStart` and `StartAt`
-        older segments and snapshots may go once the new start is durable, not before."""
+        """Change the log. An appended batch keeps its base offset and its epoch.
+
+        After `AdvanceStart` and `StartAt`, older segments and snapshots may be deleted once the new start is durable,
+        and not before.
+        """
         ...
 
     def read(self, offset: int, bytes_max: int) -> Sequence[RaftBatch]:
-        """Whole batches from the one that holds `offset` on; at least one if there is any."""
+        """Whole batches from the one that contains `offset`; at least one batch unless the log ends there."""
         ...
 
     async def sync(self) -> None:
-        """Make durable whatever was applied before the call."""
+        """Make durable all changes that were applied before the call."""
         ...
 
 
 class QuorumStateStore(Protocol):
-    """The one small file on which elections stand."""
+    """The file with the election state (Kafka's class of this name)."""
 
     def load(self) -> ElectionState: ...
 
     async def save(self, election: ElectionState) -> None:
-        """Durable when it returns, and whole: the old state or the new one after a power cut (write, sync, rename)."""
+        """Replace the file atomically (write, sync, rename). The new state is durable when the call returns."""
         ...
 
 
 class SnapshotStorage(Protocol):
-    """Snapshots: those being fetched, and those that can be read."""
+    """Snapshots: the complete ones, and the ones that are being fetched."""
 
     def write(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer) -> None:
-        """A piece of one being fetched; position 0 starts it over."""
+        """Write a part of a snapshot that is being fetched. Position 0 begins the snapshot again."""
         ...
 
     async def finish(self, snapshot_id: OffsetAndEpoch) -> tuple[int, Voters | None]:
-        """Check it, make it durable, give it its name; returns the kraft.version and the voters that it holds."""
+        """Check a fetched snapshot, make it durable and give it its name. Returns its kraft.version and its voters."""
         ...
 
     def read(self, snapshot_id: OffsetAndEpoch, position: int, bytes_max: int) -> tuple[int, Buffer] | None:
-        """(size of the whole, a piece); None if there is no such snapshot (any more)."""
+        """The size of the snapshot and a part of it, or None if the snapshot does not exist."""
         ...
 
 
 class NetworkChannel(Protocol):
-    """The other replicas."""
+    """Sends requests to the other replicas (Kafka's interface of this name)."""
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
-        """Raises OSError, TimeoutError or KafkaError when there is no answer; ConnectionRefusedError only where the
-        other host says that the process does not run."""
+        """Send a request and wait for the response.
+
+        Raises OSError, TimeoutError or KafkaError if there is no response. ConnectionRefusedError means that the host
+        of the replica reported that no process listens there.
+        """
         ...
 
 
 class RaftListener(Protocol):
-    """Told in the order of the log, on the loop; never twice of the same offset."""
+    """The state machine over the log. Called on the loop, in the order of the log, and once for each offset."""
 
     def on_commit(self, batch: RaftBatch) -> None:
-        """A batch of records; control batches are not handed on, but their offsets count."""
+        """A batch of records is committed. Control batches are left out, so offsets may be skipped."""
         ...
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Forget everything and start from this; commits go on where it ends."""
+        """Replace the state with the one in this snapshot. The next committed batch begins at the snapshot's end."""
         ...
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Everything before it has been handed on, control batches included."""
+        """Everything below this offset is committed, and `on_commit` has been called for its batches."""
         ...
 
     def on_leader(self, leader: LeaderAndEpoch) -> None:
-        """leader_id is -1 while none is known."""
+        """The leader or the epoch has changed. `leader_id` is -1 if the leader is unknown."""
         ...

@@ -150,7 +150,7 @@ def test_resigning_hands_over_at_once() -> None:
             await old.propose(b"a", 1)
             await asyncio.sleep(1)
             before = asyncio.get_running_loop().time()
-            old.resign(for_good=True)
+            old.resign(shutting_down=True)
             await asyncio.sleep(0)
             new = await made.leader()
             assert new is not old

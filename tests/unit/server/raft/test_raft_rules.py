@@ -482,7 +482,7 @@ def test_only_known_snapshots_are_served() -> None:
 
 def test_a_snapshot_of_what_is_not_committed_stops_the_node() -> None:
     one = One().lead()
-    with pytest.raises(IllegalRaftStateError, match="not committed"):
+    with pytest.raises(IllegalRaftStateError, match="uncommitted records"):
         one.step(SnapshotTaken(OffsetAndEpoch(1, 3)))
 
 

@@ -170,7 +170,7 @@ class RaftMetadataLog:
         others = [key for key in driver.machine.voters.keys if key.id != self._me.id]
         if not driver.machine.is_leader or not others:
             return
-        driver.resign(for_good=True)
+        driver.resign(shutting_down=True)
         try:
             async with asyncio.timeout(_HAND_OVER_S):
                 await self._handover.wait_until(lambda: self.leader_id not in (NO_NODE, self._me.id))

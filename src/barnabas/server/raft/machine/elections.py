@@ -1,4 +1,4 @@
-"""Machine: elections: who asks for votes, who gives them, and how a leader begins and ends (KIP-595, KIP-996)."""
+"""Machine: votes and pre-votes, and the beginning and end of a leader's epoch (KIP-595, KIP-996)."""
 
 from __future__ import annotations
 
@@ -20,41 +20,43 @@ from barnabas.server.raft.machine.values import NO_NODE, Endpoints, ReplicaKey
 _BACKOFF_BASE_MS = 50
 
 
-# ---- news of leaders and epochs, which every message carries
+# ---- the leader and epoch that a message contains
 
 
 def maybe_transition(q: Quorum, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
-    """Someone says that `leader_id` leads `epoch` (maybeTransition): later epochs win, and each has one leader."""
+    """Another replica reports that `leader_id` leads `epoch` (Kafka's maybeTransition). A later epoch replaces the
+    current one, and each epoch has at most one leader."""
     if epoch < q.epoch:
         return
     if leader_id == q.me.id:
         if epoch == q.epoch and not isinstance(q.state, (Leader, Resigned)):
             raise IllegalRaftStateError(
-                f"Others say that node {q.me.id} leads epoch {epoch}, of which this one knows nothing. If its disk was "
-                "emptied, start it again when they have elected another leader; if another process runs with this "
-                "node.id, give one of the two another."
+                f"Other voters report that node {q.me.id} leads epoch {epoch}, but this node does not lead it. If the "
+                "disk of this node was emptied, start the node again once another leader has been elected. If another "
+                "process runs with the same node.id, change the node.id of one of them."
             )
         if epoch > q.epoch:
-            # Its quorum-state was lost, and with it its vote. In that epoch it voted for itself: it must not again.
+            # The file quorum-state was lost, with the vote. In that epoch this node has voted for itself.
             q.become_unattached(epoch, voted=q.me)
         return
     if leader_id != NO_NODE and q.leader_id not in (NO_NODE, leader_id) and epoch == q.epoch:
-        q.become_follower(epoch, leader_id, endpoints)  # which refuses, and says why
+        q.become_follower(epoch, leader_id, endpoints)  # raises IllegalRaftStateError
     elif leader_id == NO_NODE:
         if epoch > q.epoch:
             q.become_unattached(epoch)
-    elif epoch > q.epoch or q.leader_id == NO_NODE or _is_news(q, endpoints):
+    elif epoch > q.epoch or q.leader_id == NO_NODE or _adds_information(q, endpoints):
         q.become_follower(epoch, leader_id, endpoints)
 
 
-def _is_news(q: Quorum, endpoints: Endpoints) -> bool:
-    """The leader was known, and where it is reached was not."""
+def _adds_information(q: Quorum, endpoints: Endpoints) -> bool:
+    """Whether the endpoints of the known leader are new to this replica."""
     waiting = isinstance(q.state, (Unattached, Prospective))
     return not isinstance(q.state, (Leader, Resigned)) and (waiting or len(endpoints) > len(q.leader_endpoints))
 
 
 def maybe_handle_common_response(q: Quorum, response: QuorumResponse) -> bool:
-    """What any response says about the quorum. True if there is nothing more to do with it."""
+    """Handle the epoch, leader and error of a response (Kafka's maybeHandleCommonResponse). Returns whether the
+    response needs no further handling."""
     endpoints = response.endpoints or q.endpoints_of(response.leader_id)
     if response.epoch < q.epoch or response.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         return True
@@ -73,14 +75,15 @@ def maybe_handle_common_response(q: Quorum, response: QuorumResponse) -> bool:
 
 
 def check_sender(q: Quorum, node_id: int, epoch: int) -> ErrorCode:
-    """Whether to listen at all. Nobody asks if the sender is among the voters: the receiver may be behind (KIP-853)."""
+    """Check the epoch of a request. The sender need not be a voter known here, because this log may be behind
+    (KIP-853)."""
     if epoch < q.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
 
 
 def is_addressed(q: Quorum, key: ReplicaKey) -> bool:
-    """A request for the replica that was here before, on another disk, is not for this one."""
+    """Whether a request is for this replica, and not for one with the same node id and another directory."""
     return key.covers(q.me)
 
 
@@ -106,7 +109,8 @@ def on_vote(q: Quorum, token: int, request: VoteRequest) -> None:
 
 
 def can_grant_vote(q: Quorum, request: VoteRequest) -> bool:
-    """The log of whoever is elected must hold everything committed, so it must not be behind this one (Raft 5.4.1)."""
+    """Whether to grant a vote. The candidate's log must not be behind this one, since a leader's log must contain all
+    committed records (section 5.4.1 of the Raft paper)."""
     up_to_date = request.last >= q.log.end
     match q.state:
         case Leader():
@@ -126,7 +130,7 @@ def can_grant_vote(q: Quorum, request: VoteRequest) -> bool:
 
 
 def _has_vote(q: Quorum, candidate: ReplicaKey) -> bool:
-    """It was given already; the answer was lost."""
+    """Whether the candidate has this replica's vote already: then the response was lost."""
     return q.voted is not None and q.voted.covers(candidate)
 
 
@@ -149,7 +153,7 @@ def on_vote_answer(q: Quorum, source: int, request_was_pre_vote: bool, response:
 
 
 def lose_pre_vote(q: Quorum, state: Prospective) -> None:
-    """Go back to the leader if one is known, for a while; else wait for one."""
+    """The pre-vote is lost: follow the known leader again, or wait for a leader."""
     if q.leader_id != NO_NODE and q.leader_endpoints:
         q.become_follower(q.epoch, q.leader_id, q.leader_endpoints)
     elif q.leader_id != NO_NODE and q.voters.get(q.leader_id) is not None:
@@ -159,7 +163,7 @@ def lose_pre_vote(q: Quorum, state: Prospective) -> None:
 
 
 def _election_backoff_ms(q: Quorum, retries: int) -> int:
-    """Up to twice as long with each lost election (binaryExponentialElectionBackoffMs)."""
+    """A random backoff whose limit doubles with each lost election (Kafka's binaryExponentialElectionBackoffMs)."""
     spread = 2 << min(20, retries - 1)
     return min(_BACKOFF_BASE_MS * q.rng.randrange(spread), q.config.controller_quorum_election_backoff_max_ms)
 
@@ -191,7 +195,7 @@ def poll_candidate(q: Quorum, state: Candidate) -> None:
 
 
 def _ask_for_votes(q: Quorum, tally: Tally, *, pre_vote: bool) -> None:
-    for key in tally.silent:
+    for key in tally.unrecorded:
         if q.is_ready(key.id):
             q.send(key.id, VoteRequest(q.epoch, q.me, key, q.log.end, pre_vote))
 
@@ -215,12 +219,13 @@ def on_end_epoch(q: Quorum, token: int, request: EndQuorumEpochRequest) -> None:
         state = q.follower
         if state is not None and q.leader_id == request.leader_id:
             state.fetch_deadline_ms = q.now_ms + _succession_backoff_ms(q, request.successors)
-            state.has_fetched = False  # the leader itself has said goodbye: encourage its successors
+            state.has_fetched = False  # the leader has resigned: grant pre-votes to its successors
     q.reply(token, EndQuorumEpochResponse(error, q.epoch, q.leader_id, q.leader_endpoints))
 
 
 def _succession_backoff_ms(q: Quorum, successors: tuple[ReplicaKey, ...]) -> int:
-    """The furthest replica tries at once, the others after it, each twice as late (strictExponential...Ms)."""
+    """The first successor starts an election at once, each of the others after twice the delay of the one before
+    (Kafka's strictExponentialElectionBackoffMs)."""
     limit = q.config.controller_quorum_election_backoff_max_ms
     position = next((i for i, key in enumerate(successors) if key.covers(q.me)), len(successors))
     if position == 0:
@@ -235,10 +240,13 @@ def on_end_epoch_answer(q: Quorum, source: int, response: EndQuorumEpochResponse
         q.state.unacknowledged.discard(source)
 
 
-def on_refused(q: Quorum, node_id: int) -> None:
-    """No process runs where the leader was. It leads no more, even if it is started again, so nobody waits for
-    `controller.quorum.fetch.timeout.ms`: voters elect, observers ask the others. Whoever is wrong about it gets no
-    pre-votes from those who hear the leader."""
+def on_connection_refused(q: Quorum, node_id: int) -> None:
+    """The connection to a node was refused: its process does not run. If the node is the leader, end its fetch timeout.
+
+    A leader that is started again resigns, so a voter need not wait for controller.quorum.fetch.timeout.ms before it
+    starts an election, and an observer asks the other voters for the leader. If the leader does run, the voters that
+    fetch from it reject the pre-vote.
+    """
     state = q.follower
     if state is not None and node_id == q.leader_id:
         spread = (
@@ -254,17 +262,17 @@ def poll_resigned(q: Quorum, state: Resigned) -> None:
         if q.is_ready(node_id):
             request = EndQuorumEpochRequest(q.epoch, q.me.id, state.successors, q.config.endpoints)
             q.send(node_id, request)
-    if q.now_ms >= state.election_deadline_ms and not state.for_good:
-        # The next epoch, since in this one it may neither lead nor vote.
+    if q.now_ms >= state.election_deadline_ms and not state.shutting_down:
+        # A resigned leader may neither lead nor vote in its epoch, so it begins the next one.
         q.become_unattached(q.epoch + 1)
 
 
-def announce(q: Quorum, state: Leader) -> None:
-    """To the voters that do not fetch: they may not know who leads."""
+def send_begin_quorum_epoch(q: Quorum, state: Leader) -> None:
+    """Send BeginQuorumEpoch to the voters that do not fetch, because they may not know the leader."""
     period_ms = q.config.controller_quorum_fetch_timeout_ms // 2
-    if q.now_ms < state.next_announcement_ms:
+    if q.now_ms < state.next_begin_quorum_epoch_ms:
         return
-    state.next_announcement_ms = q.now_ms + period_ms
+    state.next_begin_quorum_epoch_ms = q.now_ms + period_ms
     for key in q.other_voters:
         progress = state.progress.voters[key.id]
         silent = progress.last_fetch_ms < 0 or q.now_ms - progress.last_fetch_ms >= period_ms

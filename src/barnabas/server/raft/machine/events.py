@@ -1,17 +1,17 @@
-"""Value: what happens to the machine (events), and what it wants done (effects).
+"""Value: the inputs of the machine (events) and its outputs (effects).
 
-The rule of durability is in the order of an `Effects`. Whoever carries it out does this, and does not begin with the
-next one before it has finished:
+The order of the parts of `Effects` is the rule of durability. The driver carries them out in this order, and finishes
+one `Effects` before it begins with the next:
 
-    1. election     write it and sync it. Nothing below may be seen by anyone before that (a vote, a new epoch)
+    1. election     write and sync it. Everything below depends on it being durable (a vote, a new epoch)
     2. log_ops      in their order; they need not be durable yet
-    3. load_snapshot, high_watermark, leader    tell the state machine
-    4. sends and replies    filling in what is to be read from the log or a snapshot
+    3. load_snapshot, high_watermark, leader    notify the state machine
+    4. sends and replies    with the batches or the part of a snapshot that they need
 
-and when `sync_ticket` is set, it sees to it that everything written to the log up to and including this step is synced
-(one fsync may serve many), and then reports `Synced(sync_ticket)`. Only that makes a follower's records count: it does
-not fetch on before, and the leader does not count itself before. A leader's records may travel before they are synced.
-A snapshot has to be durable, and to have its name, before `SnapshotStored` is reported.
+If `sync_ticket` is set, the driver also syncs everything written to the log up to and including this step (one fsync
+may serve several steps), and then reports `Synced(sync_ticket)`. Until then, a follower does not send its next fetch,
+and a leader does not count its own records towards the majority. A leader may send records that it has not yet synced.
+A snapshot has to be durable, and to have its final name, before `SnapshotStored` is reported.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from barnabas.server.raft.machine.values import ElectionState, Endpoints, Offset
 
 
 class Tick(Struct, frozen=True):
-    """Time has passed: `Effects.wake_at_ms` of the step before has come."""
+    """The time `Effects.wake_at_ms` of the previous step has come."""
 
 
 class Received(Struct, frozen=True):
-    """A request from elsewhere; `token` comes back with the `Reply`, in this step or in a later one."""
+    """A request from another replica. This step or a later one answers it with a `Reply` of the same `token`."""
 
     token: int
     request: RaftRequest
@@ -47,7 +47,7 @@ class Answered(Struct, frozen=True):
 
 
 class SendFailed(Struct, frozen=True):
-    """A `SendRequest` will not be answered; `refused` when the other host says that no such process runs there."""
+    """A `SendRequest` gets no response. `refused` if the host refused the connection: the process does not run."""
 
     destination: int
     correlation_id: int
@@ -55,27 +55,27 @@ class SendFailed(Struct, frozen=True):
 
 
 class Propose(Struct, frozen=True):
-    """Append records of the state machine as one batch. Raises NotRaftLeaderError where they cannot be."""
+    """Append records of the state machine as one batch. Raises NotRaftLeaderError unless this replica leads."""
 
     payload: Buffer
     count: int
 
 
 class Synced(Struct, frozen=True):
-    """Everything up to this ticket is on the platter."""
+    """All changes of the log up to this ticket are durable."""
 
     ticket: int
 
 
 class SnapshotTaken(Struct, frozen=True):
-    """The state machine has stored a snapshot of its own, durably. With `clean` the log before it goes."""
+    """The state machine has written a durable snapshot. With `clean`, the log below the snapshot is deleted."""
 
     snapshot_id: OffsetAndEpoch
     clean: bool = True
 
 
 class SnapshotStored(Struct, frozen=True):
-    """A fetched snapshot is complete and durable, and this is what its control records say."""
+    """A fetched snapshot is complete and durable. The other fields come from its control records."""
 
     snapshot_id: OffsetAndEpoch
     kraft_version: int
@@ -83,14 +83,14 @@ class SnapshotStored(Struct, frozen=True):
 
 
 class Resign(Struct, frozen=True):
-    """Give up leadership, if it is still that of `epoch`; with `for_good`, the node is shutting down."""
+    """Resign, if this replica still leads `epoch`. With `shutting_down`, it does not take part in later elections."""
 
     epoch: int
-    for_good: bool = False
+    shutting_down: bool = False
 
 
 class UpgradeKRaftVersion(Struct, frozen=True):
-    """Go from kraft.version 0 to 1: write the voters, with their directories, into the log."""
+    """Change kraft.version from 0 to 1: append the voters, with their directory ids, to the log."""
 
 
 Event: TypeAlias = (
@@ -110,29 +110,31 @@ Event: TypeAlias = (
 
 
 class Append(Struct, frozen=True):
+    """Append a batch to the log."""
+
     batch: RaftBatch
 
 
 class Truncate(Struct, frozen=True):
-    """Drop everything from `offset` on."""
+    """Remove the records at and above `offset`."""
 
     offset: int
 
 
 class StartAt(Struct, frozen=True):
-    """Drop the whole log; it begins anew, empty, where the snapshot ends."""
+    """Remove the whole log. The log is then empty and starts at the snapshot's end."""
 
     snapshot_id: OffsetAndEpoch
 
 
 class AdvanceStart(Struct, frozen=True):
-    """Drop what is before the end of this snapshot, and older snapshots."""
+    """Delete the log below the snapshot's end, and older snapshots."""
 
     snapshot_id: OffsetAndEpoch
 
 
 class WriteSnapshot(Struct, frozen=True):
-    """Write a piece of a snapshot being fetched; position 0 starts it over."""
+    """Write a part of a snapshot that is being fetched. Position 0 begins the snapshot again."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -140,7 +142,7 @@ class WriteSnapshot(Struct, frozen=True):
 
 
 class FinishSnapshot(Struct, frozen=True):
-    """Sync the fetched snapshot, give it its name, read its control records, report `SnapshotStored`."""
+    """Sync a fetched snapshot, give it its name, read its control records, and report `SnapshotStored`."""
 
     snapshot_id: OffsetAndEpoch
 
@@ -149,7 +151,7 @@ LogOp: TypeAlias = Append | Truncate | StartAt | AdvanceStart | WriteSnapshot | 
 
 
 class SendRequest(Struct, frozen=True):
-    """A request to another node, at most one at a time to each; `endpoints` say where it was last seen."""
+    """A request to another node. `endpoints` are the node's last known addresses."""
 
     destination: int
     correlation_id: int
@@ -158,17 +160,21 @@ class SendRequest(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
+    """The response to the request that was `Received` with this token."""
+
     token: int
     response: RaftResponse
 
 
 class LeaderAndEpoch(Struct, frozen=True):
+    """The leader of an epoch; -1 if the leader is unknown."""
+
     leader_id: int
     epoch: int
 
 
 class Effects(Struct):
-    """What one step wants done; see the top of this file for the order."""
+    """What the driver has to do after one step. The module's docstring states the order."""
 
     election: ElectionState | None = None
     log_ops: list[LogOp] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""Machine: which voters and which kraft.version hold where in the log (Kafka's KRaftControlRecordStateMachine).
+"""Machine: the voters and the kraft.version at each offset of the log (Kafka's KRaftControlRecordStateMachine).
 
-A record of voters counts as soon as it is in the log, committed or not, and stops counting when it is truncated.
+A voters record is in force as soon as it is in the log, committed or not, until it is truncated (KIP-853).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ValueT = TypeVar("ValueT")
 
 
 class Entry(Struct, Generic[ValueT], frozen=True):
-    """`offset` is -1 for what was configured and is not in the log."""
+    """A value and the offset from which it holds; -1 for a configured value that is not in the log."""
 
     offset: int
     value: ValueT
 
 
 class LogHistory(Generic[ValueT]):
-    """A value that changes along the log."""
+    """The values that one kind of control record has had in the log (Kafka's LogHistory)."""
 
     def __init__(self, configured: ValueT, entries: tuple[tuple[int, ValueT], ...]) -> None:
         self._entries = [Entry(NO_OFFSET, configured), *(Entry(offset, value) for offset, value in entries)]
@@ -39,10 +39,10 @@ class LogHistory(Generic[ValueT]):
         return self._entries[-1]
 
     def before(self, end_offset: int) -> Entry[ValueT]:
-        """What holds just before `end_offset`."""
+        """The entry in force just before `end_offset`."""
         return next(entry for entry in reversed(self._entries) if entry.offset < end_offset)
 
-    def note(self, offset: int, value: ValueT) -> None:
+    def append(self, offset: int, value: ValueT) -> None:
         self._entries.append(Entry(offset, value))
 
     def truncate(self, offset: int) -> None:
@@ -50,7 +50,7 @@ class LogHistory(Generic[ValueT]):
             self._entries.pop()
 
     def trim(self, start_offset: int) -> None:
-        """Forget what was replaced before the log starts."""
+        """Remove entries that were replaced before the log's start."""
         while len(self._entries) > 1 and self._entries[1].offset < start_offset:
             self._entries.pop(0)
 
@@ -59,7 +59,7 @@ class LogHistory(Generic[ValueT]):
 
 
 class ControlRecordHistory:
-    """Both timelines, kept in step with the log."""
+    """The history of the voters and of the kraft.version. It is updated together with the log."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class ControlRecordHistory:
         self.kraft_version: LogHistory[int] = LogHistory(config.kraft_version, kraft_versions)
 
     def append(self, batch: RaftBatch) -> bool:
-        """Take in a batch's control records; True if the voters or the version changed."""
+        """Add the control records of a batch. Returns whether the voters or the version changed."""
         changed = False
         for index, control in enumerate(batch.controls):
             if isinstance(control, Voters):
-                self.voters.note(batch.base_offset + index, control)
+                self.voters.append(batch.base_offset + index, control)
                 changed = True
             elif isinstance(control, KRaftVersionControl):
-                self.kraft_version.note(batch.base_offset + index, control.version)
+                self.kraft_version.append(batch.base_offset + index, control.version)
                 changed = True
         return changed
 
@@ -91,7 +91,8 @@ class ControlRecordHistory:
         self.kraft_version.trim(start_offset)
 
     def start_at(self, snapshot_id: OffsetAndEpoch, kraft_version: int, voters: Voters | None) -> None:
-        """A snapshot without voters is one of kraft.version 0: they stay as configured."""
+        """Replace the history by a snapshot's values. A snapshot without voters has kraft.version 0; then the
+        configured voters stay in force."""
         self.kraft_version.restart(snapshot_id.offset - 1, kraft_version)
         if voters is not None:
             self.voters.restart(snapshot_id.offset - 1, voters)

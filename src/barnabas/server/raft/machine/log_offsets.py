@@ -1,7 +1,8 @@
-"""Machine: what Raft has to know of the log without reading it: where it starts and ends, and where its epochs begin.
+"""Machine: the log's start, end, epochs and snapshots, which Raft has to know without reading the log.
 
-Two ends: `end_offset` is how far the log is written, `synced_offset` how far it would survive a power cut. Every change
-takes a ticket; when the disk reports a ticket as synced, everything written up to then is.
+The log has two ends: `end_offset` is the end of the records written, `synced_offset` the end of the records that are
+durable. Each change of the log has a ticket number. When the disk reports a ticket as synced, the changes up to that
+ticket are durable.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class ValidOffsetAndEpoch(Struct, frozen=True):
 
 
 class LogOffsets:
-    """Follows the log on the disk exactly: whatever changes one is an effect that changes the other."""
+    """Describes the log on the disk. Each change of this object goes with an effect that changes the log."""
 
     def __init__(self, summary: LogSummary) -> None:
         self.start = summary.start
@@ -51,7 +52,7 @@ class LogOffsets:
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Compares as Raft compares logs: the later last epoch wins, then the longer log."""
+        """The end of the log. Raft compares logs by their ends: by the last epoch first, then by the end offset."""
         return OffsetAndEpoch(self.last_epoch, self.end_offset)
 
     @property
@@ -63,7 +64,7 @@ class LogOffsets:
         return not self._unsynced
 
     def end_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The last epoch of the log that is not after `epoch`, and where it ends (Kafka's endOffsetForEpoch)."""
+        """The largest epoch in the log that is not above `epoch`, and its end offset (Kafka's endOffsetForEpoch)."""
         index = bisect_right(self._epochs, epoch)
         if index == 0:
             return self.start
@@ -76,7 +77,7 @@ class LogOffsets:
         return self._epochs[index - 1] if index else self.start.epoch
 
     def validate_offset_and_epoch(self, offset: int, epoch: int) -> ValidOffsetAndEpoch:
-        """Where a follower stands whose log ends at `offset` with a record of `epoch` (ReplicatedLog)."""
+        """Compare the log of a follower that ends at `offset` with a record of `epoch` (Kafka's RaftLog)."""
         if self.start.offset == 0 and offset == 0:
             return ValidOffsetAndEpoch(OffsetValidity.VALID, OffsetAndEpoch(0, 0))
         if self.snapshots:
@@ -93,11 +94,11 @@ class LogOffsets:
         return ValidOffsetAndEpoch(OffsetValidity.VALID, OffsetAndEpoch(epoch, offset))
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> int:
-        """How much a follower keeps, when its leader's log ends the epoch where it says (KIP-595)."""
+        """The offset to which a follower truncates, given the leader's diverging epoch and its end offset (KIP-595)."""
         mine = self.end_for_epoch(diverging.epoch)
         return min(mine.offset, diverging.offset) if mine.epoch == diverging.epoch else mine.offset
 
-    # ---- changes; each returns the ticket under which it will be synced
+    # ---- changes; each returns the ticket that is reported once the change is durable
 
     def append(self, batch: RaftBatch) -> int:
         if batch.base_offset != self.end_offset or batch.epoch < self.last_epoch:
@@ -120,7 +121,7 @@ class LogOffsets:
         return self._changed()
 
     def start_at(self, snapshot_id: OffsetAndEpoch) -> int:
-        """The snapshot itself is durable, so its end counts as synced: a restart would begin there at worst."""
+        """Replace the log by a snapshot. The snapshot is durable, so the synced offset is its end."""
         self._epochs.clear()
         self._starts.clear()
         self._unsynced.clear()

@@ -1,8 +1,8 @@
 """Machine: changes of the voters, one at a time (KIP-853).
 
-One change moves the majority by at most one, so the old and the new majority always overlap; and a change begins only
-when the one before, and a record of the leader's own epoch, are committed. A new voter counts from the moment its
-record is in the log, a removed one until then; a leader that removes itself leads on until that is committed.
+A change adds or removes one voter, so each majority of the old voters overlaps with each majority of the new ones. A
+change begins only when the previous change and a record of the leader's own epoch are committed. The new voters are in
+force once their record is in the log. A leader that is removed leads until the removal is committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.server.raft.machine.values import NO_DIRECTORY, KRaftVersionContro
 
 
 def _refusal(q: Quorum, leader: Leader) -> tuple[ErrorCode, str]:
-    """Why no change can begin now."""
+    """The error and message if no change can begin now; NONE if a change can begin."""
     if q.pending_change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "Another change of the voters is under way; try again when it is done."
     if leader.progress.high_watermark < 0:
@@ -63,7 +63,7 @@ def on_add_voter(q: Quorum, token: int, request: AddVoterRequest) -> None:
 
 
 def on_versions_answer(q: Quorum, source: int, response: VersionsResponse) -> None:
-    """The new voter lives and says what it understands; if it has the log as well, it becomes a voter."""
+    """Add the new voter, which has answered with its versions, if its log has caught up."""
     leader, change = q.leader, q.pending_change
     if leader is None or change is None or change.voter is None or change.offset is not None:
         return
@@ -71,9 +71,9 @@ def on_versions_answer(q: Quorum, source: int, response: VersionsResponse) -> No
     if voter.key.id != source:
         return
     if response.error:
-        _finish(q, ErrorCode.REQUEST_TIMED_OUT, f"The new voter did not answer well: {response.error.name}.")
+        _finish(q, ErrorCode.REQUEST_TIMED_OUT, f"The new voter answered ApiVersions with {response.error.name}.")
     elif not response.min_version <= q.kraft_version <= response.max_version:
-        text = f"The new voter does not understand kraft.version {q.kraft_version}."
+        text = f"The new voter does not support kraft.version {q.kraft_version}."
         _finish(q, ErrorCode.INVALID_REQUEST, text)
     elif not leader.progress.is_caught_up(voter.key, q.now_ms):
         _finish(q, ErrorCode.REQUEST_TIMED_OUT, f"The new voter {voter.key} has not caught up yet; try again.")
@@ -104,7 +104,8 @@ def on_remove_voter(q: Quorum, token: int, request: RemoveVoterRequest) -> None:
 
 
 def on_update_voter(q: Quorum, token: int, request: UpdateVoterRequest) -> None:
-    """A voter's own endpoints and versions; answered at once, since whoever asks repeats it until it is so."""
+    """Update a voter's endpoints and versions. The response does not wait for the commit, because the voter repeats the
+    request until the voters in the log are right."""
     leader = q.leader
     voter = request.voter
     if leader is None or request.epoch != q.epoch:
@@ -113,7 +114,7 @@ def on_update_voter(q: Quorum, token: int, request: UpdateVoterRequest) -> None:
         error = ErrorCode.INVALID_REQUEST
     elif q.kraft_version < 1:
         error = ErrorCode.NONE if q.voters.get(voter.key.id) else ErrorCode.VOTER_NOT_FOUND
-        q.offered[voter.key.id] = voter
+        q.updated_voters[voter.key.id] = voter
     else:
         error, _ = _refusal(q, leader)
         voters = q.voters.update(voter)
@@ -127,23 +128,26 @@ def on_update_voter(q: Quorum, token: int, request: UpdateVoterRequest) -> None:
 
 
 def upgrade(q: Quorum) -> None:
-    """kraft.version 0 -> 1, once every voter has told its directory. Raises NotRaftLeaderError until that can be."""
+    """Change kraft.version from 0 to 1. Raises NotRaftLeaderError until all voters have sent their directory ids."""
     leader = q.leader
     if leader is None or leader.progress.high_watermark < 0:
         raise NotRaftLeaderError("Only a leader that has committed a record of its epoch can upgrade kraft.version.")
     if q.kraft_version >= 1:
         return
     mine = VoterNode(q.me, q.config.endpoints, q.config.min_version, q.config.max_version)
-    known = {**q.offered, q.me.id: mine}
+    known = {**q.updated_voters, q.me.id: mine}
     missing = [node_id for node_id in q.voters.ids if node_id not in known]
     if missing:
-        raise NotRaftLeaderError(f"kraft.version cannot be upgraded: voters {missing} have not told their directory.")
+        raise NotRaftLeaderError(
+            f"kraft.version cannot be upgraded: voters {missing} have not sent their directory ids."
+        )
     voters = Voters(tuple(known[node_id] for node_id in q.voters.ids))
     q.append(RaftBatch(q.log.end_offset, 0, q.epoch), (KRaftVersionControl(1), voters))
 
 
-def wanted_change(q: Quorum) -> AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | None:
-    """What a follower asks of its leader about itself: to be described rightly, or, with auto-join, to be a voter."""
+def build_voter_request(q: Quorum) -> AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | None:
+    """The request by which this follower corrects its own entry in the voters or, with
+    controller.quorum.auto.join.enable, becomes a voter; None if none is needed."""
     mine = VoterNode(q.me, q.config.endpoints, q.config.min_version, q.config.max_version)
     listed = q.voters.get(q.me.id)
     if q.is_voter:
@@ -153,28 +157,34 @@ def wanted_change(q: Quorum) -> AddVoterRequest | RemoveVoterRequest | UpdateVot
     if not (q.config.controller_quorum_auto_join_enable and q.config.can_vote and q.kraft_version >= 1):
         return None
     if listed is not None:
-        return RemoveVoterRequest(listed.key)  # this node's disk of before
+        return RemoveVoterRequest(listed.key)  # the voter with this node's earlier disk
     return AddVoterRequest(q.me, q.config.endpoints, ack_when_committed=False)
 
 
 def on_committed(q: Quorum, leader: Leader) -> None:
+    """The high watermark has risen: complete the pending change, and resign if this node's removal is committed."""
     change = q.pending_change
     if change is not None and change.offset is not None and leader.progress.high_watermark > change.offset:
         _finish(q, ErrorCode.NONE, "")
     if not q.voters.has(q.me) and leader.progress.high_watermark > q.history.voters.last.offset:
-        q.resign()  # its own removal is committed
+        q.resign()
 
 
 def poll(q: Quorum) -> None:
+    """Fail the pending change if it has timed out."""
     if q.pending_change is not None and q.now_ms >= q.pending_change.deadline_ms:
         text = "The change of the voters did not finish in time; it may still take effect."
         _finish(q, ErrorCode.REQUEST_TIMED_OUT, text)
 
 
-def give_up(q: Quorum) -> None:
-    """The node does not lead any more."""
+def on_leadership_lost(q: Quorum) -> None:
+    """Fail the pending change, because this node has lost leadership."""
     if q.pending_change is not None:
-        _finish(q, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader resigned; ask the next one whether it was done.")
+        _finish(
+            q,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            "The leader resigned; describe the quorum to see whether the change took effect.",
+        )
 
 
 def _finish(q: Quorum, error: ErrorCode, message: str) -> None:

@@ -1,10 +1,8 @@
-"""Value: what replicas say to each other: KRaft's requests and responses, without topic, partition and cluster id.
+"""Value: the requests and responses of KRaft, without topic, partition and cluster id.
 
-The wire's own messages wrap these; whoever unwraps them checks cluster id and topic (INCONSISTENT_CLUSTER_ID,
-INVALID_REQUEST) before the machine sees anything. Every response but those on membership names the leader that its
-sender knows, and the epoch: that is how news travels (KIP-595).
-
-They and the events are named tuples, not dataclasses: forty of those would be a twentieth of a node's start.
+The node converts the messages of `protocol.wire` to these, and first checks the cluster id and the topic
+(INCONSISTENT_CLUSTER_ID, INVALID_REQUEST). Every response except those to AddVoter and RemoveVoter contains the epoch
+and the leader that its sender knows, from which the receiver learns of a new leader (KIP-595).
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from barnabas.server.raft.machine.values import (
 
 
 class VoteRequest(Struct, frozen=True):
-    """Asks for a vote in `epoch`; as a pre-vote (KIP-996), whether it would be given in the epoch after."""
+    """Requests a vote in `epoch`. A pre-vote (KIP-996) asks whether the voter would grant a vote in the next epoch."""
 
     epoch: int
     candidate: ReplicaKey
@@ -46,7 +44,7 @@ class VoteResponse(Struct, frozen=True):
 
 
 class BeginQuorumEpochRequest(Struct, frozen=True):
-    """A leader makes itself known to a voter that has not fetched from it."""
+    """Sent by a leader to a voter that has not fetched from the leader."""
 
     epoch: int
     leader_id: int
@@ -62,7 +60,7 @@ class BeginQuorumEpochResponse(Struct, frozen=True):
 
 
 class EndQuorumEpochRequest(Struct, frozen=True):
-    """A leader resigns; `successors` are the voters in the order in which they should try, furthest first."""
+    """Sent by a leader that resigns. `successors` are the voters in the order in which they should start elections."""
 
     epoch: int
     leader_id: int
@@ -78,7 +76,8 @@ class EndQuorumEpochResponse(Struct, frozen=True):
 
 
 class FetchRequest(Struct, frozen=True):
-    """Gives the follower's place in the log, which the leader takes as an acknowledgement, and asks for more."""
+    """Requests the batches from `fetch_offset` on. Acknowledges that the follower's log is durable up to that
+    offset."""
 
     replica: ReplicaKey
     epoch: int
@@ -90,9 +89,9 @@ class FetchRequest(Struct, frozen=True):
 
 
 class FetchResponse(Struct, frozen=True):
-    """Either batches, or where the logs part (`diverging`), or the snapshot to load first.
+    """Contains batches, or the offset and epoch at which the logs diverge, or the snapshot to fetch first.
 
-    The machine says in `read_offset` which offset to read from; whoever sends the response puts the batches in.
+    The machine sets `read_offset` and leaves `batches` empty; the driver reads the batches when it sends the response.
     """
 
     error: ErrorCode
@@ -109,7 +108,7 @@ class FetchResponse(Struct, frozen=True):
 
 
 class FetchSnapshotRequest(Struct, frozen=True):
-    """Asks for a piece of a snapshot (KIP-630)."""
+    """Requests a part of a snapshot (KIP-630)."""
 
     replica: ReplicaKey
     epoch: int
@@ -119,7 +118,8 @@ class FetchSnapshotRequest(Struct, frozen=True):
 
 
 class FetchSnapshotResponse(Struct, frozen=True):
-    """A piece of a snapshot. With `max_bytes` set, whoever sends it reads the piece, or says POSITION_OUT_OF_RANGE."""
+    """A part of a snapshot. If the machine has set `max_bytes`, the driver reads the part when it sends the
+    response."""
 
     error: ErrorCode
     epoch: int
@@ -133,7 +133,7 @@ class FetchSnapshotResponse(Struct, frozen=True):
 
 
 class VersionsRequest(Struct, frozen=True):
-    """Asks a node which kraft.versions it understands (on the wire: ApiVersions)."""
+    """Requests the range of kraft.version that a node supports (ApiVersions on the wire)."""
 
 
 class VersionsResponse(Struct, frozen=True):
@@ -154,14 +154,14 @@ class RemoveVoterRequest(Struct, frozen=True):
 
 
 class ChangeVoterResponse(Struct, frozen=True):
-    """The answer to AddVoter and to RemoveVoter."""
+    """The response to AddVoter and to RemoveVoter."""
 
     error: ErrorCode
     message: str = ""
 
 
 class UpdateVoterRequest(Struct, frozen=True):
-    """A voter tells the leader its own endpoints and versions."""
+    """Sent by a voter to the leader with the voter's own endpoints and versions."""
 
     epoch: int
     voter: VoterNode
@@ -193,5 +193,5 @@ QuorumResponse: TypeAlias = (
     | FetchSnapshotResponse
     | UpdateVoterResponse
 )
-"""Those that carry news of the leader."""
+"""The responses that contain the sender's epoch and leader."""
 RaftResponse: TypeAlias = QuorumResponse | VersionsResponse | ChangeVoterResponse

@@ -1,7 +1,8 @@
-"""Machine: how far each replica has come, as its leader knows, and what of the log is therefore committed.
+"""Machine: the replicas' end offsets, as their leader knows them, and the high watermark that follows from them.
 
-A fetch from offset n says: everything before n is on my disk. The high watermark is the furthest offset that a majority
-of the voters has reached, and counts only once it lies beyond the start of the leader's own epoch (Raft 5.4.2).
+A fetch from offset n acknowledges that the replica's log is durable up to n. The high watermark is the largest offset
+that a majority of the voters has acknowledged. It only rises to an offset above the start of the leader's own epoch
+(section 5.4.2 of the Raft paper).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class ReplicaProgress(Struct):
     last_caught_up_ms: int = -1
 
     def on_fetch(self, offset: int, leader_end: int, now_ms: int) -> None:
-        """Caught up when it reaches the leader's end, or where that was at the fetch before."""
+        """Record a fetch. The replica is caught up if `offset` is the leader's end, now or at the time of the last
+        fetch."""
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self.last_fetch_leader_end > 0 and offset >= self.last_fetch_leader_end:
@@ -33,7 +35,7 @@ class ReplicaProgress(Struct):
 
 
 class Progress:
-    """One leader's view of everybody, for one epoch."""
+    """The replicas as the leader of one epoch knows them."""
 
     def __init__(
         self, me: ReplicaKey, voters: Voters, epoch_start_offset: int, config: RaftConfig, now_ms: int
@@ -48,7 +50,8 @@ class Progress:
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
 
     def set_voters(self, voters: Voters) -> None:
-        """The voters changed: progress stays with its replica, also when the voters now say on which disk it is."""
+        """Change the voters. Each replica keeps its progress, also when the new voters name its directory for the first
+        time."""
         known = {progress.key: progress for progress in self.voters.values()} | self.observers
         self.voters = {}
         for key in voters.keys:
@@ -70,13 +73,13 @@ class Progress:
         return self.observers.setdefault(key, ReplicaProgress(key))
 
     def on_fetch(self, key: ReplicaKey, offset: int, leader_end: int, now_ms: int) -> bool:
-        """A valid fetch; True if it raised the high watermark."""
+        """Record a valid fetch. Returns whether the high watermark rose."""
         self.replica(key).on_fetch(offset, leader_end, now_ms)
         self.on_contact(key, now_ms)
         return self.is_voter(key) and self._advance()
 
     def on_contact(self, key: ReplicaKey, now_ms: int) -> None:
-        """Check-quorum: once a majority has fetched, the leader may go on for another while."""
+        """Record that a replica is alive. Each time a majority has fetched, the check-quorum deadline is extended."""
         if not self.is_voter(key):
             return
         self._fetched.add(key.id)
@@ -86,19 +89,19 @@ class Progress:
             self.quorum_deadline_ms = now_ms + self._check_quorum_ms
 
     def has_lost_quorum(self, now_ms: int) -> bool:
-        return now_ms >= self.quorum_deadline_ms and not self._is_alone()
+        return now_ms >= self.quorum_deadline_ms and not self._is_only_voter()
 
     def next_check_ms(self) -> int | None:
-        return None if self._is_alone() else self.quorum_deadline_ms
+        return None if self._is_only_voter() else self.quorum_deadline_ms
 
     def on_local_end(self, synced_offset: int) -> bool:
-        """The leader's own log, as far as it is durable; True if that raised the high watermark."""
+        """Record the end of the leader's own durable log. Returns whether the high watermark rose."""
         mine = self.replica(self._me)
         mine.end_offset = max(mine.end_offset, synced_offset)
         return self._advance()
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """The other voters, furthest first."""
+        """The other voters, those with the largest end offset first."""
         others = [progress for progress in self.voters.values() if progress.key.id != self._me.id]
         return tuple(progress.key for progress in sorted(others, key=lambda p: (-p.end_offset, p.key)))
 
@@ -115,11 +118,12 @@ class Progress:
             if key != self._me and now_ms - self.observers[key].last_fetch_ms >= OBSERVER_SESSION_MS:
                 del self.observers[key]
 
-    def _is_alone(self) -> bool:
+    def _is_only_voter(self) -> bool:
         return len(self.voters) == 1 and self._me.id in self.voters
 
     def _advance(self) -> bool:
-        """A smaller value than before is possible when the voters change, and is not taken."""
+        """Raise the high watermark. A change of the voters can make the majority's offset smaller, which has no
+        effect."""
         reached = majority_offset([progress.end_offset for progress in self.voters.values()])
         if reached <= self._epoch_start_offset or reached <= self.high_watermark:
             return False
@@ -128,5 +132,5 @@ class Progress:
 
 
 def majority_offset(ends: list[int]) -> int:
-    """The largest offset that more than half have reached."""
+    """The largest offset that more than half of `ends` have reached."""
     return sorted(ends, reverse=True)[len(ends) // 2]

@@ -1,7 +1,7 @@
-"""Machine: a replica's place in the quorum: the state it is in, and every way from one state to another.
+"""Machine: the state of a replica, and the transitions between states (Kafka's QuorumState).
 
-Each transition decides what must be durable (`Effects.election`), so that no handler can forget it. Handlers are in
-`elections`, `replication`, `snapshots` and `membership`; they read this object and change it through its methods.
+Each transition sets what must be durable (`Effects.election`), so that no handler can omit it. The handlers are in
+`elections`, `replication`, `snapshots` and `membership`. They read a `Quorum` and change it through its methods.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from barnabas.server.raft.machine.values import (
 
 
 class DelayedRaftFetch(Struct):
-    """A fetch that waits for something to tell."""
+    """A fetch that the leader answers when there are new data, or at the deadline."""
 
     token: int
     request: FetchRequest
@@ -52,18 +52,20 @@ class DelayedRaftFetch(Struct):
 
 
 class PendingChange(Struct):
-    """The one change of voters that a leader works on. `offset` is the record's, once it is appended."""
+    """The change of the voters that the leader is carrying out."""
 
     token: int
     deadline_ms: int
     voter: VoterNode | None = None
-    """Being added: asked for its versions until there is an `offset`."""
+    """The voter to be added. Its versions are requested before the record is appended."""
     offset: int | None = None
+    """The offset of the voters record, or None until it is appended."""
     acknowledged: bool = False
+    """Whether the request is answered when the record is appended, and not when it is committed."""
 
 
 class Quorum:
-    """All that a replica is; `fx` collects what the step under way wants done."""
+    """The whole state of a replica. `fx` collects the effects of the current step."""
 
     def __init__(
         self, me: ReplicaKey, config: RaftConfig, election: ElectionState, log: LogSummary, rng: Rng, now_ms: int
@@ -79,24 +81,25 @@ class Quorum:
         self.high_watermark = log.start.offset if log.start.offset > 0 else NO_OFFSET
         self.delayed_fetches: list[DelayedRaftFetch] = []
         self.pending_change: PendingChange | None = None
-        self.offered: dict[int, VoterNode] = {}
-        """Voters that have told their directory and endpoints, which kraft.version 0 does not keep."""
+        self.updated_voters: dict[int, VoterNode] = {}
+        """The voters that have sent UpdateRaftVoter, by node id. With kraft.version 0, they are not stored in the
+        log."""
         self.epoch = election.epoch
         self.leader_id = election.leader_id
         self.leader_endpoints: Endpoints = ()
         self.voted = election.voted
         self._saved = election
-        self._told = LeaderAndEpoch(NO_NODE, 0)
+        self._notified = LeaderAndEpoch(NO_NODE, 0)
         self.state: State = self._initial_state(election)
         self._save()
 
     def _initial_state(self, election: ElectionState) -> State:
-        """As it was on shutdown, except that a leader comes back resigned (QuorumState.initialize). The only voter need
-        not wait for anyone: it goes to the next epoch at once."""
+        """The state before the shutdown, except that a leader becomes Resigned (Kafka's QuorumState.initialize). A
+        replica that is the only voter starts an election at once."""
         alone = self.is_voter and self.voters.is_only(self.me)
         deadline = self.now_ms if alone else self.now_ms + self.random_election_timeout_ms()
         if election.epoch < self.log.last_epoch:
-            # The file was lost or restored from a backup. The log proves that a leader of this epoch was heard.
+            # The file was lost or restored from a backup: the log contains records of a later epoch.
             self.epoch, self.leader_id, self.voted = self.log.last_epoch, NO_NODE, None
             return Unattached(deadline)
         if election.leader_id == self.me.id:
@@ -110,7 +113,7 @@ class Quorum:
                 return self._follower()
         return Unattached(deadline)
 
-    # ---- what it is
+    # ---- properties of the state
 
     @property
     def voters(self) -> Voters:
@@ -143,14 +146,14 @@ class Quorum:
         return dict(self.config.bootstrap).get(node_id, ())
 
     def random_election_timeout_ms(self) -> int:
-        """Between one and two times the election timeout, so that few replicas start at once."""
+        """A random timeout between one and two election timeouts, so that few replicas start elections at once."""
         timeout = self.config.controller_quorum_election_timeout_ms
         return timeout + self.rng.randrange(timeout)
 
-    # ---- from state to state
+    # ---- transitions
 
     def become_unattached(self, epoch: int, *, voted: ReplicaKey | None = None) -> None:
-        """A later epoch was heard of, and nobody who leads it. The election timer goes on: news is not a heartbeat."""
+        """Enter a later epoch whose leader is unknown. A running election timeout is not restarted."""
         assert epoch > self.epoch
         match self.state:
             case Unattached() | Prospective() | Candidate():
@@ -160,17 +163,19 @@ class Quorum:
         self._enter(Unattached(deadline), epoch=epoch, voted=voted)
 
     def become_leaderless(self, backoff_ms: int = 0) -> None:
-        """Nobody would vote for this replica, and it knows of no leader that it can reach: wait, in the same epoch."""
+        """Wait for a leader in the same epoch, after a lost pre-vote or the loss of voter status."""
         deadline = self.now_ms + self.random_election_timeout_ms() + backoff_ms
         self._enter(Unattached(deadline), epoch=self.epoch, leader_id=self.leader_id)
 
     def vote_for(self, candidate: ReplicaKey) -> None:
-        """One vote an epoch, on disk before anyone hears of it."""
+        """Vote for a candidate. A replica votes once in an epoch, and the vote is durable before the response is
+        sent."""
         assert self.voted is None and self.leader_id == NO_NODE and candidate.id != self.me.id
         self.voted = candidate
         self._enter(Unattached(self.now_ms + self.random_election_timeout_ms()), epoch=self.epoch)
 
     def become_prospective(self) -> None:
+        """Start a pre-vote (KIP-996)."""
         assert self.is_voter and not isinstance(self.state, Leader)
         retries = self.state.retries if isinstance(self.state, Candidate) else 0
         tally = Tally(self.voters)
@@ -181,6 +186,7 @@ class Quorum:
             self.become_candidate()
 
     def become_candidate(self) -> None:
+        """Start an election in the next epoch, and vote for this replica."""
         assert isinstance(self.state, Prospective)
         tally = Tally(self.voters)
         tally.record(self.me.id, granted=True)
@@ -191,19 +197,20 @@ class Quorum:
             self.become_leader()
 
     def become_leader(self) -> None:
-        """The first batch of the epoch says who leads; with it, everything before can be committed."""
+        """Become the leader, and append a LeaderChange batch. When that is committed, all earlier records are."""
         assert isinstance(self.state, Candidate) and self.state.tally.is_won
         granting = self.state.tally.granted
         start = self.log.end_offset
         progress = Progress(self.me, self.voters, start, self.config, self.now_ms)
-        self.offered = {}
+        self.updated_voters = {}
         self._enter(Leader(progress, start, self.now_ms), epoch=self.epoch, leader_id=self.me.id)
         keys = self.voters.keys
         change = LeaderChangeControl(self.me.id, keys, tuple(key for key in keys if key.id in granting))
         self.append(RaftBatch(start, 0, self.epoch), (change, *self._bootstrap_records()))
 
     def _bootstrap_records(self) -> tuple[KRaftVersionControl | Voters, ...]:
-        """Configured voters go into the log when the voters may change; and where this node is now reached."""
+        """The control records after LeaderChange: the kraft.version and the configured voters, if they are not in the
+        log yet; or the voters with this node's endpoints, if those have changed."""
         if self.kraft_version < 1:
             return ()
         mine = VoterNode(self.me, self.config.endpoints, self.config.min_version, self.config.max_version)
@@ -213,11 +220,12 @@ class Quorum:
         return (voters,) if voters != self.voters else ()
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+        """Follow a leader. Raises IllegalRaftStateError if the epoch has another leader."""
         assert leader_id != self.me.id and epoch >= self.epoch
         if epoch == self.epoch and self.leader_id not in (NO_NODE, leader_id):
             raise IllegalRaftStateError(
-                f"Node {leader_id} claims to lead epoch {epoch}, in which {self.leader_id} leads: a node has voted "
-                "twice, which means that its disk lost what was synced. Find and replace that disk."
+                f"Node {leader_id} claims to lead epoch {epoch}, which node {self.leader_id} leads: a voter has voted "
+                "twice, so its disk has lost synced data. Find and replace that disk."
             )
         self.leader_endpoints = endpoints or self.endpoints_of(leader_id)
         self._enter(self._follower(), epoch=epoch, leader_id=leader_id)
@@ -226,13 +234,16 @@ class Quorum:
         timeout = self.config.controller_quorum_fetch_timeout_ms
         return Follower(self.now_ms + timeout, membership_check_ms=self.now_ms)
 
-    def resign(self, *, for_good: bool = False) -> None:
+    def resign(self, *, shutting_down: bool = False) -> None:
+        """Give up leadership, and send EndQuorumEpoch to the other voters."""
         state = self.state
         assert isinstance(state, Leader)
         successors = state.progress.successors()
         deadline = self.now_ms + self.random_election_timeout_ms()
         unacknowledged = {key.id for key in self.other_voters}
-        self._enter(Resigned(deadline, successors, unacknowledged, for_good), epoch=self.epoch, leader_id=self.me.id)
+        self._enter(
+            Resigned(deadline, successors, unacknowledged, shutting_down), epoch=self.epoch, leader_id=self.me.id
+        )
 
     def _enter(self, state: State, *, epoch: int, leader_id: int = NO_NODE, voted: ReplicaKey | None = None) -> None:
         assert epoch >= self.epoch
@@ -255,38 +266,39 @@ class Quorum:
             self._saved = election
             self.fx.election = election
         resigned = isinstance(self.state, Resigned)
-        told = LeaderAndEpoch(NO_NODE if resigned else self.leader_id, self.epoch)
-        if told != self._told:
-            self._told = told
-            self.fx.leader = told
+        leader = LeaderAndEpoch(NO_NODE if resigned else self.leader_id, self.epoch)
+        if leader != self._notified:
+            self._notified = leader
+            self.fx.leader = leader
 
     def _stop_leading(self, epoch: int, leader_id: int) -> None:
         for fetch in self.delayed_fetches:
             self.reply(fetch.token, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch, leader_id))
         self.delayed_fetches.clear()
 
-    # ---- what handlers do with it
+    # ---- actions of the handlers
 
     def append(
         self, batch: RaftBatch, controls: tuple[LeaderChangeControl | KRaftVersionControl | Voters, ...] = ()
     ) -> RaftBatch:
-        """Append as leader; `controls` make it a control batch."""
+        """Append a batch as leader. With `controls`, the batch is a control batch of these records."""
         if controls:
             batch = RaftBatch(batch.base_offset, len(controls), batch.epoch, b"", controls)
         self.write(batch)
         return batch
 
     def write(self, batch: RaftBatch) -> None:
-        """Append a batch; what it says about voters holds at once."""
+        """Append a batch. Voters in the batch are in force at once."""
         self.fx.sync_ticket = self.log.append(batch)
         self.fx.log_ops.append(Append(batch))
         if batch.controls and self.history.append(batch) and isinstance(self.state, Leader):
             self.state.progress.set_voters(self.voters)
 
     def truncate(self, offset: int) -> None:
+        """Truncate the log. Raises IllegalRaftStateError below the high watermark."""
         if offset < self.high_watermark:
             raise IllegalRaftStateError(
-                f"The leader {self.leader_id} of epoch {self.epoch} asks to truncate to {offset}, below the high "
+                f"The leader {self.leader_id} of epoch {self.epoch} requires truncation to {offset}, below the high "
                 f"watermark {self.high_watermark}: committed records would be lost. A voter has lost its data."
             )
         self.fx.sync_ticket = self.log.truncate(offset)
@@ -294,7 +306,7 @@ class Quorum:
         self.history.truncate(offset)
 
     def raise_high_watermark(self, offset: int) -> None:
-        """What is committed stays committed: it never goes back, whoever leads."""
+        """Raise the high watermark. The high watermark never goes back, also not under a new leader."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.fx.high_watermark = offset
@@ -303,7 +315,7 @@ class Quorum:
         self.fx.replies.append(Reply(token, response))  # type: ignore[arg-type]  # one type a request
 
     def send(self, node_id: int, request: RaftRequest, endpoints: Endpoints = ()) -> None:
-        """To a node that is ready (`connections.is_ready`)."""
+        """Send a request to a node without a request in flight (see `is_ready`)."""
         correlation_id = self.requests.on_sent(node_id, self.now_ms)
         self.fx.sends.append(SendRequest(node_id, correlation_id, request, endpoints or self.endpoints_of(node_id)))
 

@@ -1,6 +1,7 @@
-"""Machine: the one door. `RaftMachine.step(event, now_ms)` takes what happened, and says what is to be done.
+"""Machine: the interface of the Raft implementation: `RaftMachine.step(event, now_ms)` returns the effects of an event.
 
-A step is: the event, then whatever has become due, then when to be woken. Nothing else changes the machine.
+A step handles the event, then does what is due at this time, and sets the time of the next step. Only steps change the
+machine.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ from barnabas.server.raft.machine.values import (
 )
 
 _STEPS_MAX = 8
-"""State changes that one step can set off; more would be two states that send each other back and forth."""
+"""The limit of state changes in one step, in case two states would cause each other forever."""
 
 
 class QuorumReplicaState(Struct, frozen=True):
-    """One replica, as DescribeQuorum shows it; times in milliseconds, -1 where the leader has not heard."""
+    """A replica in the response to DescribeQuorum. Times are in milliseconds, -1 if unknown."""
 
     key: ReplicaKey
     log_end_offset: int
@@ -74,7 +75,7 @@ class QuorumReplicaState(Struct, frozen=True):
 
 
 class QuorumInfo(Struct, frozen=True):
-    """What DescribeQuorum shows."""
+    """The quorum in the response to DescribeQuorum."""
 
     leader_id: int
     leader_epoch: int
@@ -82,22 +83,22 @@ class QuorumInfo(Struct, frozen=True):
     voters: tuple[QuorumReplicaState, ...]
     observers: tuple[QuorumReplicaState, ...]
     voter_set: Voters
-    """The voters again, with where they are reached."""
+    """The voters with their endpoints."""
 
 
 class RaftMachine:
-    """One replica. Give it every event in the order in which they happen; carry out every `Effects` in order."""
+    """One replica. The caller passes all events in their order, and carries out each `Effects` in order."""
 
     def __init__(
         self, me: ReplicaKey, config: RaftConfig, election: ElectionState, log: LogSummary, rng: Rng, now_ms: int
     ) -> None:
         self._q = Quorum(me, config, election, log, rng, now_ms)
 
-    # ---- what may be looked at
+    # ---- the state, read-only
 
     @property
     def quorum(self) -> Quorum:
-        """Everything, to read."""
+        """The whole state. Callers must not change it."""
         return self._q
 
     @property
@@ -114,7 +115,7 @@ class RaftMachine:
 
     @property
     def high_watermark(self) -> int:
-        """Everything before it is committed; -1 while this replica does not know."""
+        """Records below this offset are committed. -1 if unknown."""
         return self._q.high_watermark
 
     @property
@@ -122,21 +123,22 @@ class RaftMachine:
         return self._q.voters
 
     def snapshot_controls(self, end_offset: int) -> tuple[int, Voters | None]:
-        """The kraft.version and the voters that a snapshot with this end has to say (voters from version 1 on)."""
+        """The kraft.version and the voters that a snapshot with this end offset contains; voters only from version 1
+        on."""
         version = self._q.history.kraft_version.before(end_offset).value
         entry = self._q.history.voters.before(end_offset)
         return version, entry.value if version >= 1 and entry.offset >= 0 else None
 
     def snapshot_id(self, end_offset: int) -> OffsetAndEpoch:
-        """The name of a snapshot of everything before `end_offset`."""
+        """The id of a snapshot of the records below `end_offset`."""
         return OffsetAndEpoch(self._q.log.epoch_at(end_offset - 1), end_offset)
 
     def describe(self, now_ms: int) -> QuorumInfo:
-        """Raises NotRaftLeaderError where this replica does not lead."""
+        """The quorum for DescribeQuorum. Raises NotRaftLeaderError unless this replica leads."""
         q = self._q
         leader = q.leader
         if leader is None:
-            raise NotRaftLeaderError(f"Node {q.leader_id} leads epoch {q.epoch}; ask it about the quorum.")
+            raise NotRaftLeaderError(f"Node {q.leader_id} leads epoch {q.epoch}; send DescribeQuorum to that node.")
         leader.progress.expire_observers(now_ms)
 
         def view(key: ReplicaKey) -> QuorumReplicaState:
@@ -154,13 +156,15 @@ class RaftMachine:
             q.voters,
         )
 
-    # ---- what happens
+    # ---- steps
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """Raises NotRaftLeaderError (Propose, UpgradeKRaftVersion) with nothing changed, and IllegalRaftStateError
-        when the node must stop."""
+        """Handle an event and return its effects.
+
+        Raises NotRaftLeaderError (Propose, UpgradeKRaftVersion), after which the machine is unchanged, and
+        IllegalRaftStateError, after which the node must stop."""
         q = self._q
-        q.now_ms = max(q.now_ms, now_ms)  # a clock that goes back must not stretch timeouts
+        q.now_ms = max(q.now_ms, now_ms)  # if the clock goes back, timeouts must not become longer
         self._handle(q, event)
         self._poll(q)
         fx, q.fx = q.fx, Effects()
@@ -178,12 +182,14 @@ class RaftMachine:
                     _on_answer(q, source, response)
             case SendFailed(destination, correlation_id, refused):
                 if q.requests.expects(destination, correlation_id):
-                    q.requests.on_answered(destination, now_ms=q.now_ms, well=False)
+                    q.requests.on_answered(destination, now_ms=q.now_ms, success=False)
                     if refused:
-                        elections.on_refused(q, destination)
+                        elections.on_connection_refused(q, destination)
             case Propose(payload, count):
                 if q.leader is None:
-                    raise NotRaftLeaderError(f"Node {q.leader_id} leads epoch {q.epoch}; propose there.")
+                    raise NotRaftLeaderError(
+                        f"Node {q.leader_id} leads epoch {q.epoch}; send the records to that node."
+                    )
                 q.append(RaftBatch(q.log.end_offset, count, q.epoch, payload))
             case Synced(ticket):
                 q.log.synced(ticket)
@@ -191,16 +197,16 @@ class RaftMachine:
                 snapshots.on_snapshot_taken(q, event)
             case SnapshotStored():
                 snapshots.on_snapshot_stored(q, event)
-            case Resign(epoch, for_good):
+            case Resign(epoch, shutting_down):
                 if q.leader is not None and epoch == q.epoch:
-                    q.resign(for_good=for_good)
+                    q.resign(shutting_down=shutting_down)
             case UpgradeKRaftVersion():
                 membership.upgrade(q)
             case _:
                 assert_never(event)
 
     def _poll(self, q: Quorum) -> None:
-        """Do what the state wants done by now; a new state may want more."""
+        """Do what is due in the current state, and again after each change of the state."""
         for _ in range(_STEPS_MAX):
             before = q.state
             match before:
@@ -219,7 +225,7 @@ class RaftMachine:
                 case Resigned():
                     elections.poll_resigned(q, before)
             if q.leader is None:
-                membership.give_up(q)
+                membership.on_leadership_lost(q)
             if q.state is before:
                 return
 
@@ -233,7 +239,7 @@ def _poll_leader(q: Quorum, leader: Leader) -> None:
         if q.leader is not leader:
             return
     membership.poll(q)
-    elections.announce(q, leader)
+    elections.send_begin_quorum_epoch(q, leader)
     replication.answer_delayed_fetches(q, leader)
 
 
@@ -262,13 +268,13 @@ def _on_request(q: Quorum, token: int, request: RaftRequest) -> None:
 
 
 def _on_answer(q: Quorum, source: int, response: RaftResponse) -> None:
-    well = response.error == ErrorCode.NONE
-    q.requests.on_answered(source, now_ms=q.now_ms, well=well)
+    success = response.error == ErrorCode.NONE
+    q.requests.on_answered(source, now_ms=q.now_ms, success=success)
     match response:
         case VersionsResponse():
             membership.on_versions_answer(q, source, response)
         case ChangeVoterResponse():
-            pass  # asked again when it is looked at again
+            pass  # the follower repeats the request at its next membership check
         case _ if elections.maybe_handle_common_response(q, response):
             pass
         case VoteResponse():
@@ -284,34 +290,35 @@ def _on_answer(q: Quorum, source: int, response: RaftResponse) -> None:
 
 
 def _wake_at(q: Quorum) -> int | None:
-    """The earliest time at which there is something to do even if nothing happens."""
+    """The earliest time at which a step is due without an event."""
     state = q.state
     times: list[int | None] = []
     match state:
         case Unattached():
             times = [state.election_deadline_ms] if q.is_voter else [_ready_again(q)]
         case Prospective():
-            times = [state.election_deadline_ms, _ready_again(q, *(key.id for key in state.tally.silent))]
+            times = [state.election_deadline_ms, _ready_again(q, *(key.id for key in state.tally.unrecorded))]
         case Candidate() if state.backoff_until_ms is not None:
             times = [state.backoff_until_ms]
         case Candidate():
-            times = [state.election_deadline_ms, _ready_again(q, *(key.id for key in state.tally.silent))]
+            times = [state.election_deadline_ms, _ready_again(q, *(key.id for key in state.tally.unrecorded))]
         case Follower():
             due = state.fetch_deadline_ms
             times = [due if q.is_voter or due > q.now_ms else _ready_again(q), _ready_again(q, q.leader_id)]
         case Leader():
             times = [state.progress.next_check_ms(), *(fetch.deadline_ms for fetch in q.delayed_fetches)]
-            times.append(state.next_announcement_ms if len(q.other_voters) else None)
+            times.append(state.next_begin_quorum_epoch_ms if len(q.other_voters) else None)
             times.append(q.pending_change.deadline_ms if q.pending_change else None)
         case Resigned():
-            times = [None if state.for_good else state.election_deadline_ms]
+            times = [None if state.shutting_down else state.election_deadline_ms]
             times.append(_ready_again(q, *sorted(state.unacknowledged)))
     return min((time for time in times if time is not None), default=None)
 
 
 def _ready_again(q: Quorum, *node_ids: int) -> int | None:
-    """When one of these nodes (or, without any, of those an observer may ask) may be sent a request again."""
-    asked = node_ids or replication.leader_discovery_nodes(q)
-    times = [q.requests.ready_at_ms(node_id) for node_id in asked]
+    """The earliest time at which a request may be sent to one of these nodes, by default to one that may know the
+    leader."""
+    nodes = node_ids or replication.leader_discovery_nodes(q)
+    times = [q.requests.ready_at_ms(node_id) for node_id in nodes]
     later = [time for time in times if time > q.now_ms]
     return min(later, default=None)

@@ -1,4 +1,4 @@
-"""Machine: how the log travels: followers pull it, and by pulling say how far they are (KIP-595)."""
+"""Machine: fetching, by which followers copy the log and acknowledge their position (KIP-595)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.server.raft.machine.values import NO_NODE, OffsetAndEpoch, RaftBat
 
 
 def check_leader_request(q: Quorum, epoch: int) -> ErrorCode:
-    """Only the leader of that very epoch answers (validateLeaderOnlyRequest)."""
+    """The error unless this replica leads exactly this epoch (Kafka's validateLeaderOnlyRequest)."""
     if epoch < q.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > q.epoch:
@@ -50,19 +50,19 @@ def _on_valid_fetch(q: Quorum, leader: Leader, token: int, request: FetchRequest
     if replica.id >= 0 and replica != q.me:
         if leader.progress.on_fetch(replica, request.fetch_offset, q.log.end_offset, q.now_ms):
             on_progress(q, leader)
-        if q.leader is not leader:  # committing the removal of this very leader made it resign
+        if q.leader is not leader:  # the fetch committed this leader's removal, so it has resigned
             response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, q.epoch, q.leader_id)
             q.reply(token, response)
             return
-    parks = request.max_wait_ms > 0 and not _has_news(q, leader, request)
-    if parks and len(q.delayed_fetches) < q.config.delayed_fetches_max:
+    delayed = request.max_wait_ms > 0 and not _has_new_data(q, leader, request)
+    if delayed and len(q.delayed_fetches) < q.config.delayed_fetches_max:
         q.delayed_fetches.append(DelayedRaftFetch(token, request, q.now_ms + request.max_wait_ms))
     else:
         q.reply(token, _respond(q, leader, request))
 
 
-def _has_news(q: Quorum, leader: Leader, request: FetchRequest) -> bool:
-    """Records, or a high watermark that the follower does not know (KIP-1166)."""
+def _has_new_data(q: Quorum, leader: Leader, request: FetchRequest) -> bool:
+    """Whether there are new records, or a high watermark that the follower does not know (KIP-1166)."""
     return q.log.end_offset > request.fetch_offset or leader.progress.high_watermark > request.high_watermark
 
 
@@ -90,18 +90,19 @@ def _respond(
 
 
 def on_progress(q: Quorum, leader: Leader) -> None:
-    """The leader's high watermark rose: tell the state machine, and whoever waits for it."""
+    """The leader's high watermark has risen: notify the state machine, and complete a committed change of the
+    voters."""
     q.raise_high_watermark(leader.progress.high_watermark)
     membership.on_committed(q, leader)
 
 
 def answer_delayed_fetches(q: Quorum, leader: Leader) -> None:
-    """Fetches for which there is something now, or whose time is up."""
+    """Answer the delayed fetches for which there are new data, or whose max_wait_ms has passed."""
     waiting: list[DelayedRaftFetch] = []
     for fetch in q.delayed_fetches:
         if fetch.request.fetch_offset < q.log.start.offset:
-            on_fetch(q, fetch.token, fetch.request)  # the log was cleaned under it
-        elif q.now_ms >= fetch.deadline_ms or _has_news(q, leader, fetch.request):
+            on_fetch(q, fetch.token, fetch.request)  # the log's start has advanced beyond the fetch
+        elif q.now_ms >= fetch.deadline_ms or _has_new_data(q, leader, fetch.request):
             q.reply(fetch.token, _respond(q, leader, fetch.request))
         else:
             waiting.append(fetch)
@@ -122,7 +123,7 @@ def on_fetch_answer(q: Quorum, response: FetchResponse) -> None:
     else:
         for batch in response.batches:
             if not _follows(q, batch):
-                break  # not what was asked for, or damaged: ask again
+                break  # the next fetch requests the batch again
             q.write(batch)
         q.raise_high_watermark(min(q.log.end_offset, response.high_watermark))
     state.has_fetched = True
@@ -131,12 +132,13 @@ def on_fetch_answer(q: Quorum, response: FetchResponse) -> None:
 
 
 def _follows(q: Quorum, batch: RaftBatch) -> bool:
-    """Epochs in a log never decrease, and none is later than its leader's."""
+    """Whether the batch continues the log. Epochs never decrease in a log, and none is later than its leader's."""
     return batch.base_offset == q.log.end_offset and q.log.last_epoch <= batch.epoch <= q.epoch and batch.count > 0
 
 
 def _begin_snapshot(q: Quorum, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
-    """The leader has dropped what this log would need next. What is committed here is in the snapshot."""
+    """Begin to fetch a snapshot: the leader's log starts above the end of this one. The snapshot contains all records
+    that are committed here."""
     if snapshot_id.offset > max(q.high_watermark, 0):
         state.snapshot = snapshot_id
         state.snapshot_position = 0
@@ -149,34 +151,34 @@ def poll_follower(q: Quorum, state: Follower) -> None:
     elif q.now_ms >= state.fetch_deadline_ms:
         q.become_prospective()
     else:
-        _ask_leader(q, state)
+        _send_to_leader(q, state)
 
 
 def poll_observer(q: Quorum, state: Follower | Unattached) -> None:
-    """An observer whose leader is silent asks the others, and hears from them who leads."""
+    """An observer without a responsive leader sends its fetch to other nodes, whose responses name the leader."""
     lost = not isinstance(state, Follower) or q.now_ms >= state.fetch_deadline_ms
     if not lost and not q.requests.has_timed_out(q.leader_id, q.now_ms):
         assert isinstance(state, Follower)
-        _ask_leader(q, state)
-    elif not q.requests.any_under_way(q.now_ms) and _may_fetch(q):
+        _send_to_leader(q, state)
+    elif not q.requests.has_any_in_flight(q.now_ms) and _may_fetch(q):
         known = leader_discovery_nodes(q)
         others = [node_id for node_id in known if node_id != q.leader_id]
-        gone = isinstance(state, Follower) and state.refused and others
-        ready = [node_id for node_id in (others if gone else known) if q.is_ready(node_id)]
+        leader_down = isinstance(state, Follower) and state.refused and others
+        ready = [node_id for node_id in (others if leader_down else known) if q.is_ready(node_id)]
         if ready:
             node_id = q.rng.choice(ready)
             q.send(node_id, build_fetch(q), q.leader_endpoints if node_id == q.leader_id else ())
 
 
 def leader_discovery_nodes(q: Quorum) -> list[int]:
-    """Who may know the leader: the voters, who was configured, and the leader itself, which need not be a voter yet in
-    a log that is behind."""
+    """The nodes that may know the leader: the voters, the bootstrap nodes, and the last known leader, which need not be
+    a voter according to a log that is behind."""
     nodes = {key.id for key in q.other_voters} | {node_id for node_id, _ in q.config.bootstrap} | {q.leader_id}
     return sorted(nodes - {q.me.id, NO_NODE})
 
 
-def _ask_leader(q: Quorum, state: Follower) -> None:
-    """The next request to the leader: a change of the voters that is due, a piece of a snapshot, or records."""
+def _send_to_leader(q: Quorum, state: Follower) -> None:
+    """Send the next request to the leader: for a part of a snapshot, a change of the voters, or records."""
     if q.leader_id == NO_NODE or not q.is_ready(q.leader_id):
         return
     if state.snapshot is not None:
@@ -192,7 +194,7 @@ def _ask_leader(q: Quorum, state: Follower) -> None:
         return
     if state.has_fetched and q.now_ms >= state.membership_check_ms:
         state.membership_check_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
-        change = membership.wanted_change(q)
+        change = membership.build_voter_request(q)
         if change is not None:
             q.send(q.leader_id, change, q.leader_endpoints)
             return
@@ -201,7 +203,7 @@ def _ask_leader(q: Quorum, state: Follower) -> None:
 
 
 def _may_fetch(q: Quorum) -> bool:
-    """A fetch acknowledges everything before its offset, so that must be on the platter first."""
+    """Whether a fetch can be sent. A fetch acknowledges the records below its offset, so they must be durable."""
     return q.log.is_synced or not q.config.can_vote
 
 

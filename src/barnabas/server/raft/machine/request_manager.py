@@ -1,4 +1,4 @@
-"""Machine: one request at a time to each node, repeated after a pause (Kafka's RequestManager)."""
+"""Machine: at most one request in flight to each node, and a backoff after a failure (Kafka's RequestManager)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _NodeRequest(Struct):
 
 
 class RequestManager:
-    """A response counts only if it answers the request that is under way."""
+    """The requests in flight, by node. A response to any other request is ignored."""
 
     def __init__(self, config: RaftConfig) -> None:
         self._request_timeout_ms = config.controller_quorum_request_timeout_ms
@@ -28,7 +28,7 @@ class RequestManager:
         return self.ready_at_ms(node_id) <= now_ms
 
     def ready_at_ms(self, node_id: int) -> int:
-        """When the node may be sent a request, if nothing happens before."""
+        """The time from which a request may be sent to the node, unless a response arrives earlier."""
         connection = self._nodes.get(node_id)
         if connection is None:
             return 0
@@ -38,14 +38,14 @@ class RequestManager:
         connection = self._nodes.get(node_id)
         return connection is not None and connection.correlation_id != NO_REQUEST and connection.timeout_at_ms <= now_ms
 
-    def any_under_way(self, now_ms: int) -> bool:
+    def has_any_in_flight(self, now_ms: int) -> bool:
         return any(
             connection.correlation_id != NO_REQUEST and connection.timeout_at_ms > now_ms
             for connection in self._nodes.values()
         )
 
     def on_sent(self, node_id: int, now_ms: int) -> int:
-        """Returns the correlation id to send with."""
+        """Record that a request is sent, and return its correlation id."""
         self._next_correlation_id += 1
         connection = self._nodes.setdefault(node_id, _NodeRequest())
         connection.correlation_id = self._next_correlation_id
@@ -56,11 +56,11 @@ class RequestManager:
         connection = self._nodes.get(node_id)
         return connection is not None and connection.correlation_id == correlation_id
 
-    def on_answered(self, node_id: int, *, now_ms: int, well: bool) -> None:
+    def on_answered(self, node_id: int, *, now_ms: int, success: bool) -> None:
         connection = self._nodes[node_id]
         connection.correlation_id = NO_REQUEST
-        connection.ready_at_ms = now_ms if well else now_ms + self._retry_backoff_ms
+        connection.ready_at_ms = now_ms if success else now_ms + self._retry_backoff_ms
 
     def reset(self) -> None:
-        """A new epoch or state: what was asked before does not matter any more."""
+        """Forget all requests, because the epoch or the state has changed. Responses to them will be ignored."""
         self._nodes.clear()

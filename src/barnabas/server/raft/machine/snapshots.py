@@ -1,4 +1,4 @@
-"""Machine: snapshots: how a follower that is too far behind gets one, and how the log before one goes (KIP-630)."""
+"""Machine: FetchSnapshot for followers that are too far behind, and deletion of the log below a snapshot (KIP-630)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from barnabas.server.raft.machine.states import Candidate, Prospective
 
 
 def on_fetch_snapshot(q: Quorum, token: int, request: FetchSnapshotRequest) -> None:
-    """Whoever sends the reply reads the piece; fetching a snapshot shows that the follower lives (check-quorum)."""
+    """Handle FetchSnapshot. The driver reads the part of the snapshot. The request counts as contact for
+    check-quorum."""
     error = check_leader_request(q, request.epoch)
     if not error and request.snapshot_id not in q.log.snapshots:
         error = ErrorCode.SNAPSHOT_NOT_FOUND
@@ -48,7 +49,7 @@ def on_fetch_snapshot_answer(q: Quorum, response: FetchSnapshotResponse) -> None
     state.fetch_deadline_ms = q.now_ms + q.config.controller_quorum_fetch_timeout_ms
     expected = response.snapshot_id == state.snapshot and response.position == state.snapshot_position
     if response.error or not expected:
-        # The leader has dropped it, or another leader never had it: a fetch will tell what to do.
+        # The leader does not have the snapshot any more; the response to the next fetch names another one.
         state.snapshot = None
         return
     q.fx.log_ops.append(WriteSnapshot(state.snapshot, response.position, response.data))
@@ -59,8 +60,11 @@ def on_fetch_snapshot_answer(q: Quorum, response: FetchSnapshotResponse) -> None
 
 
 def on_snapshot_stored(q: Quorum, event: SnapshotStored) -> None:
-    """The snapshot takes the place of the log: if this is still the leader that said so, in any case, since the log
-    cannot be continued; else (the disk was slow) only if the log does not reach as far."""
+    """Replace the log by a fetched snapshot.
+
+    If the follower still fetches this snapshot for the same leader, the log is always replaced, since it cannot be
+    continued. Otherwise, if the leader changed while the disk was slow, only a log that ends below is replaced.
+    """
     snapshot_id = event.snapshot_id
     state = q.follower
     asked = state is not None and state.snapshot == snapshot_id and state.snapshot_complete
@@ -75,17 +79,17 @@ def on_snapshot_stored(q: Quorum, event: SnapshotStored) -> None:
     q.history.start_at(snapshot_id, event.kraft_version, event.voters)
     q.raise_high_watermark(snapshot_id.offset)
     if isinstance(q.state, (Prospective, Candidate)):
-        q.become_leaderless()  # it was asking the wrong voters
+        q.become_leaderless()  # the election was among the old voters
 
 
 def on_snapshot_taken(q: Quorum, event: SnapshotTaken) -> None:
     snapshot_id = event.snapshot_id
     latest = q.log.latest_snapshot
     if snapshot_id.offset <= (latest.offset if latest else 0) or snapshot_id.offset <= q.log.start.offset:
-        return  # one that goes further has come in the meantime
+        return  # a newer snapshot exists
     if snapshot_id.offset > q.high_watermark or snapshot_id.epoch != q.log.epoch_at(snapshot_id.offset - 1):
         raise IllegalRaftStateError(
-            f"A snapshot {snapshot_id} was taken of what is not committed: the high watermark is {q.high_watermark}."
+            f"Snapshot {snapshot_id} contains uncommitted records: the high watermark is {q.high_watermark}."
         )
     q.log.add_snapshot(snapshot_id)
     if event.clean:

@@ -1,4 +1,4 @@
-"""Machine: the states of a replica, and the votes it counts (Kafka's UnattachedState, FollowerState, ...).
+"""Machine: the states of a replica, and the votes of an election (Kafka's UnattachedState, FollowerState, ...).
 
               +------------ a higher epoch, without a leader, from anywhere ------------+
               v                                                                         |
@@ -8,9 +8,9 @@
               +-------------------+                                                                           |
               +------------------------------- timeout, into the next epoch ----------------------------------+
 
-        any --hears of a leader of its epoch or a later one--> Follower --leader silent--> Prospective
+        any --learns of a leader of its epoch or a later one--> Follower --fetch timeout--> Prospective
 
-A replica that is not among the voters is an observer: only ever Unattached or Follower.
+A replica that is not a voter is an observer, which is always Unattached or Follower.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from barnabas.server.raft.machine.values import OffsetAndEpoch, ReplicaKey, Vote
 
 
 class Unattached(Struct):
-    """Knows of no leader that it could follow. May have voted in this epoch."""
+    """Knows no leader that it can fetch from. May have voted in this epoch."""
 
     election_deadline_ms: int
 
 
 class Tally(Struct):
-    """The votes of one election, by voter id."""
+    """The votes of one election, by voter id (Kafka's EpochElection)."""
 
     voters: Voters
     granted: set[int] = field(default_factory=set)
@@ -46,16 +46,16 @@ class Tally(Struct):
 
     @property
     def is_lost(self) -> bool:
-        """So many refused that the rest cannot make a majority."""
+        """Whether so many voters have rejected that the others are not a majority."""
         return len(self.voters.members) - len(self.rejected) < self.voters.majority
 
     @property
-    def silent(self) -> tuple[ReplicaKey, ...]:
+    def unrecorded(self) -> tuple[ReplicaKey, ...]:
         return tuple(key for key in self.voters.keys if key.id not in self.granted and key.id not in self.rejected)
 
 
 class Prospective(Struct):
-    """Asks whether it would be elected (KIP-996), in the epoch that it knows, so that asking disturbs nobody."""
+    """Sends pre-votes (KIP-996). The epoch stays the same, so that a lost pre-vote does not disturb the leader."""
 
     election_deadline_ms: int
     tally: Tally
@@ -63,7 +63,7 @@ class Prospective(Struct):
 
 
 class Candidate(Struct):
-    """Has voted for itself in a new epoch. After a lost election it waits, so that candidates do not keep colliding."""
+    """Has voted for itself in a new epoch. After a lost election, a candidate waits for a random backoff."""
 
     election_deadline_ms: int
     tally: Tally
@@ -72,34 +72,36 @@ class Candidate(Struct):
 
 
 class Follower(Struct):
-    """Fetches from a leader it knows."""
+    """Fetches from a known leader."""
 
     fetch_deadline_ms: int
     membership_check_ms: int
-    """When to look whether the voters still say the right thing about this node (KIP-853)."""
+    """When to check next whether the voters describe this node correctly (KIP-853)."""
     has_fetched: bool = False
-    """Heard of the leader by a successful fetch; one who has does not encourage others to replace it (KIP-996)."""
+    """Whether a fetch from this leader has succeeded. Such a follower rejects pre-votes (KIP-996)."""
     refused: bool = False
-    """The leader's host has said that its process does not run."""
+    """Whether the leader's host has refused a connection, because the leader's process does not run."""
     snapshot: OffsetAndEpoch | None = None
-    """Being fetched, and how much of it is there."""
+    """The snapshot that is being fetched, or None. `snapshot_position` is the number of bytes fetched."""
     snapshot_position: int = 0
     snapshot_complete: bool = False
 
 
 class Leader(Struct):
+    """Accepts proposals, and responds to the other replicas' fetches."""
+
     progress: Progress
     epoch_start_offset: int
-    next_announcement_ms: int
+    next_begin_quorum_epoch_ms: int
 
 
 class Resigned(Struct):
-    """Was the leader of this epoch, and will not be again, which also keeps it from voting for another in it."""
+    """Was the leader of this epoch. It neither leads again in this epoch nor votes for another candidate."""
 
     election_deadline_ms: int
     successors: tuple[ReplicaKey, ...] = ()
     unacknowledged: set[int] = field(default_factory=set)
-    for_good: bool = False
+    shutting_down: bool = False
 
 
 State: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Resigned

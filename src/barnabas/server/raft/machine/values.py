@@ -1,4 +1,4 @@
-"""Value: the nouns of the quorum: replicas, voters, batches, control records, and what must survive."""
+"""Value: replicas, voters, batches, control records, and the durable state of a replica."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ NO_DIRECTORY: Final = UUID(int=0)
 NO_NODE: Final = -1
 NO_OFFSET: Final = -1
 HIGH_WATERMARK_NOT_SENT: Final = 0x7FFFFFFFFFFFFFFF
-"""What a Fetch carries for the high watermark when its sender does not say one (KIP-1166)."""
+"""The high watermark in a Fetch whose sender does not state one (KIP-1166)."""
 
 
 class OffsetAndEpoch(Struct, frozen=True, order=True):
-    """A place in the log: everything before `offset`, whose last record is of `epoch`. Also names a snapshot."""
+    """An end of a log: `offset` is the next offset, `epoch` the epoch of the last record before it. Identifies
+    snapshots."""
 
     epoch: int
     offset: int
@@ -30,7 +31,7 @@ ORIGIN: Final = OffsetAndEpoch(0, 0)
 
 
 class RaftEndpoint(NamedTuple):
-    """Where a listener of a node is reached."""
+    """The address of one listener of a node."""
 
     listener: str
     host: str
@@ -41,16 +42,16 @@ Endpoints: TypeAlias = tuple[RaftEndpoint, ...]
 
 
 class ReplicaKey(Struct, frozen=True, order=True):
-    """Who a replica is (KIP-853): a node together with its disk. A new disk makes it another replica.
+    """The identity of a replica: a node id and a directory id (KIP-853). A node with a new disk is another replica.
 
-    `NO_DIRECTORY` stands for any disk, as in a quorum of kraft.version 0.
+    `NO_DIRECTORY` matches any directory, as in a quorum of kraft.version 0.
     """
 
     id: int
     directory_id: UUID = NO_DIRECTORY
 
     def covers(self, other: ReplicaKey) -> bool:
-        """Whether `other` is this replica, as far as this key says."""
+        """Whether `other` can be this replica: the same node, and the same directory if this key has one."""
         return self.id == other.id and (self.directory_id in (NO_DIRECTORY, other.directory_id))
 
     def __str__(self) -> str:
@@ -58,7 +59,7 @@ class ReplicaKey(Struct, frozen=True, order=True):
 
 
 class VoterNode(Struct, frozen=True):
-    """One member of the quorum, and the versions of the protocol (kraft.version) that it understands."""
+    """A voter (Kafka's VoterSet.VoterNode), its endpoints, and the range of kraft.version that it supports."""
 
     key: ReplicaKey
     endpoints: Endpoints = ()
@@ -67,7 +68,7 @@ class VoterNode(Struct, frozen=True):
 
 
 class Voters(Struct, frozen=True):
-    """The quorum: voters in the order of their ids. Changes give a new set, or None where they make no sense."""
+    """The set of voters, in the order of their ids (Kafka's VoterSet). A change returns a new set."""
 
     members: tuple[VoterNode, ...] = ()
 
@@ -94,13 +95,13 @@ class Voters(Struct, frozen=True):
         return len(self.members) == 1 and self.members[0].key.covers(key)
 
     def add(self, voter: VoterNode) -> Voters | None:
-        """None if there is a voter of that id, be it on another disk: it has to be removed first."""
+        """None if the set has a voter of that id, also with another directory, which has to be removed first."""
         if self.get(voter.key.id) is not None:
             return None
         return Voters(tuple(sorted((*self.members, voter), key=lambda member: member.key)))
 
     def remove(self, key: ReplicaKey) -> Voters | None:
-        """None if it is not there, or if none would be left."""
+        """None if the set does not contain the voter, or contains no other."""
         if not self.has(key) or len(self.members) == 1:
             return None
         return Voters(tuple(voter for voter in self.members if voter.key.id != key.id))
@@ -118,7 +119,7 @@ class Voters(Struct, frozen=True):
 
 
 class LeaderChangeControl(Struct, frozen=True):
-    """The first record of a leader's epoch; committing it commits everything before it."""
+    """The first record of a leader's epoch. When it is committed, all records before it are."""
 
     leader_id: int
     voters: tuple[ReplicaKey, ...]
@@ -126,20 +127,20 @@ class LeaderChangeControl(Struct, frozen=True):
 
 
 class KRaftVersionControl(Struct, frozen=True):
-    """The version of the Raft protocol from here on; 1 lets the voters change."""
+    """The kraft.version from this offset on. The voters can change from version 1 on."""
 
     version: int
 
 
 ControlRecord: TypeAlias = LeaderChangeControl | KRaftVersionControl | Voters
-"""`Voters` in the log means: the quorum from here on, committed or not (KIP-853)."""
+"""`Voters` in the log are in force from their offset on, committed or not (KIP-853)."""
 
 
 class RaftBatch(Struct, frozen=True):
-    """One batch of the log. The machine looks at everything but the payload, which it never opens.
+    """One batch of the log. The machine never decodes the payload.
 
-    A batch holds either records of the state machine (`payload`), or control records, one offset each. A batch read
-    from the wire or the disk may carry the bytes of both, so that they need not be built again.
+    A batch contains either records of the state machine (`payload`) or control records, one for each offset. A control
+    batch that was read from the network or the disk also has its bytes as the payload, so that they can be sent on.
     """
 
     base_offset: int
@@ -153,11 +154,12 @@ class RaftBatch(Struct, frozen=True):
         return self.base_offset + self.count
 
 
-# ---- what must survive
+# ---- durable state
 
 
 class ElectionState(Struct, frozen=True):
-    """What `quorum-state` keeps. Within an epoch it only gains: a vote, then a leader; it never changes its mind."""
+    """The content of the file `quorum-state`. Within an epoch, the vote and the leader are set once and never
+    change."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -165,16 +167,18 @@ class ElectionState(Struct, frozen=True):
 
 
 class LogSummary(Struct, frozen=True):
-    """What the machine is told about the log on the disk when it starts (the driver has read it through once)."""
+    """The log on the disk when the replica starts. `ReplicatedLog.open` reads the log once and returns this."""
 
     start: OffsetAndEpoch = ORIGIN
     end_offset: int = 0
     epochs: tuple[tuple[int, int], ...] = ()
-    """(epoch, its first offset), ascending."""
+    """(epoch, its first offset), in ascending order."""
     snapshots: tuple[OffsetAndEpoch, ...] = ()
-    """Those that agree with the log. One that goes beyond it, as left by a crash, is where the log starts (`start`)."""
+    """The snapshots that agree with the log. A crash can leave one that ends beyond the log; the log then starts
+    there."""
     kraft_versions: tuple[tuple[int, int], ...] = ()
-    """(offset, version): what the newest snapshot says, at its end offset - 1, and then the log's control records."""
+    """(offset, version): the newest snapshot's version, at its end offset - 1, then those of the log's control
+    records."""
     voters: tuple[tuple[int, Voters], ...] = ()
 
 
@@ -192,15 +196,16 @@ class RaftConfig(Struct, frozen=True):
     fetch_max_wait_ms: int = 500
     """The longest that the leader may delay the response to a fetch. A constant in Kafka too, not a config."""
     can_vote: bool = True
-    """A controller, which is or may become a voter, and so syncs before it fetches on; a broker only observes."""
+    """Whether the node is a controller, which may be a voter and syncs its log before each fetch. A broker is an
+    observer."""
     bootstrap: tuple[tuple[int, Endpoints], ...] = ()
-    """Where an observer begins its search for the leader; ids that are not known yet are negative."""
+    """The nodes that an observer asks for the leader. Nodes whose id is unknown have a negative one."""
     voters: Voters = Voters()
-    """The quorum as configured, until the log or a snapshot knows better."""
+    """The configured voters, used unless the log or a snapshot contains voters."""
     kraft_version: int = 0
-    """With 1, the first leader writes `voters` into the log."""
+    """If 1, the first leader appends `voters` to the log."""
     endpoints: Endpoints = ()
-    """Where this node is reached."""
+    """The addresses of this node's listeners."""
     min_version: int = 0
     max_version: int = 1
     delayed_fetches_max: int = 1000
