@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.options import Limits, OnDataLoss, Splitting
-from barnabas.spark.planner import LogView, Range, StreamPlanner, plan_ranges, share_out
+from barnabas.spark.planner import LogOffsets, PartitionRange, StreamPlanner, plan_ranges, share_out
 from barnabas.spark.positions import Position
 from barnabas.spark.splits import split_ranges
 
@@ -28,7 +28,7 @@ def test_a_stream_reads_every_offset_once_and_in_order(
     start: dict[TopicPartition, int], ahead: dict[TopicPartition, int], max_offsets: int | None, max_bytes: int | None
 ) -> None:
     latest = {tp: start.get(tp, 0) + ahead.get(tp, 0) for tp in start.keys() | ahead.keys()}
-    log = LogView(dict.fromkeys(latest, 0), latest)
+    log = LogOffsets(dict.fromkeys(latest, 0), latest)
     density = {tp: 1.0 + tp.partition * 37.0 for tp in latest}
     planner = StreamPlanner(Limits(max_offsets=max_offsets, max_bytes=max_bytes), OnDataLoss.FAIL)
     planner.fix_target(latest)
@@ -52,14 +52,19 @@ def test_a_stream_reads_every_offset_once_and_in_order(
 
 @given(
     st.lists(
-        st.builds(lambda p, s, n: Range(TopicPartition("t", p), s, s + n), st.integers(0, 9), some, st.integers(0, 400))
+        st.builds(
+            lambda p, s, n: PartitionRange(TopicPartition("t", p), s, s + n),
+            st.integers(0, 9),
+            some,
+            st.integers(0, 400),
+        )
     ),
     st.none() | st.integers(1, 60),
     st.none() | st.integers(1, 300),
     st.floats(0, 1e6),
 )
 def test_splits_cover_exactly_what_was_planned(
-    ranges: list[Range], min_tasks: int | None, max_records: int | None, density: float
+    ranges: list[PartitionRange], min_tasks: int | None, max_records: int | None, density: float
 ) -> None:
     splitting = Splitting(min_tasks, max_records, 1 << 20)
     pieces = split_ranges(ranges, splitting, {r.tp: density for r in ranges})

@@ -27,9 +27,8 @@ from barnabas.client.values import EARLIEST, LATEST, FetchedBatches, IsolationLe
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import SparkSourceError
-from barnabas.spark.options import Subscription
-from barnabas.spark.planner import LogView
-from barnabas.spark.positions import Boundary, Position, boundary_queries, resolve_boundary
+from barnabas.spark.planner import LogOffsets
+from barnabas.spark.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
 
 T = TypeVar("T")
 
@@ -43,7 +42,7 @@ CLIENTS_MAX = 16
 _NO_SUCH_TOPIC = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-class Client:
+class BlockingClient:
     """An event loop in a thread of its own, and a blocking way in."""
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class Client:
         self._loop.close()
 
 
-class LogClient(Client):
+class LogClient(BlockingClient):
     """A cluster as the readers see it."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -94,11 +93,11 @@ class LogClient(Client):
 
     # -- planning ----------------------------------------------------------------------------------------------------
 
-    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+    def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         """The partitions that the subscription has now, by fresh metadata. Topics that do not exist have none."""
         return self.run(self._partitions(subscription))
 
-    async def _partitions(self, subscription: Subscription) -> list[TopicPartition]:
+    async def _partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
             topics = await self.cluster.all_topics()
@@ -126,16 +125,16 @@ class LogClient(Client):
             offsets[tp] = answer.offset
         return offsets
 
-    def log_view(self, partitions: Iterable[TopicPartition]) -> LogView:
+    def log_view(self, partitions: Iterable[TopicPartition]) -> LogOffsets:
         """Earliest and latest offsets; the latest as the isolation level lets it be seen."""
         return self.run(self._log_view(list(partitions)))
 
-    async def _log_view(self, partitions: list[TopicPartition]) -> LogView:
+    async def _log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
         earliest, latest = await asyncio.gather(
             self._list_offsets(dict.fromkeys(partitions, EARLIEST)),
             self._list_offsets(dict.fromkeys(partitions, LATEST)),
         )
-        return LogView(earliest, latest)
+        return LogOffsets(earliest, latest)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start of each partition; partitions that are gone are left out."""
@@ -149,7 +148,7 @@ class LogClient(Client):
         return found
 
     def resolve(
-        self, boundary: Boundary, partitions: list[TopicPartition], log: LogView, *, starting: bool
+        self, boundary: Boundary, partitions: list[TopicPartition], log: LogOffsets, *, starting: bool
     ) -> dict[TopicPartition, int]:
         """A starting or ending position as offsets."""
         queries = boundary_queries(boundary, partitions)
@@ -159,7 +158,7 @@ class LogClient(Client):
         answers |= {tp: known[at][tp] for tp, at in queries.items() if at in known}
         return resolve_boundary(boundary, answers, partitions, log.latest, starting=starting)
 
-    def bytes_per_offset(self, log: LogView) -> dict[TopicPartition, float]:
+    def bytes_per_offset(self, log: LogOffsets) -> dict[TopicPartition, float]:
         """How long an offset is on average in each partition's log, as the brokers tell their directories' sizes.
 
         Empty when this client may not ask: then limits in bytes are taken as limits in offsets, which are stricter.
@@ -205,9 +204,9 @@ class LogClient(Client):
                 raise error
 
 
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=BlockingClient)
 
-_clients: dict[tuple[object, ...], Client] = {}
+_clients: dict[tuple[object, ...], BlockingClient] = {}
 _owner = os.getpid()
 _lock = threading.Lock()
 
@@ -242,7 +241,7 @@ def discard(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str])
         client.close()
 
 
-def require_partitions(client: LogClient, subscription: Subscription) -> list[TopicPartition]:
+def require_partitions(client: LogClient, subscription: SourceSubscription) -> list[TopicPartition]:
     """The partitions to begin with. Raises SparkSourceError when a topic or partition that was named does not exist."""
     found = client.partitions(subscription)
     missing = sorted(set(subscription.topics) - {tp.topic for tp in found})

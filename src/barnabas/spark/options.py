@@ -1,19 +1,21 @@
-"""Table: the options of `format("barnabas")`, and the values they are parsed into.
+"""Table: the options of `format("barnabas")`, and the values into which they are parsed.
 
-Names and meanings are those of Spark's own Kafka connector, case-insensitive; the rows marked ours add to it. Options
-starting with `kafka.` are client settings and are handed on, without the prefix, to the client.
+Names and meanings are those of Spark's own Kafka connector, and names are case-insensitive. The rows marked `ours` are
+additions. Options that start with `kafka.` are client settings and are passed to the client without the prefix.
+
+To add an option: add a row to OPTIONS, and read it with `given.get(name)` in `parse_source_options` or
+`parse_sink_options`. The row gives the parser of its text and its default, and the table in docs/SPARK.md is written
+from the rows (tests/golden/pages).
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
-from barnabas.core.ids import TopicPartition
+from barnabas.spark import option_parsers as parse_as
 from barnabas.spark.errors import OptionError
 from barnabas.spark.positions import (
     EARLIEST,
@@ -23,23 +25,24 @@ from barnabas.spark.positions import (
     AtTimestamps,
     Boundary,
     MissingTimestamp,
-    flatten,
-    parse_assignment,
+    SourceSubscription,
 )
 from barnabas.spark.schema import DEFAULT_COLUMNS, check_columns
 
-T = TypeVar("T")
+MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+MAX_BYTES_PER_PARTITION = 64 * 1024 * 1024
+POLL_TIMEOUT_MS = 120_000
 
 
-class Mode(Enum):
-    """How the source is read."""
+class ReadMode(Enum):
+    """Whether the source is read by a batch query or by a streaming query."""
 
     BATCH = "batch"
     STREAM = "streaming"
 
 
 class OnDataLoss(Enum):
-    """`failOnDataLoss`: stop the query, go on, or go on and count what is missing in the query's own offsets."""
+    """`failOnDataLoss`: stop the query, continue, or continue and count the lost records in the query's offsets."""
 
     FAIL = "true"
     SKIP = "false"
@@ -47,39 +50,30 @@ class OnDataLoss(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """Exactly one of the three is set."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    assigned: tuple[TopicPartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one micro-batch may take, and how long it may wait for more."""
+    """The most and the least that one micro-batch reads, and how long it may wait for the least."""
 
     max_offsets: int | None = None
     max_bytes: int | None = None
     min_offsets: int | None = None
-    max_delay_ms: int = 15 * 60 * 1000
+    max_delay_ms: int = MAX_TRIGGER_DELAY_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """How a partition's offsets are spread over tasks."""
+    """How a partition's offsets are divided among tasks."""
 
     min_tasks: int | None = None
     max_records: int | None = None
-    max_bytes: int = 64 * 1024 * 1024
+    max_bytes: int = MAX_BYTES_PER_PARTITION
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Everything a reader needs to know."""
+    """The parsed options of a reader."""
 
     client: Mapping[str, str]
-    subscription: Subscription
+    subscription: SourceSubscription
     starting: Boundary
     ending: Boundary
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -87,62 +81,136 @@ class SourceOptions:
     limits: Limits = field(default_factory=Limits)
     splitting: Splitting = field(default_factory=Splitting)
     progress_group: str | None = None
-    stall_timeout_ms: int = 120_000
+    stall_timeout_ms: int = POLL_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything a writer needs to know."""
+    """The parsed options of a writer."""
 
     client: Mapping[str, str]
     topic: str | None = None
     include_headers: bool = True
 
 
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class OptionRow:
-    """One line of the table below, for the documentation and for "did you mean"."""
+    """One option: the parser of its text, its default value, and its line in docs/SPARK.md.
+
+    `use` says where the option applies: read (batch and streaming queries), stream, batch, write; several are separated
+    by commas. A streaming query rejects an option whose use is batch.
+    """
 
     name: str
-    use: str  # where it is understood: "read", "stream", "batch", "write" (comma separated)
+    use: str
     meaning: str
+    parse: parse_as.Parse = parse_as.text
+    default: Any = None
     ours: bool = False
 
 
 OPTIONS: tuple[OptionRow, ...] = (
-    OptionRow("kafka.bootstrap.servers", "read,write", "Brokers to begin with: host:port,host:port. Required."),
-    OptionRow("subscribe", "read", "Topics to read, separated by commas."),
-    OptionRow("subscribePattern", "read", "Regular expression; every topic it matches in full is read."),
-    OptionRow("assign", "read", 'Partitions to read: {"topicA": [0, 1]}.'),
-    OptionRow("startingOffsets", "read", "earliest, latest or JSON per partition; streams begin at latest."),
-    OptionRow("startingTimestamp", "read", "Begin at the first record not older than this (ms since 1970)."),
-    OptionRow("startingOffsetsByTimestamp", "read", "The same, as JSON per partition."),
-    OptionRow("startingOffsetsByTimestampStrategy", "read", "error or latest: when no record is that young."),
-    OptionRow("endingOffsets", "batch", "latest or JSON per partition."),
-    OptionRow("endingTimestamp", "batch", "Stop before the first record not older than this (ms since 1970)."),
-    OptionRow("endingOffsetsByTimestamp", "batch", "The same, as JSON per partition."),
-    OptionRow("failOnDataLoss", "read", "true: stop; false: go on; report: go on and count it in the offsets."),
-    OptionRow("maxOffsetsPerTrigger", "stream", "At most so many offsets in one micro-batch."),
-    OptionRow("maxBytesPerTrigger", "stream", "At most about so many bytes of the log in one micro-batch.", True),
-    OptionRow("minOffsetsPerTrigger", "stream", "Wait until so many offsets have arrived."),
-    OptionRow("maxTriggerDelay", "stream", "But wait no longer than this (15m)."),
-    OptionRow("minPartitions", "read", "At least so many tasks, by splitting partitions."),
-    OptionRow("maxRecordsPerPartition", "read", "At most so many offsets in one task."),
-    OptionRow("maxBytesPerPartition", "read", "At most about so many bytes of the log in one task (64m).", True),
-    OptionRow("includeHeaders", "read,write", "Read the column headers (false); write it (true)."),
-    OptionRow("includeKey", "read", "false: do not read the column key.", True),
-    OptionRow("includeValue", "read", "false: do not read the column value.", True),
-    OptionRow("columns", "read", "Exactly these columns, separated by commas; reads less than select().", True),
-    OptionRow("groupId", "stream", "Consumer group whose committed offsets follow the query (also group.id).", True),
-    OptionRow("group.id", "stream", "The same as groupId.", True),
-    OptionRow("groupIdPrefix", "read", "Accepted: this source reads without joining a group."),
-    OptionRow("kafkaConsumer.pollTimeoutMs", "read", "How long a task waits for records that must be there."),
-    OptionRow("fetchOffset.numRetries", "read", "Accepted: the client retries by its own settings."),
-    OptionRow("fetchOffset.retryIntervalMs", "read", "Accepted: the client retries by its own settings."),
-    OptionRow("topic", "write", "Topic for rows without a topic of their own; overrides the column."),
+    OptionRow("kafka.bootstrap.servers", "read,write", "Brokers to connect to first: host:port,host:port. Required."),
+    OptionRow("subscribe", "read", "Topics to read, separated by commas.", parse_as.topics),
+    OptionRow("subscribePattern", "read", "Regular expression that matches whole topic names.", parse_as.topic_pattern),
+    OptionRow("assign", "read", 'Partitions to read: {"topicA": [0, 1]}.', parse_as.assignment),
+    OptionRow(
+        "startingOffsets", "read", "earliest, latest or JSON per partition; streams begin at latest.", parse_as.offsets
+    ),
+    OptionRow(
+        "startingTimestamp",
+        "read",
+        "Begin at the first record that is not older (ms since 1970).",
+        parse_as.timestamp_ms,
+    ),
+    OptionRow(
+        "startingOffsetsByTimestamp", "read", "As startingTimestamp, as JSON per partition.", parse_as.timestamps
+    ),
+    OptionRow(
+        "startingOffsetsByTimestampStrategy",
+        "read",
+        "error or latest: if all records are older than the timestamp.",
+        parse_as.one_of(MissingTimestamp),
+        MissingTimestamp.ERROR,
+    ),
+    OptionRow("endingOffsets", "batch", "latest or JSON per partition.", parse_as.offsets),
+    OptionRow(
+        "endingTimestamp",
+        "batch",
+        "Stop before the first record that is not older (ms since 1970).",
+        parse_as.timestamp_ms,
+    ),
+    OptionRow("endingOffsetsByTimestamp", "batch", "As endingTimestamp, as JSON per partition.", parse_as.timestamps),
+    OptionRow(
+        "failOnDataLoss",
+        "read",
+        "true: stop; false: continue; report: continue and count lost records in the query's offsets.",
+        parse_as.one_of(OnDataLoss),
+        OnDataLoss.FAIL,
+    ),
+    OptionRow("maxOffsetsPerTrigger", "stream", "The maximum number of offsets in one micro-batch.", parse_as.positive),
+    OptionRow(
+        "maxBytesPerTrigger",
+        "stream",
+        "The approximate maximum of log bytes in one micro-batch.",
+        parse_as.size,
+        ours=True,
+    ),
+    OptionRow("minOffsetsPerTrigger", "stream", "Wait until this many offsets have arrived.", parse_as.positive),
+    OptionRow(
+        "maxTriggerDelay",
+        "stream",
+        "The longest wait for minOffsetsPerTrigger (15m).",
+        parse_as.duration_ms,
+        MAX_TRIGGER_DELAY_MS,
+    ),
+    OptionRow(
+        "minPartitions", "read", "The minimum number of tasks; partitions are split to reach it.", parse_as.positive
+    ),
+    OptionRow("maxRecordsPerPartition", "read", "The maximum number of offsets in one task.", parse_as.positive),
+    OptionRow(
+        "maxBytesPerPartition",
+        "read",
+        "The approximate maximum of log bytes in one task (64m).",
+        parse_as.size,
+        MAX_BYTES_PER_PARTITION,
+        ours=True,
+    ),
+    OptionRow("includeHeaders", "read,write", "Read the column headers (false); write it (true).", parse_as.boolean),
+    OptionRow("includeKey", "read", "false: do not read the column key.", parse_as.boolean, ours=True),
+    OptionRow("includeValue", "read", "false: do not read the column value.", parse_as.boolean, ours=True),
+    OptionRow(
+        "columns",
+        "read",
+        "The columns to read, separated by commas; transfers less than select().",
+        parse_as.name_list,
+        ours=True,
+    ),
+    OptionRow(
+        "groupId",
+        "stream",
+        "Consumer group whose committed offsets follow the query (also group.id).",
+        parse_as.group_id,
+        ours=True,
+    ),
+    OptionRow("group.id", "stream", "The same as groupId.", parse_as.group_id, ours=True),
+    OptionRow("groupIdPrefix", "read", "Accepted and ignored: this source reads without joining a group."),
+    OptionRow(
+        "kafkaConsumer.pollTimeoutMs",
+        "read",
+        "How long a task waits for records that must exist.",
+        parse_as.positive,
+        POLL_TIMEOUT_MS,
+    ),
+    OptionRow("fetchOffset.numRetries", "read", "Accepted and ignored: the client has its own retry settings."),
+    OptionRow("fetchOffset.retryIntervalMs", "read", "Accepted and ignored: the client has its own retry settings."),
+    OptionRow("topic", "write", "Topic for all rows; overrides the column topic.", parse_as.sink_topic),
 )
 
-_KNOWN = {row.name.lower(): row for row in OPTIONS}
+_ROWS = {row.name: row for row in OPTIONS}
 
 _REFUSED: Mapping[str, str] = {
     "kafka.auto.offset.reset": "use startingOffsets; a query never resets its position by itself",
@@ -150,237 +218,157 @@ _REFUSED: Mapping[str, str] = {
     "kafka.value.deserializer": "values are always bytes; decode them with DataFrame expressions",
     "kafka.key.serializer": "keys are strings or bytes; encode them with DataFrame expressions",
     "kafka.value.serializer": "values are strings or bytes; encode them with DataFrame expressions",
-    "kafka.enable.auto.commit": "the position lives in Spark's checkpoint; use groupId to make it visible as a group",
+    "kafka.enable.auto.commit": "the position is in Spark's checkpoint; use groupId to commit it for a group as well",
     "kafka.interceptor.classes": "the source works on whole columns and calls no interceptor",
 }
 
-_EDGES = {"earliest": EARLIEST, "latest": LATEST}
+
+class GivenOptions:
+    """The options of one query, parsed by their rows when they are read."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._texts = {name.lower(): value for name, value in options.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._texts
+
+    def get(self, name: str) -> Any:
+        """The value of an option, or its row's default. KeyError if no row has this name, which is a bug."""
+        row = _ROWS[name]
+        text = self._texts.get(name.lower())
+        return row.default if text is None else row.parse(name, text)
+
+    def only(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that are given."""
+        return [name for name in names if name in self]
+
+    def client_settings(self) -> dict[str, str]:
+        """The options that start with `kafka.`, without the prefix. Raises OptionError for settings without effect."""
+        for name, reason in _REFUSED.items():
+            if name in self:
+                raise OptionError(f"{name} is not supported: {reason}")
+        client = {n.removeprefix("kafka."): value for n, value in self._texts.items() if n.startswith("kafka.")}
+        if not client.get("bootstrap.servers", "").strip():
+            raise OptionError("kafka.bootstrap.servers must be given: host:port, or several separated by commas")
+        return client
 
 
-def parse_source_options(options: Mapping[str, str], mode: Mode) -> SourceOptions:
-    """Raises OptionError, which names the option, says what is wrong and what would be right."""
-    given = {name.lower(): value for name, value in options.items()}
-    _refuse(given, mode)
+# -- the options of a query --------------------------------------------------------------------------------------------
+
+
+def parse_source_options(options: Mapping[str, str], mode: ReadMode) -> SourceOptions:
+    """Raises OptionError, which names the option, what is wrong, and a valid value."""
+    given = GivenOptions(options)
+    client = given.client_settings()
+    if mode is ReadMode.STREAM:
+        for name in given.only(row.name for row in OPTIONS if row.use == "batch"):
+            raise OptionError(f"{name} is not valid in a streaming query, which has no end; read with spark.read")
     return SourceOptions(
-        client=_client_settings(given),
+        client=client,
         subscription=_subscription(given),
         starting=_starting(given, mode),
         ending=_ending(given),
-        columns=columns_of(given),
-        on_data_loss=_choice(given, "failOnDataLoss", OnDataLoss, OnDataLoss.FAIL),
+        columns=_columns(given),
+        on_data_loss=given.get("failOnDataLoss"),
         limits=_limits(given),
         splitting=Splitting(
-            min_tasks=_get(given, "minPartitions", _positive),
-            max_records=_get(given, "maxRecordsPerPartition", _positive),
-            max_bytes=_get(given, "maxBytesPerPartition", _size) or Splitting().max_bytes,
+            min_tasks=given.get("minPartitions"),
+            max_records=given.get("maxRecordsPerPartition"),
+            max_bytes=given.get("maxBytesPerPartition"),
         ),
         progress_group=_progress_group(given),
-        stall_timeout_ms=_get(given, "kafkaConsumer.pollTimeoutMs", _positive) or 120_000,
+        stall_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs"),
     )
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Raises OptionError. Options that belong to Spark itself (path, checkpointLocation, …) are left alone."""
-    given = {name.lower(): value for name, value in options.items()}
-    _refuse_client_settings(given)
-    topic = given.get("topic")
-    if topic is not None and not topic.strip():
-        raise OptionError("topic is empty; name the topic to write to, or leave the option out and give a topic column")
+    """Raises OptionError. Options of Spark itself (path, checkpointLocation, ...) are ignored."""
+    given = GivenOptions(options)
+    client = given.client_settings()
     return SinkOptions(
-        client=_client_settings(given),
-        topic=topic,
-        include_headers=_get(given, "includeHeaders", _boolean) is not False,
+        client=client, topic=given.get("topic"), include_headers=given.get("includeHeaders") is not False
     )
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns the options ask for; needs no broker, so Spark can be given the schema at once."""
-    given = {name.lower(): value for name, value in options.items()}
-    include_headers = _get(given, "includeHeaders", _boolean)
-    dropped = {name for name in ("key", "value") if _get(given, f"include{name.capitalize()}", _boolean) is False}
+    """The columns that the options select. Needs no broker, so that Spark can be given the schema at once."""
+    return _columns(GivenOptions(options))
+
+
+def _columns(given: GivenOptions) -> tuple[str, ...]:
+    include_headers = given.get("includeHeaders")
+    dropped = {name for name in ("key", "value") if given.get(f"include{name.capitalize()}") is False}
     listed = given.get("columns")
     if listed is not None:
-        columns = check_columns(tuple(name.strip() for name in listed.split(",") if name.strip()))
+        columns = check_columns(listed)
         if dropped & set(columns):
-            raise OptionError(f"columns={listed} asks for what include{min(dropped).capitalize()}=false leaves out")
+            excluded = f"include{min(dropped).capitalize()}=false"
+            raise OptionError(f"columns={','.join(listed)} contains a column that {excluded} excludes")
         return columns
     return tuple(name for name in (*DEFAULT_COLUMNS, *(("headers",) if include_headers else ())) if name not in dropped)
 
 
-def _refuse(given: Mapping[str, str], mode: Mode) -> None:
-    _refuse_client_settings(given)
-    if mode is Mode.STREAM:
-        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-            if name.lower() in given:
-                raise OptionError(f"{name} is not valid in a streaming query, which has no end; read with spark.read")
-
-
-def _refuse_client_settings(given: Mapping[str, str]) -> None:
-    for name, reason in _REFUSED.items():
-        if name in given:
-            raise OptionError(f"{name} is not supported: {reason}")
-
-
-def _client_settings(given: Mapping[str, str]) -> dict[str, str]:
-    client = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
-    if not client.get("bootstrap.servers", "").strip():
-        raise OptionError("kafka.bootstrap.servers must be given: host:port, or several separated by commas")
-    return client
-
-
-def _subscription(given: Mapping[str, str]) -> Subscription:
-    named = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in given]
+def _subscription(given: GivenOptions) -> SourceSubscription:
+    named = given.only(("subscribe", "subscribePattern", "assign"))
     if len(named) != 1:
         raise OptionError(
             "exactly one of subscribe, subscribePattern and assign must be given, "
             + (f"got {' and '.join(named)}" if named else "got none")
         )
-    text = given[named[0].lower()]
-    if named[0] == "assign":
-        return Subscription(assigned=parse_assignment(text))
-    if named[0] == "subscribePattern":
-        if not text.strip():
-            raise OptionError("subscribePattern is empty; give a regular expression such as orders-.*")
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise OptionError(f"subscribePattern {text!r} is not a regular expression: {error}") from None
-        return Subscription(pattern=text)
-    topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
-    if not topics:
-        raise OptionError("subscribe names no topic; give one, or several separated by commas")
-    return Subscription(topics=topics)
+    subscription: SourceSubscription = given.get(named[0])
+    return subscription
 
 
-def _starting(given: Mapping[str, str], mode: Mode) -> Boundary:
-    missing = _choice(given, "startingOffsetsByTimestampStrategy", MissingTimestamp, MissingTimestamp.ERROR)
-    default = EARLIEST if mode is Mode.BATCH else LATEST
+def _starting(given: GivenOptions, mode: ReadMode) -> Boundary:
+    missing = given.get("startingOffsetsByTimestampStrategy")
+    default = EARLIEST if mode is ReadMode.BATCH else LATEST
     boundary = _boundary(given, "starting", default, missing)
-    if mode is Mode.BATCH:
-        at_latest = (isinstance(boundary, AtEdge) and boundary.offset == LATEST) or (
-            isinstance(boundary, AtOffsets) and LATEST in boundary.offsets.values()
-        )
-        if at_latest:
-            raise OptionError("startingOffsets cannot be latest (-1) in a batch read: it would read nothing")
+    if mode is ReadMode.BATCH and _has_edge(boundary, LATEST):
+        raise OptionError("startingOffsets cannot be latest (-1) in a batch read: it would read nothing")
     return boundary
 
 
-def _ending(given: Mapping[str, str]) -> Boundary:
+def _ending(given: GivenOptions) -> Boundary:
     boundary = _boundary(given, "ending", LATEST, MissingTimestamp.LATEST)
-    at_earliest = (isinstance(boundary, AtEdge) and boundary.offset == EARLIEST) or (
-        isinstance(boundary, AtOffsets) and EARLIEST in boundary.offsets.values()
-    )
-    if at_earliest:
+    if _has_edge(boundary, EARLIEST):
         raise OptionError("endingOffsets cannot be earliest (-2): it would read nothing")
     return boundary
 
 
-def _boundary(given: Mapping[str, str], side: str, default: int, missing: MissingTimestamp) -> Boundary:
-    """`…Timestamp` goes before `…OffsetsByTimestamp`, and that before `…Offsets`, as in Spark's connector."""
-    everywhere = _get(given, f"{side}Timestamp", _not_negative)
+def _has_edge(boundary: Boundary, edge: int) -> bool:
+    return (isinstance(boundary, AtEdge) and boundary.offset == edge) or (
+        isinstance(boundary, AtOffsets) and edge in boundary.offsets.values()
+    )
+
+
+def _boundary(given: GivenOptions, side: str, default: int, missing: MissingTimestamp) -> Boundary:
+    """`...Timestamp` overrides `...OffsetsByTimestamp`, and that overrides `...Offsets`, as in Spark's connector."""
+    everywhere = given.get(f"{side}Timestamp")
     if everywhere is not None:
         return AtTimestamps(everywhere=everywhere, missing=missing)
-    by_timestamp = given.get(f"{side}OffsetsByTimestamp".lower())
-    if by_timestamp is not None:
-        timestamps = _per_partition(by_timestamp, f"{side}OffsetsByTimestamp")
-        if any(timestamp < 0 for timestamp in timestamps.values()):
-            raise OptionError(f"{side}OffsetsByTimestamp holds a negative timestamp: {by_timestamp}")
+    timestamps = given.get(f"{side}OffsetsByTimestamp")
+    if timestamps is not None:
         return AtTimestamps(timestamps=timestamps, missing=missing)
-    text = given.get(f"{side}Offsets".lower())
-    if text is None:
-        return AtEdge(default)
-    edge = _EDGES.get(text.strip().lower())
-    if edge is not None:
-        return AtEdge(edge)
-    offsets = _per_partition(text, f"{side}Offsets")
-    if any(offset < EARLIEST for offset in offsets.values()):
-        raise OptionError(f"{side}Offsets holds an offset below -2: {text}")
-    return AtOffsets(offsets)
+    boundary: Boundary | None = given.get(f"{side}Offsets")
+    return AtEdge(default) if boundary is None else boundary
 
 
-def _per_partition(text: str, name: str) -> dict[TopicPartition, int]:
-    try:
-        document = json.loads(text)
-    except ValueError:
-        words = "" if "imestamp" in name else "earliest, latest or "
-        raise OptionError(f'{name} must be {words}JSON such as {{"topicA": {{"0": 23}}}}, got {text!r}') from None
-    offsets = flatten(document, name)
-    if not offsets:
-        raise OptionError(f"{name} names no partition: {text}")
-    return offsets
-
-
-def _limits(given: Mapping[str, str]) -> Limits:
+def _limits(given: GivenOptions) -> Limits:
     limits = Limits(
-        max_offsets=_get(given, "maxOffsetsPerTrigger", _positive),
-        max_bytes=_get(given, "maxBytesPerTrigger", _size),
-        min_offsets=_get(given, "minOffsetsPerTrigger", _positive),
+        max_offsets=given.get("maxOffsetsPerTrigger"),
+        max_bytes=given.get("maxBytesPerTrigger"),
+        min_offsets=given.get("minOffsetsPerTrigger"),
+        max_delay_ms=given.get("maxTriggerDelay"),
     )
-    delay = _get(given, "maxTriggerDelay", _duration_ms)
     if limits.min_offsets is not None and limits.max_offsets is not None and limits.min_offsets > limits.max_offsets:
         raise OptionError(
             f"minOffsetsPerTrigger ({limits.min_offsets}) must not exceed maxOffsetsPerTrigger ({limits.max_offsets})"
         )
-    return limits if delay is None else Limits(limits.max_offsets, limits.max_bytes, limits.min_offsets, delay)
+    return limits
 
 
-def _progress_group(given: Mapping[str, str]) -> str | None:
-    names = {given[name].strip() for name in ("groupid", "group.id") if name in given}
-    if len(names) > 1:
+def _progress_group(given: GivenOptions) -> str | None:
+    groups = {given.get(name) for name in given.only(("groupId", "group.id"))}
+    if len(groups) > 1:
         raise OptionError("groupId and group.id are two names of one option; give one of them")
-    group = names.pop() if names else None
-    if group == "":
-        raise OptionError("groupId is empty; name a consumer group, or leave the option out")
-    return group
-
-
-def _get(given: Mapping[str, str], name: str, parse: Callable[[str, str], T]) -> T | None:
-    text = given.get(name.lower())
-    return None if text is None else parse(name, text.strip())
-
-
-def _choice(given: Mapping[str, str], name: str, choices: type[Any], default: T) -> T:
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    try:
-        chosen: T = choices(text.strip().lower())
-    except ValueError:
-        raise OptionError(f"{name} must be one of {', '.join(c.value for c in choices)}, got {text!r}") from None
-    return chosen
-
-
-def _positive(name: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
-        raise OptionError(f"{name} must be a whole number above 0, got {text!r}")
-    return int(text)
-
-
-def _not_negative(name: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]+", text):
-        raise OptionError(f"{name} must be milliseconds since 1970, got {text!r}")
-    return int(text)
-
-
-def _boolean(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{name} must be true or false, got {text!r}")
-    return text.lower() == "true"
-
-
-_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNITS_BYTES = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
-
-
-def _duration_ms(name: str, text: str) -> int:
-    match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.lower())
-    if match is None or match[2] not in _UNITS_MS:
-        raise OptionError(f"{name} must be a time such as 500ms, 30s or 15m, got {text!r}")
-    return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def _size(name: str, text: str) -> int:
-    match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", text.lower())
-    if match is None or match[2] not in _UNITS_BYTES or int(match[1]) == 0:
-        raise OptionError(f"{name} must be a size above 0 such as 1048576, 512k or 64m, got {text!r}")
-    return int(match[1]) * _UNITS_BYTES[match[2]]
+    return groups.pop() if groups else None

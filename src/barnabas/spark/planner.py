@@ -24,7 +24,7 @@ from barnabas.spark.positions import Offsets, Position
 
 
 @dataclass(frozen=True, slots=True)
-class LogView:
+class LogOffsets:
     """The offsets that each subscribed partition has at this moment."""
 
     earliest: Offsets
@@ -69,7 +69,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class PartitionRange:
     """Offsets `start` (included) to `end` (excluded) of one partition."""
 
     tp: TopicPartition
@@ -115,7 +115,7 @@ class StreamPlanner:
     def plan(
         self,
         start: Position,
-        log: LogView,
+        log: LogOffsets,
         *,
         now_ms: int,
         bytes_per_offset: Mapping[TopicPartition, float] | None = None,
@@ -143,7 +143,7 @@ class StreamPlanner:
         end = {tp: begin + takes.get(tp, 0) for tp, begin in begins.items()}
         return Plan(Position(end, lost), tuple(losses))
 
-    def _visible_latest(self, start: Position, log: LogView) -> dict[TopicPartition, int]:
+    def _visible_latest(self, start: Position, log: LogOffsets) -> dict[TopicPartition, int]:
         """Under a target: partitions born after it stay unseen, and a position beyond it is left where it is."""
         if self._target is None:
             return dict(log.latest)
@@ -206,14 +206,14 @@ def share_out(limit: int, wishes: Mapping[TopicPartition, int], turn: int = 0) -
     return shares
 
 
-def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[Range], list[Loss]]:
+def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[PartitionRange], list[Loss]]:
     """What to read between two positions.
 
     A partition that `start` does not know is new and is read from its earliest offset. A range whose start is at or
     beyond its end is empty, and that is no loss: Spark asks for such ranges when it replays its first batch with an
     initial offset that has moved on since (see `StreamReader`), and a truncated log was judged when `end` was planned.
     """
-    ranges: list[Range] = []
+    ranges: list[PartitionRange] = []
     losses: list[Loss] = []
     for tp in sorted(end):
         if tp in start and start[tp] >= end[tp]:
@@ -228,7 +228,7 @@ def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[R
         if readable > begin:
             losses.append(Loss(tp, LossKind.AGED_OUT, begin, readable, readable - begin))
         if readable < end[tp]:
-            ranges.append(Range(tp, readable, end[tp]))
+            ranges.append(PartitionRange(tp, readable, end[tp]))
     return ranges, losses
 
 

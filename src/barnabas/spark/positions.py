@@ -118,6 +118,15 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
+@dataclass(frozen=True, slots=True)
+class SourceSubscription:
+    """The topics or partitions that a query reads. Exactly one of the three fields is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+
 class MissingTimestamp(Enum):
     """`startingOffsetsByTimestampStrategy`: what to do where no record is as young as the timestamp."""
 

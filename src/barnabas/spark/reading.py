@@ -14,7 +14,7 @@ from barnabas.protocol.records.columnar import DecodeOptions, iter_arrow
 from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.spark.connection import connect
 from barnabas.spark.options import OnDataLoss, SourceOptions
-from barnabas.spark.planner import Loss, LossKind, Range, judge
+from barnabas.spark.planner import Loss, LossKind, PartitionRange, judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ BYTES_PER_BATCH = 1024 * 1024
 """Spark works best on batches of about so many rows or bytes: smaller ones cost calls, larger ones miss its caches."""
 
 
-def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: Range) -> Iterator[pa.RecordBatch]:
+def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: PartitionRange) -> Iterator[pa.RecordBatch]:
     """The records of a range. Raises DataLossError when it is not in the log any more and `failOnDataLoss` is true."""
     client = connect(options.client)
     position = wanted.start
@@ -38,7 +38,7 @@ def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: Range) 
                 position = next_position(batches.buffer, position)
             return
         except OffsetOutOfRangeError as error:
-            position = step_over(error, Range(wanted.tp, position, wanted.end), options.on_data_loss)
+            position = step_over(error, PartitionRange(wanted.tp, position, wanted.end), options.on_data_loss)
 
 
 def decode(
@@ -51,7 +51,7 @@ def decode(
     return iter_arrow([batches.buffer], wanted)
 
 
-def step_over(error: OffsetOutOfRangeError, left: Range, on_data_loss: OnDataLoss) -> int:
+def step_over(error: OffsetOutOfRangeError, left: PartitionRange, on_data_loss: OnDataLoss) -> int:
     """Where to read on after records vanished between planning and reading; `left.end` when nothing is left."""
     if error.log_start_offset > left.start:
         found = min(error.log_start_offset, left.end)

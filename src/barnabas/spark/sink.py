@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from barnabas.client.producer.producer import AsyncProducer
 from barnabas.core.errors import BarnabasError
-from barnabas.spark.connection import Client, discard, shared
+from barnabas.spark.connection import BlockingClient, discard, shared
 from barnabas.spark.errors import SinkError
 from barnabas.spark.options import SinkOptions, parse_sink_options
 from barnabas.spark.rows import RowLayout, row_layout
@@ -97,7 +97,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
         """Nothing can be taken back; the micro-batch will be written again."""
 
 
-class LogWriter(Client):
+class LogWriter(BlockingClient):
     """A producer as Spark's synchronous code sees it."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:

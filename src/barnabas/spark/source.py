@@ -22,8 +22,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from barnabas.core.errors import KafkaError
 from barnabas.spark.connection import LogClient, connect, require_partitions
-from barnabas.spark.options import Mode, SourceOptions, columns_of, parse_source_options
-from barnabas.spark.planner import LogView, Loss, Range, StreamPlanner, judge, missing_ends, plan_ranges
+from barnabas.spark.options import ReadMode, SourceOptions, columns_of, parse_source_options
+from barnabas.spark.planner import LogOffsets, Loss, PartitionRange, StreamPlanner, judge, missing_ends, plan_ranges
 from barnabas.spark.positions import AtOffsets, Position
 from barnabas.spark.schema import check_columns, spark_schema
 from barnabas.spark.splits import split_ranges
@@ -46,18 +46,18 @@ def schema(options: Mapping[str, str]) -> str:
 
 def batch_reader(options: Mapping[str, str], columns: Sequence[str]) -> BatchReader:
     """Raises OptionError."""
-    return BatchReader(parse_source_options(options, Mode.BATCH), check_columns(tuple(columns)))
+    return BatchReader(parse_source_options(options, ReadMode.BATCH), check_columns(tuple(columns)))
 
 
 def stream_reader(options: Mapping[str, str], columns: Sequence[str]) -> StreamReader:
     """Raises OptionError."""
-    return StreamReader(parse_source_options(options, Mode.STREAM), check_columns(tuple(columns)))
+    return StreamReader(parse_source_options(options, ReadMode.STREAM), check_columns(tuple(columns)))
 
 
 class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by mypy
     """What one Spark task reads. Travels pickled from the driver to a worker."""
 
-    def __init__(self, wanted: Range) -> None:
+    def __init__(self, wanted: PartitionRange) -> None:
         super().__init__(None)
         self.range = wanted
 
@@ -180,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _client(self) -> LogClient:
         return connect(self._options.client)
 
-    def _view(self, client: LogClient) -> LogView:
+    def _view(self, client: LogClient) -> LogOffsets:
         return client.log_view(client.partitions(self._options.subscription))
 
     def _must_pin(self, start: dict[str, Any]) -> bool:
@@ -217,7 +217,7 @@ def _read(options: SourceOptions, columns: tuple[str, ...], task: Task) -> Itera
     return read_range(options, columns, task.range)
 
 
-def _tasks(client: LogClient, options: SourceOptions, ranges: list[Range]) -> list[Task]:
+def _tasks(client: LogClient, options: SourceOptions, ranges: list[PartitionRange]) -> list[Task]:
     long = [r.tp for r in ranges if r.size >= SPLIT_WORTH_OFFSETS]
     density = client.bytes_per_offset(client.log_view(long)) if long else {}
     return [Task(piece) for piece in split_ranges(ranges, options.splitting, density)]

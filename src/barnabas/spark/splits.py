@@ -15,12 +15,14 @@ from math import ceil
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.options import Splitting
-from barnabas.spark.planner import Range
+from barnabas.spark.planner import PartitionRange
 
 
 def split_ranges(
-    ranges: Iterable[Range], splitting: Splitting, bytes_per_offset: Mapping[TopicPartition, float] | None = None
-) -> list[Range]:
+    ranges: Iterable[PartitionRange],
+    splitting: Splitting,
+    bytes_per_offset: Mapping[TopicPartition, float] | None = None,
+) -> list[PartitionRange]:
     """One range per task, by partition and offset; together they cover exactly what was given."""
     density = bytes_per_offset or {}
     whole = [r for r in ranges if r.size > 0]
@@ -30,19 +32,19 @@ def split_ranges(
     return [piece for r, n in zip(whole, pieces, strict=True) for piece in cut(r, n)]
 
 
-def cut(whole: Range, pieces: int) -> list[Range]:
+def cut(whole: PartitionRange, pieces: int) -> list[PartitionRange]:
     """`pieces` consecutive ranges whose sizes differ by one at most."""
     bounds = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
-    return [Range(whole.tp, a, b) for a, b in itertools.pairwise(bounds)]
+    return [PartitionRange(whole.tp, a, b) for a, b in itertools.pairwise(bounds)]
 
 
-def _pieces_by_size(whole: Range, splitting: Splitting, bytes_per_offset: float) -> int:
+def _pieces_by_size(whole: PartitionRange, splitting: Splitting, bytes_per_offset: float) -> int:
     by_records = ceil(whole.size / splitting.max_records) if splitting.max_records is not None else 1
     by_bytes = ceil(whole.size * bytes_per_offset / splitting.max_bytes)
     return min(whole.size, max(1, by_records, by_bytes))
 
 
-def _raise_to(min_tasks: int, whole: list[Range], pieces: list[int]) -> None:
+def _raise_to(min_tasks: int, whole: list[PartitionRange], pieces: list[int]) -> None:
     """Cuts further, always the range with the longest pieces, to `min_tasks` or down to single offsets."""
     longest = [(-r.size / n, i) for i, (r, n) in enumerate(zip(whole, pieces, strict=True))]
     heapq.heapify(longest)

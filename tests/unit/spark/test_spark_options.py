@@ -8,13 +8,13 @@ from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import OptionError
 from barnabas.spark.options import (
     OPTIONS,
+    GivenOptions,
     Limits,
-    Mode,
     OnDataLoss,
+    ReadMode,
     SinkOptions,
     SourceOptions,
     Splitting,
-    Subscription,
     columns_of,
     parse_sink_options,
     parse_source_options,
@@ -27,23 +27,24 @@ from barnabas.spark.positions import (
     AtTimestamps,
     Boundary,
     MissingTimestamp,
+    SourceSubscription,
 )
 
 SERVERS = {"kafka.bootstrap.servers": "h:9092"}
 
 
-def parse(mode: Mode = Mode.STREAM, **options: str) -> SourceOptions:
+def parse(mode: ReadMode = ReadMode.STREAM, **options: str) -> SourceOptions:
     return parse_source_options({**SERVERS, "subscribe": "t", **options}, mode)
 
 
 def test_the_defaults_are_those_of_sparks_own_connector() -> None:
-    assert parse(Mode.STREAM) == SourceOptions(
+    assert parse(ReadMode.STREAM) == SourceOptions(
         client={"bootstrap.servers": "h:9092"},
-        subscription=Subscription(topics=("t",)),
+        subscription=SourceSubscription(topics=("t",)),
         starting=AtEdge(LATEST),
         ending=AtEdge(LATEST),
     )
-    assert parse(Mode.BATCH).starting == AtEdge(EARLIEST)
+    assert parse(ReadMode.BATCH).starting == AtEdge(EARLIEST)
 
 
 def test_names_are_case_insensitive() -> None:
@@ -54,10 +55,10 @@ def test_names_are_case_insensitive() -> None:
             "STARTINGOFFSETS": "Earliest",
             "maxoffsetspertrigger": "7",
         },
-        Mode.STREAM,
+        ReadMode.STREAM,
     )
     assert options.client == {"bootstrap.servers": "h:1"}
-    assert options.subscription == Subscription(topics=("a",))
+    assert options.subscription == SourceSubscription(topics=("a",))
     assert options.starting == AtEdge(EARLIEST)
     assert options.limits == Limits(max_offsets=7)
 
@@ -74,16 +75,16 @@ def test_every_client_setting_is_handed_on() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"subscribe": " a, b ,a,"}, Subscription(topics=("a", "b"))),
-        ({"subscribePattern": "orders-.*"}, Subscription(pattern="orders-.*")),
+        ({"subscribe": " a, b ,a,"}, SourceSubscription(topics=("a", "b"))),
+        ({"subscribePattern": "orders-.*"}, SourceSubscription(pattern="orders-.*")),
         (
             {"assign": '{"b": [2], "a": [1, 0]}'},
-            Subscription(assigned=(TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 2))),
+            SourceSubscription(assigned=(TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 2))),
         ),
     ],
 )
-def test_subscriptions(options: dict[str, str], expected: Subscription) -> None:
-    assert parse_source_options({**SERVERS, **options}, Mode.BATCH).subscription == expected
+def test_subscriptions(options: dict[str, str], expected: SourceSubscription) -> None:
+    assert parse_source_options({**SERVERS, **options}, ReadMode.BATCH).subscription == expected
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_subscriptions(options: dict[str, str], expected: Subscription) -> None:
     ],
 )
 def test_where_a_stream_starts(options: dict[str, str], expected: Boundary) -> None:
-    assert parse(Mode.STREAM, **options).starting == expected
+    assert parse(ReadMode.STREAM, **options).starting == expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_where_a_stream_starts(options: dict[str, str], expected: Boundary) -> N
     ],
 )
 def test_where_a_batch_read_ends(options: dict[str, str], expected: Boundary) -> None:
-    assert parse(Mode.BATCH, **options).ending == expected
+    assert parse(ReadMode.BATCH, **options).ending == expected
 
 
 def test_limits_splits_and_the_rest() -> None:
@@ -147,40 +148,40 @@ def test_columns() -> None:
 @pytest.mark.parametrize(
     ("mode", "options", "says"),
     [
-        (Mode.BATCH, {"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers must be given"),
-        (Mode.BATCH, {"assign": '{"a": [0]}'}, "got subscribe and assign"),
-        (Mode.BATCH, {"subscribe": " , "}, "subscribe names no topic"),
-        (Mode.BATCH, {"startingOffsets": "latest"}, "cannot be latest"),
-        (Mode.BATCH, {"startingOffsets": '{"t": {"0": -1}}'}, "cannot be latest"),
-        (Mode.BATCH, {"endingOffsets": "earliest"}, "cannot be earliest"),
-        (Mode.BATCH, {"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest"),
-        (Mode.STREAM, {"endingOffsets": "latest"}, "not valid in a streaming query"),
-        (Mode.STREAM, {"endingTimestamp": "1"}, "not valid in a streaming query"),
-        (Mode.STREAM, {"startingOffsets": "first"}, 'earliest, latest or JSON such as {"topicA"'),
-        (Mode.STREAM, {"startingOffsets": '{"t": {"0": -3}}'}, "below -2"),
-        (Mode.STREAM, {"startingOffsets": '{"t": [1]}'}, "startingOffsets must look like"),
-        (Mode.STREAM, {"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets must look like"),
-        (Mode.STREAM, {"startingOffsets": "{}"}, "names no partition"),
-        (Mode.STREAM, {"startingTimestamp": "-1"}, "milliseconds since 1970"),
-        (Mode.STREAM, {"startingOffsetsByTimestampStrategy": "guess"}, "one of error, latest"),
-        (Mode.STREAM, {"failOnDataLoss": "maybe"}, "one of true, false, report"),
-        (Mode.STREAM, {"maxOffsetsPerTrigger": "0"}, "whole number above 0"),
-        (Mode.STREAM, {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "must not exceed"),
-        (Mode.STREAM, {"maxTriggerDelay": "soon"}, "500ms, 30s or 15m"),
-        (Mode.STREAM, {"maxBytesPerTrigger": "lots"}, "512k or 64m"),
-        (Mode.STREAM, {"includeHeaders": "yes"}, "true or false"),
-        (Mode.STREAM, {"columns": "key,vlaue"}, "there is no column 'vlaue'"),
-        (Mode.STREAM, {"columns": "key,key"}, "once"),
-        (Mode.STREAM, {"columns": "value", "includeValue": "false"}, "includeValue=false"),
-        (Mode.STREAM, {"groupId": "a", "group.id": "b"}, "two names of one option"),
-        (Mode.STREAM, {"groupId": ""}, "groupId is empty"),
-        (Mode.STREAM, {"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
-        (Mode.STREAM, {"kafka.enable.auto.commit": "true"}, "checkpoint"),
-        (Mode.STREAM, {"kafka.key.deserializer": "x"}, "always bytes"),
-        (Mode.STREAM, {"kafka.interceptor.classes": "x"}, "not supported"),
+        (ReadMode.BATCH, {"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers must be given"),
+        (ReadMode.BATCH, {"assign": '{"a": [0]}'}, "got subscribe and assign"),
+        (ReadMode.BATCH, {"subscribe": " , "}, "subscribe names no topic"),
+        (ReadMode.BATCH, {"startingOffsets": "latest"}, "cannot be latest"),
+        (ReadMode.BATCH, {"startingOffsets": '{"t": {"0": -1}}'}, "cannot be latest"),
+        (ReadMode.BATCH, {"endingOffsets": "earliest"}, "cannot be earliest"),
+        (ReadMode.BATCH, {"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest"),
+        (ReadMode.STREAM, {"endingOffsets": "latest"}, "not valid in a streaming query"),
+        (ReadMode.STREAM, {"endingTimestamp": "1"}, "not valid in a streaming query"),
+        (ReadMode.STREAM, {"startingOffsets": "first"}, 'earliest, latest or JSON such as {"topicA"'),
+        (ReadMode.STREAM, {"startingOffsets": '{"t": {"0": -3}}'}, "below -2"),
+        (ReadMode.STREAM, {"startingOffsets": '{"t": [1]}'}, "startingOffsets must look like"),
+        (ReadMode.STREAM, {"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets must look like"),
+        (ReadMode.STREAM, {"startingOffsets": "{}"}, "names no partition"),
+        (ReadMode.STREAM, {"startingTimestamp": "-1"}, "milliseconds since 1970"),
+        (ReadMode.STREAM, {"startingOffsetsByTimestampStrategy": "guess"}, "one of error, latest"),
+        (ReadMode.STREAM, {"failOnDataLoss": "maybe"}, "one of true, false, report"),
+        (ReadMode.STREAM, {"maxOffsetsPerTrigger": "0"}, "an integer above 0"),
+        (ReadMode.STREAM, {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "must not exceed"),
+        (ReadMode.STREAM, {"maxTriggerDelay": "soon"}, "500ms, 30s or 15m"),
+        (ReadMode.STREAM, {"maxBytesPerTrigger": "lots"}, "512k or 64m"),
+        (ReadMode.STREAM, {"includeHeaders": "yes"}, "true or false"),
+        (ReadMode.STREAM, {"columns": "key,vlaue"}, "there is no column 'vlaue'"),
+        (ReadMode.STREAM, {"columns": "key,key"}, "once"),
+        (ReadMode.STREAM, {"columns": "value", "includeValue": "false"}, "includeValue=false"),
+        (ReadMode.STREAM, {"groupId": "a", "group.id": "b"}, "two names of one option"),
+        (ReadMode.STREAM, {"groupId": ""}, "groupId is empty"),
+        (ReadMode.STREAM, {"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        (ReadMode.STREAM, {"kafka.enable.auto.commit": "true"}, "checkpoint"),
+        (ReadMode.STREAM, {"kafka.key.deserializer": "x"}, "always bytes"),
+        (ReadMode.STREAM, {"kafka.interceptor.classes": "x"}, "not supported"),
     ],
 )
-def test_a_refusal_names_the_option_and_says_what_to_do(mode: Mode, options: dict[str, str], says: str) -> None:
+def test_a_refusal_names_the_option_and_says_what_to_do(mode: ReadMode, options: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError) as refused:
         parse(mode, **options)
     assert says in str(refused.value)
@@ -189,7 +190,7 @@ def test_a_refusal_names_the_option_and_says_what_to_do(mode: Mode, options: dic
 @pytest.mark.parametrize("options", [{}, {"subscribePattern": "("}, {"assign": "[]"}, {"assign": "{}"}])
 def test_a_subscription_is_required_and_must_be_readable(options: dict[str, str]) -> None:
     with pytest.raises(OptionError):
-        parse_source_options({**SERVERS, **options}, Mode.BATCH)
+        parse_source_options({**SERVERS, **options}, ReadMode.BATCH)
 
 
 def test_sink_options() -> None:
@@ -206,3 +207,11 @@ def test_the_table_documents_each_option_once() -> None:
     names = [row.name.lower() for row in OPTIONS]
     assert len(set(names)) == len(names)
     assert all(row.meaning.endswith(".") for row in OPTIONS)
+
+
+def test_each_row_gives_its_options_parser_and_default() -> None:
+    given = GivenOptions({"MINPARTITIONS": " 8 "})
+    assert given.get("minPartitions") == 8
+    assert all(given.get(row.name) == row.default for row in OPTIONS if row.name != "minPartitions")
+    with pytest.raises(KeyError):
+        given.get("an.option.without.a.row")

@@ -8,11 +8,11 @@ from barnabas.core.ids import TopicPartition
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import Limits, OnDataLoss
 from barnabas.spark.planner import (
-    LogView,
+    LogOffsets,
     Loss,
     LossKind,
+    PartitionRange,
     Plan,
-    Range,
     StreamPlanner,
     missing_ends,
     plan_ranges,
@@ -23,8 +23,8 @@ from barnabas.spark.positions import Offsets, Position
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def view(latest: Offsets, earliest: Offsets | None = None) -> LogView:
-    return LogView({**dict.fromkeys(latest, 0), **(earliest or {})}, latest)
+def view(latest: Offsets, earliest: Offsets | None = None) -> LogOffsets:
+    return LogOffsets({**dict.fromkeys(latest, 0), **(earliest or {})}, latest)
 
 
 def planner(on_data_loss: OnDataLoss = OnDataLoss.FAIL, **limits: int) -> StreamPlanner:
@@ -44,7 +44,7 @@ def test_nothing_new_gives_the_start_back() -> None:
 def test_new_partitions_start_at_their_earliest_offset() -> None:
     plan = planner().plan(Position({A0: 10}), view({A0: 10, A1: 4}), now_ms=0)
     assert plan.end == Position({A0: 10, A1: 4})
-    assert plan_ranges({A0: 10}, plan.end.offsets, {A0: 0, A1: 0}) == ([Range(A1, 0, 4)], [])
+    assert plan_ranges({A0: 10}, plan.end.offsets, {A0: 0, A1: 0}) == ([PartitionRange(A1, 0, 4)], [])
 
 
 def test_the_limit_is_shared_in_proportion_and_never_exceeded() -> None:
@@ -118,7 +118,7 @@ LOSSES = [
 
 
 @pytest.mark.parametrize(("log", "end", "loss"), LOSSES)
-def test_losses_stop_are_skipped_or_are_counted(log: LogView, end: Offsets, loss: Loss) -> None:
+def test_losses_stop_are_skipped_or_are_counted(log: LogOffsets, end: Offsets, loss: Loss) -> None:
     start = Position({A0: 5})
     with pytest.raises(DataLossError) as stopped:
         planner(OnDataLoss.FAIL).plan(start, log, now_ms=0)
@@ -143,12 +143,15 @@ def test_start_beyond_end_is_empty_and_no_loss() -> None:
 
 def test_ranges_begin_at_the_log_start_and_say_so() -> None:
     ranges, losses = plan_ranges({A0: 5, A1: 5}, {A0: 50, A1: 9}, {A0: 20, A1: 30})
-    assert ranges == [Range(A0, 20, 50)]
+    assert ranges == [PartitionRange(A0, 20, 50)]
     assert losses == [Loss(A0, LossKind.AGED_OUT, 5, 20, 15), Loss(A1, LossKind.AGED_OUT, 5, 9, 4)]
 
 
 def test_partitions_that_went_away_before_they_were_read() -> None:
-    assert plan_ranges({A0: 5}, {A0: 50, A1: 7}, {A1: 0}) == ([Range(A1, 0, 7)], [Loss(A0, LossKind.GONE, 5, 0, 45)])
+    assert plan_ranges({A0: 5}, {A0: 50, A1: 7}, {A1: 0}) == (
+        [PartitionRange(A1, 0, 7)],
+        [Loss(A0, LossKind.GONE, 5, 0, 45)],
+    )
 
 
 def test_losses_found_while_reading_are_counted_by_the_next_plan() -> None:

@@ -14,7 +14,7 @@ from barnabas.protocol.records.compression import Codec
 from barnabas.spark import reading
 from barnabas.spark.errors import DataLossError
 from barnabas.spark.options import OnDataLoss
-from barnabas.spark.planner import Range
+from barnabas.spark.planner import PartitionRange
 from barnabas.spark.schema import DDL, arrow_schema
 
 T0 = TopicPartition("t", 0)
@@ -51,18 +51,18 @@ def test_batches_are_of_a_size_that_suits_spark() -> None:
 def test_records_that_aged_out_before_they_were_read() -> None:
     error = OffsetOutOfRangeError(T0, 5, 20, 100)
     with pytest.raises(DataLossError, match="offsets 5 to 19"):
-        reading.step_over(error, Range(T0, 5, 50), OnDataLoss.FAIL)
-    assert reading.step_over(error, Range(T0, 5, 50), OnDataLoss.SKIP) == 20
-    assert reading.step_over(error, Range(T0, 5, 15), OnDataLoss.REPORT) == 15
+        reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
+    assert reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 20
+    assert reading.step_over(error, PartitionRange(T0, 5, 15), OnDataLoss.REPORT) == 15
 
 
 def test_a_log_that_was_cut_short() -> None:
     error = OffsetOutOfRangeError(T0, 5, 0, 3)
     with pytest.raises(DataLossError, match="the log ends at offset 3"):
-        reading.step_over(error, Range(T0, 5, 50), OnDataLoss.FAIL)
-    assert reading.step_over(error, Range(T0, 5, 50), OnDataLoss.SKIP) == 50
+        reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.FAIL)
+    assert reading.step_over(error, PartitionRange(T0, 5, 50), OnDataLoss.SKIP) == 50
 
 
 def test_an_offset_that_is_there_after_all_is_left_to_a_retry() -> None:
     with pytest.raises(OffsetOutOfRangeError):
-        reading.step_over(OffsetOutOfRangeError(T0, 5, 0, 100), Range(T0, 5, 50), OnDataLoss.SKIP)
+        reading.step_over(OffsetOutOfRangeError(T0, 5, 0, 100), PartitionRange(T0, 5, 50), OnDataLoss.SKIP)

@@ -16,9 +16,8 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.spark import source
 from barnabas.spark.errors import DataLossError, OptionError, SparkSourceError
-from barnabas.spark.options import Subscription
-from barnabas.spark.planner import LogView, Range
-from barnabas.spark.positions import Boundary, Position, boundary_queries, resolve_boundary
+from barnabas.spark.planner import LogOffsets, PartitionRange
+from barnabas.spark.positions import Boundary, Position, SourceSubscription, boundary_queries, resolve_boundary
 from barnabas.spark.schema import DEFAULT_COLUMNS
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -33,11 +32,11 @@ class FakeLog:
         self.committed: list[tuple[str, Position]] = []
         self.refuses_commits = False
 
-    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+    def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
         return sorted(self.latest_offsets)
 
-    def log_view(self, partitions: list[TopicPartition]) -> LogView:
-        return LogView(
+    def log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
+        return LogOffsets(
             {tp: self.earliest_offsets[tp] for tp in partitions}, {tp: self.latest_offsets[tp] for tp in partitions}
         )
 
@@ -45,13 +44,13 @@ class FakeLog:
         return {tp: self.earliest_offsets[tp] for tp in partitions if tp in self.latest_offsets}
 
     def resolve(
-        self, boundary: Boundary, partitions: Any, log: LogView, *, starting: bool
+        self, boundary: Boundary, partitions: Any, log: LogOffsets, *, starting: bool
     ) -> dict[TopicPartition, int]:
         queries = boundary_queries(boundary, partitions)
         answers = {tp: log.latest[tp] if at == -1 else log.earliest[tp] for tp, at in queries.items()}
         return resolve_boundary(boundary, answers, partitions, log.latest, starting=starting)
 
-    def bytes_per_offset(self, log: LogView) -> dict[TopicPartition, float]:
+    def bytes_per_offset(self, log: LogOffsets) -> dict[TopicPartition, float]:
         return dict.fromkeys(log.latest, 100.0)
 
     def commit(self, group: str, position: Position) -> None:
@@ -72,7 +71,7 @@ def reader(**options: str) -> source.StreamReader:
     return source.stream_reader(given, DEFAULT_COLUMNS)
 
 
-def ranges(stream: source.StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+def ranges(stream: source.StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[PartitionRange]:
     return [task.range for task in stream.partitions(start, end)]
 
 
@@ -97,7 +96,7 @@ def test_a_replay_of_the_first_micro_batch_keeps_what_was_pinned(log: FakeLog) -
     assert stream.initialOffset() == at(138)
     assert ranges(stream, at(138), at(100)) == []
     end = stream.latestOffset(at(100), stream.getDefaultReadLimit())
-    assert ranges(stream, at(100), end) == [Range(T0, 100, 138)]
+    assert ranges(stream, at(100), end) == [PartitionRange(T0, 100, 138)]
 
 
 def test_a_replay_that_finds_the_log_unmoved_does_not_pin_again(log: FakeLog) -> None:
@@ -165,7 +164,7 @@ def test_reported_losses_are_told_once(log: FakeLog, caplog: pytest.LogCaptureFi
     log.earliest_offsets[T0] = 60
     end = stream.latestOffset(at(40), stream.getDefaultReadLimit())
     assert end == {"$lost": {"t": {"0": 20}}, "t": {"0": 100}}
-    assert ranges(stream, at(40), end) == [Range(T0, 60, 100)]
+    assert ranges(stream, at(40), end) == [PartitionRange(T0, 60, 100)]
     assert caplog.text.count("data loss") == 1
     assert stream.latestOffset(end, stream.getDefaultReadLimit()) == end
 
@@ -179,8 +178,8 @@ def test_readers_and_tasks_travel_and_offer_no_push_down(log: FakeLog) -> None:
     stream = reader()
     copy: source.StreamReader = pickle.loads(pickle.dumps(stream))
     assert copy.initialOffset() == at(100)
-    task: source.Task = pickle.loads(pickle.dumps(source.Task(Range(T0, 1, 2))))
-    assert task.range == Range(T0, 1, 2)
+    task: source.Task = pickle.loads(pickle.dumps(source.Task(PartitionRange(T0, 1, 2))))
+    assert task.range == PartitionRange(T0, 1, 2)
     assert source.BatchReader.pushFilters is DataSourceReader.pushFilters
     assert isinstance(reader().getDefaultReadLimit(), ReadLimit)
 
@@ -188,7 +187,7 @@ def test_readers_and_tasks_travel_and_offer_no_push_down(log: FakeLog) -> None:
 def test_a_batch_read_plans_ranges_and_splits(log: FakeLog) -> None:
     options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "maxRecordsPerPartition": "60"}
     batch = source.batch_reader(options, ("value",))
-    assert [task.range for task in batch.partitions()] == [Range(T0, 0, 50), Range(T0, 50, 100)]
+    assert [task.range for task in batch.partitions()] == [PartitionRange(T0, 0, 50), PartitionRange(T0, 50, 100)]
     log.latest_offsets.clear()
     with pytest.raises(SparkSourceError, match="do not exist"):
         batch.partitions()

@@ -4,34 +4,47 @@ from __future__ import annotations
 
 from barnabas.core.ids import TopicPartition
 from barnabas.spark.options import Splitting
-from barnabas.spark.planner import Range
+from barnabas.spark.planner import PartitionRange
 from barnabas.spark.splits import split_ranges
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def test_one_task_per_partition_when_they_are_small() -> None:
-    ranges = [Range(A0, 0, 100), Range(A1, 5, 5)]
-    assert split_ranges(ranges, Splitting(), {A0: 100.0}) == [Range(A0, 0, 100)]
+    ranges = [PartitionRange(A0, 0, 100), PartitionRange(A1, 5, 5)]
+    assert split_ranges(ranges, Splitting(), {A0: 100.0}) == [PartitionRange(A0, 0, 100)]
 
 
 def test_a_long_partition_is_cut_by_bytes() -> None:
-    pieces = split_ranges([Range(A0, 10, 1010)], Splitting(max_bytes=25_000), {A0: 100.0})
-    assert pieces == [Range(A0, 10, 260), Range(A0, 260, 510), Range(A0, 510, 760), Range(A0, 760, 1010)]
+    pieces = split_ranges([PartitionRange(A0, 10, 1010)], Splitting(max_bytes=25_000), {A0: 100.0})
+    assert pieces == [
+        PartitionRange(A0, 10, 260),
+        PartitionRange(A0, 260, 510),
+        PartitionRange(A0, 510, 760),
+        PartitionRange(A0, 760, 1010),
+    ]
 
 
 def test_max_records_per_task() -> None:
-    assert split_ranges([Range(A0, 0, 25)], Splitting(max_records=10)) == [
-        Range(A0, 0, 8),
-        Range(A0, 8, 16),
-        Range(A0, 16, 25),
+    assert split_ranges([PartitionRange(A0, 0, 25)], Splitting(max_records=10)) == [
+        PartitionRange(A0, 0, 8),
+        PartitionRange(A0, 8, 16),
+        PartitionRange(A0, 16, 25),
     ]
 
 
 def test_min_tasks_cuts_the_longest_first() -> None:
-    pieces = split_ranges([Range(A0, 0, 10), Range(A1, 0, 90)], Splitting(min_tasks=4))
-    assert pieces == [Range(A0, 0, 10), Range(A1, 0, 30), Range(A1, 30, 60), Range(A1, 60, 90)]
+    pieces = split_ranges([PartitionRange(A0, 0, 10), PartitionRange(A1, 0, 90)], Splitting(min_tasks=4))
+    assert pieces == [
+        PartitionRange(A0, 0, 10),
+        PartitionRange(A1, 0, 30),
+        PartitionRange(A1, 30, 60),
+        PartitionRange(A1, 60, 90),
+    ]
 
 
 def test_min_tasks_stops_at_single_offsets() -> None:
-    assert split_ranges([Range(A0, 0, 2)], Splitting(min_tasks=10)) == [Range(A0, 0, 1), Range(A0, 1, 2)]
+    assert split_ranges([PartitionRange(A0, 0, 2)], Splitting(min_tasks=10)) == [
+        PartitionRange(A0, 0, 1),
+        PartitionRange(A0, 1, 2),
+    ]
