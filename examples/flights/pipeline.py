@@ -20,7 +20,7 @@ WEATHER = "hour timestamp, origin string, temp double, wind_speed double, precip
 DELAY = "day date, carrier string, airline string, flights long, cancelled long, departed long, delay_minutes long"
 
 LATENESS = "3 days"
-"""How far out of order events may arrive: partitions are read side by side, and days are not equally busy."""
+"""How late events may arrive: partitions are read in parallel, and days have different numbers of flights."""
 
 
 def read_topic(spark: SparkSession, servers: str, topic: str, schema: str, per_batch: int) -> DataFrame:
@@ -31,8 +31,8 @@ def read_topic(spark: SparkSession, servers: str, topic: str, schema: str, per_b
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", per_batch)
-        .option("columns", "value")  # nothing else is used, so nothing else is read
-        .option("groupId", f"demo-{topic}")  # `barnabas groups describe` shows how far the query is
+        .option("columns", "value")  # the other columns are not used, so they are not read
+        .option("groupId", f"demo-{topic}")  # `barnabas groups describe` shows the query's progress for this group
         .load()
         .select(sf.from_json(sf.col("value").cast("string"), schema).alias("row"))
         .select("row.*")
@@ -57,8 +57,9 @@ def delays_by_day(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 
 
 def flights_in_weather(flights: DataFrame, weather: DataFrame, planes: DataFrame, airports: DataFrame) -> DataFrame:
-    """Each flight with the weather at its airport in the hour it was to leave, its plane and its destination."""
-    # The watermarks are on the hour, which is also a join key: Spark forgets an hour once both streams are past it.
+    """Each flight with the weather at its airport in the scheduled hour, its plane and its destination."""
+    # The watermarks are on the hour, which is also a join key, so Spark drops the state of an hour once both streams
+    # are past it.
     flights = flights.withColumn("hour", sf.date_trunc("hour", "scheduled")).withWatermark("hour", LATENESS)
     weather = weather.withWatermark("hour", LATENESS)
     return (
@@ -70,7 +71,7 @@ def flights_in_weather(flights: DataFrame, weather: DataFrame, planes: DataFrame
 
 
 def to_upserts(table: DataFrame, *keys: str) -> DataFrame:
-    """Rows as records of a compacted topic: the newest record of a key replaces the older ones."""
+    """Rows as records of a compacted topic, in which the newest record of a key replaces the older ones."""
     return table.select(
         sf.concat_ws("|", *keys).alias("key"),
         sf.to_json(sf.struct("*")).alias("value"),
@@ -78,7 +79,7 @@ def to_upserts(table: DataFrame, *keys: str) -> DataFrame:
 
 
 def start(spark: SparkSession, servers: str, out: Path, per_batch: int) -> Mapping[str, StreamingQuery]:
-    """Starts both queries. They read everything that is in the topics now, in micro-batches, and end."""
+    """Start both queries. They read all records that the topics have now, in micro-batches, and then end."""
     tables = {path.stem: spark.read.parquet(str(path)) for path in (out / "tables").glob("*.parquet")}
     flights = read_topic(spark, servers, "flights", FLIGHT, per_batch)
     weather = read_topic(spark, servers, "weather", WEATHER, per_batch)
@@ -90,7 +91,7 @@ def start(spark: SparkSession, servers: str, out: Path, per_batch: int) -> Mappi
     delays = (
         delays_by_day(flights, tables["airlines"])
         .writeStream.queryName("delays")
-        .foreachBatch(upsert_delays)  # in update mode: every micro-batch gives the rows that it has changed
+        .foreachBatch(upsert_delays)  # in update mode, every micro-batch has the rows that it changed
         .option("checkpointLocation", str(out / "checkpoints" / "delays"))
         .outputMode("update")
         .trigger(availableNow=True)
@@ -110,7 +111,7 @@ def start(spark: SparkSession, servers: str, out: Path, per_batch: int) -> Mappi
 
 
 def read_delays(spark: SparkSession, servers: str) -> DataFrame:
-    """The compacted topic as the table it stands for: the newest record of each key."""
+    """The compacted topic as a table: the newest record of each key."""
     records = (
         spark.read.format("barnabas")
         .option("kafka.bootstrap.servers", servers)

@@ -1,4 +1,4 @@
-"""Publishing: topics are created, and the feeds are written to them column by column."""
+"""Creates the topics and writes the feeds to them, column by column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.core.errors import KafkaError
 
 ROWS_AT_ONCE = 5_000
 KEEP_FOR_EVER = {"retention.ms": "-1"}
-"""The events carry their own times, of 2013: by the default of seven days they would be too old to keep."""
+"""The events have timestamps of 2013, so the default retention of seven days would delete them at once."""
 
 TOPICS = (
     NewTopic("flights", 4, 1, KEEP_FOR_EVER),
@@ -30,7 +30,7 @@ async def create_topics(servers: str) -> None:
 
 
 async def publish(servers: str, topic: str, records: pa.Table, on_progress: Callable[[int], object]) -> None:
-    """Writes records, columns key, value and timestamp, in their order."""
+    """Write the columns key, value and timestamp as records, in order."""
     async with AsyncProducer(bootstrap_servers=servers, compression_type="lz4") as producer:
         for start in range(0, records.num_rows, ROWS_AT_ONCE):
             part = records.slice(start, ROWS_AT_ONCE)

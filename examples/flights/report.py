@@ -1,4 +1,4 @@
-"""What came out: a table on the terminal and a plot."""
+"""Prints a table of the results, and draws a plot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AIRPORTS = {"EWR": "#2b6cb0", "JFK": "#c2410c", "LGA": "#3f8f5f"}
 
 
 def airlines_table(delays: pd.DataFrame) -> Table:
-    """Each airline's year, worst mean delay first."""
+    """The year of each airline, sorted by mean delay, longest first."""
     year = delays.groupby("airline")[["flights", "cancelled", "departed", "delay_minutes"]].sum()
     year["mean"] = year["delay_minutes"] / year["departed"]
     year["share"] = year["cancelled"] / year["flights"]
@@ -34,7 +34,7 @@ def airlines_table(delays: pd.DataFrame) -> Table:
 
 
 def draw(delays: pd.DataFrame, in_weather: pd.DataFrame, path: Path) -> None:
-    """One page: the year day by day, the airlines, and what bad sight and rain do."""
+    """Draw one page: the delays by day, by airline and by visibility, and the cancellations."""
     plt.rcParams.update({"font.size": 10, "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK})
     plt.rcParams.update({"xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False})
     figure = plt.figure(figsize=(13, 9), layout="constrained")

@@ -1,7 +1,7 @@
-"""By this package Spark finds `format("barnabas")` without being told: it imports every module named `pyspark_*`.
+"""The package by which Spark finds `format("barnabas")`: Spark imports every module whose name begins with `pyspark_`.
 
-It is imported whenever any data source is looked up, so it must stay tiny: the work is in `barnabas.spark`, and is
-imported when it is called.
+Spark imports this package whenever it looks up any data source, so the package must stay small. `barnabas.spark` has
+the implementation, and is imported when it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """`spark.read.format("barnabas")` and its three siblings."""
+    """The data source behind `format("barnabas")`: batch and streaming readers and writers."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,7 +42,7 @@ class DefaultSource(DataSource):  # type: ignore[misc]  # pyspark is not followe
 
         return stream_reader(self.options, schema.names)
 
-    # Spark passes `overwrite` by keyword in some processes and by position in others: its name is part of the API.
+    # Spark passes `overwrite` by keyword in some processes and by position in others, so its name is part of the API.
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from barnabas.spark.sink import batch_writer
 

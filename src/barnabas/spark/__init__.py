@@ -1,4 +1,5 @@
-"""PySpark: the log as a source and a sink of DataFrames, `format("barnabas")`.
+"""PySpark: `format("barnabas")`, a source and a sink of DataFrames.
 
-Nothing is imported here: Spark's driver, its planning processes and each of its workers import only what they run.
+This package imports nothing: Spark's driver, its planning processes and its workers import only the modules that they
+run.
 """

@@ -1,9 +1,9 @@
-"""Shell: one process's connection to one cluster, blocking on the outside, asyncio within.
+"""Shell: the blocking interface of one process to one cluster, on top of the asyncio client.
 
-Spark calls readers and writers from plain synchronous code, in several processes: a long-lived one on the driver for
-each streaming query, and forked workers that are used again for later tasks. `connect` gives each process one client
-per cluster, on an event loop in a thread of its own; so connections and metadata survive across micro-batches, and
-fetches go on while Spark works on what has arrived.
+Spark calls readers and writers from synchronous code, in several processes: a long-lived one on the driver for each
+streaming query, and forked workers that are reused for later tasks. `connect` keeps one client per process and cluster,
+with an event loop in a thread of its own. Connections and metadata therefore survive from one micro-batch to the next,
+and the client fetches while Spark processes earlier batches.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ from barnabas.spark.positions import Boundary, Position, SourceSubscription, bou
 T = TypeVar("T")
 
 TASK_FETCH_BYTES = 8 * 1024 * 1024
-"""Bytes of one partition that a task asks for at a time, unless `kafka.max.partition.fetch.bytes` says otherwise."""
+"""The maximum number of bytes of one partition in one fetch of a task, unless `kafka.max.partition.fetch.bytes`
+is set.
+"""
 
 CLIENTS_MAX = 16
-"""Clusters a process stays connected to; beyond that the one not used for longest is closed."""
+"""The maximum number of clients in a process; the least recently used client is closed first."""
 
 
 _NO_SUCH_TOPIC = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class BlockingClient:
-    """An event loop in a thread of its own, and a blocking way in."""
+    """An event loop in a thread of its own, and methods that run coroutines on the loop."""
 
     def __init__(self) -> None:
         self._loop = _new_event_loop()
@@ -51,7 +53,7 @@ class BlockingClient:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for `work` on the client's loop; an interrupt while waiting cancels it."""
+        """Run `work` on the client's loop and wait for its result. An interrupt while waiting cancels `work`."""
         future = self.submit(work)
         try:
             return future.result()
@@ -60,15 +62,15 @@ class BlockingClient:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begins `work` on the client's loop, and does not wait."""
+        """Start `work` on the client's loop, and return without waiting."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def disconnect(self) -> None:
-        """Closes what the client has opened on its loop."""
+        """Close what the client has opened; called on its loop."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Closes the connections and ends the thread."""
+        """Close the connections and end the thread."""
         self.run(self.disconnect())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -76,7 +78,7 @@ class BlockingClient:
 
 
 class LogClient(BlockingClient):
-    """A cluster as the readers see it."""
+    """The client that source readers use."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings = resolve_config(CONSUMER_CONFIGS, settings, {})
@@ -94,7 +96,7 @@ class LogClient(BlockingClient):
     # -- planning ----------------------------------------------------------------------------------------------------
 
     def partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
-        """The partitions that the subscription has now, by fresh metadata. Topics that do not exist have none."""
+        """The partitions of the subscription, from fresh metadata. Topics that do not exist have no partitions."""
         return self.run(self._partitions(subscription))
 
     async def _partitions(self, subscription: SourceSubscription) -> list[TopicPartition]:
@@ -113,7 +115,9 @@ class LogClient(BlockingClient):
         return sorted(found.intersection(subscription.assigned) if subscription.assigned else found)
 
     def list_offsets(self, queries: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Answers of ListOffsets (-1: nothing that young). Raises the first partition's error."""
+        """Send ListOffsets and return the offsets (-1: no record is that young). Raises the error of the first
+        partition that has one.
+        """
         return self.run(self._list_offsets(queries))
 
     async def _list_offsets(self, queries: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -126,7 +130,7 @@ class LogClient(BlockingClient):
         return offsets
 
     def log_view(self, partitions: Iterable[TopicPartition]) -> LogOffsets:
-        """Earliest and latest offsets; the latest as the isolation level lets it be seen."""
+        """The earliest and the latest offset of each partition; the latest depends on the isolation level."""
         return self.run(self._log_view(list(partitions)))
 
     async def _log_view(self, partitions: list[TopicPartition]) -> LogOffsets:
@@ -137,7 +141,7 @@ class LogClient(BlockingClient):
         return LogOffsets(earliest, latest)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start of each partition; partitions that are gone are left out."""
+        """The log start offset of each partition; deleted partitions are left out."""
         answers = self.run(list_offsets(self.cluster, dict.fromkeys(partitions, EARLIEST), isolation=self.isolation))
         found: dict[TopicPartition, int] = {}
         for tp, answer in answers.items():
@@ -150,7 +154,7 @@ class LogClient(BlockingClient):
     def resolve(
         self, boundary: Boundary, partitions: list[TopicPartition], log: LogOffsets, *, starting: bool
     ) -> dict[TopicPartition, int]:
-        """A starting or ending position as offsets."""
+        """The offsets of a starting or ending position."""
         queries = boundary_queries(boundary, partitions)
         known = {LATEST: log.latest, EARLIEST: log.earliest}
         open_queries = {tp: at for tp, at in queries.items() if at not in known}
@@ -159,9 +163,10 @@ class LogClient(BlockingClient):
         return resolve_boundary(boundary, answers, partitions, log.latest, starting=starting)
 
     def bytes_per_offset(self, log: LogOffsets) -> dict[TopicPartition, float]:
-        """How long an offset is on average in each partition's log, as the brokers tell their directories' sizes.
+        """The average number of bytes per offset in each partition's log, from the sizes that DescribeLogDirs returns.
 
-        Empty when this client may not ask: then limits in bytes are taken as limits in offsets, which are stricter.
+        Empty if the client is not authorized. Limits in bytes are then applied as limits in offsets, which are
+        stricter.
         """
         try:
             brokers = self.run(AsyncAdmin(cluster=self.cluster).describe_log_dirs())
@@ -180,20 +185,22 @@ class LogClient(BlockingClient):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def fetch(self, wanted: OffsetRange, *, stall_timeout_ms: float) -> Iterator[FetchedBatches]:
-        """The record batches of a range, as they lie in the log. The next fetch is under way while one is worked on."""
+        """The record batches of a range, as stored in the log. The next fetch runs while the caller processes a
+        batch.
+        """
         reader = PartitionReader(self.cluster, self._fetch_limits, stall_timeout_ms=stall_timeout_ms)
-        ahead = _OneAhead(reader.batches([wanted]))
+        ahead = _ReadAhead(reader.batches([wanted]))
         try:
             while (arrived := self.run(ahead.next())) is not None:
                 yield arrived
         finally:
-            # Spark stops in the middle when it needs no more (a limit), or when the query is stopped.
+            # Spark closes the iterator early if it needs no more records (a limit), or if the query is stopped.
             self.run(ahead.close())
 
     # -- progress ----------------------------------------------------------------------------------------------------
 
     def commit(self, group: str, position: Position) -> None:
-        """Makes a position visible as the committed offsets of a consumer group. Raises KafkaError."""
+        """Commit a position as offsets of a consumer group, so that tools can show it. Raises KafkaError."""
         offsets = {
             tp: OffsetAndMetadata(offset, f"lost={position.lost[tp]}" if tp in position.lost else "")
             for tp, offset in position.offsets.items()
@@ -212,16 +219,16 @@ _lock = threading.Lock()
 
 
 def connect(settings: Mapping[str, str]) -> LogClient:
-    """This process's client for these settings; opened on first use, and kept."""
+    """This process's client for these settings; created at the first call, and kept."""
     return shared(LogClient, settings)
 
 
 def shared(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str]) -> C:
-    """The process's one client of a kind for these settings."""
+    """This process's client of class `kind` for these settings."""
     global _owner
     key = (kind, *sorted(settings.items()))
     with _lock:
-        if _owner != os.getpid():  # forked: the parent's thread and sockets are not ours
+        if _owner != os.getpid():  # this process was forked: the parent's thread and sockets cannot be used
             _clients.clear()
             _owner = os.getpid()
         client = _clients.pop(key, None)
@@ -229,12 +236,12 @@ def shared(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str]) 
             if len(_clients) >= CLIENTS_MAX:
                 _clients.pop(next(iter(_clients))).close()
             client = kind(settings)
-        _clients[key] = client  # the end of the dict: most recently used
+        _clients[key] = client  # moves the key to the end of the dict, the most recently used position
         return cast("C", client)
 
 
 def discard(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str]) -> None:
-    """Forgets a client that has failed for good, so that the next task opens another."""
+    """Remove a client after a fatal error, so that the next task creates a new one."""
     with _lock:
         client = _clients.pop((kind, *sorted(settings.items())), None)
     if client is not None:
@@ -242,7 +249,7 @@ def discard(kind: Callable[[Mapping[str, str]], C], settings: Mapping[str, str])
 
 
 def require_partitions(client: LogClient, subscription: SourceSubscription) -> list[TopicPartition]:
-    """The partitions to begin with. Raises SparkSourceError when a topic or partition that was named does not exist."""
+    """The partitions of the subscription. Raises SparkSourceError if a named topic or partition does not exist."""
     found = client.partitions(subscription)
     missing = sorted(set(subscription.topics) - {tp.topic for tp in found})
     unknown = [str(tp) for tp in subscription.assigned if tp not in set(found)]
@@ -253,7 +260,7 @@ def require_partitions(client: LogClient, subscription: SourceSubscription) -> l
 
 
 def _fetch_limits(given: Mapping[str, str], settings: Mapping[str, Any], isolation: IsolationLevel) -> FetchLimits:
-    """The user's own limits; but a task reads megabytes, and asks for more at a time than a consumer by default."""
+    """The user's limits. The default for one partition is higher than a consumer's, because a task reads megabytes."""
     asked = settings["max.partition.fetch.bytes"]
     return FetchLimits(
         max_bytes=settings["fetch.max.bytes"],
@@ -265,8 +272,8 @@ def _fetch_limits(given: Mapping[str, str], settings: Mapping[str, Any], isolati
     )
 
 
-class _OneAhead:
-    """Steps through an async generator, with the next step always under way."""
+class _ReadAhead:
+    """Iterates over an async generator, and always runs its next step in advance."""
 
     def __init__(self, batches: AsyncGenerator[FetchedBatches, None]) -> None:
         self._batches = batches

@@ -1,10 +1,10 @@
-"""Value: what can go wrong between Spark and the log, told so that the reader knows what to do next.
+"""Value: the errors of the Spark source and sink. Each message says what to do next.
 
 BarnabasError
 └─ SparkSourceError
-   ├─ OptionError       an option is missing, unknown in this mode, or has a value that cannot be meant
-   ├─ DataLossError     records the query still needed are gone (failOnDataLoss=true)
-   └─ SinkError         a row cannot be written: no topic, wrong column type, refused by the broker
+   ├─ OptionError       an option is missing, not valid in this mode, or has an invalid value
+   ├─ DataLossError     records that the query has not read are deleted (failOnDataLoss=true)
+   └─ SinkError         a row cannot be written: no topic, wrong column type, rejected by the broker
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from barnabas.core.errors import BarnabasError
 
 
 class SparkSourceError(BarnabasError):
-    """Root of this room's errors."""
+    """The base class of the errors of this package."""
 
 
 class OptionError(SparkSourceError, ValueError):
-    """An option of `format("barnabas")` that cannot be honoured."""
+    """An option of `format("barnabas")` is missing or invalid."""
 
 
 class DataLossError(SparkSourceError):
-    """Records between the query's position and the log are gone, and `failOnDataLoss` is true."""
+    """Records after the query's position are deleted, and `failOnDataLoss` is true."""
 
 
 class SinkError(SparkSourceError):
-    """The rows handed to the sink cannot be written as they are."""
+    """The rows that Spark passed to the sink cannot be written."""

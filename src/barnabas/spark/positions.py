@@ -1,16 +1,16 @@
-"""Value: where a query stands in the log, and where it is asked to start and stop.
+"""Value: positions of a query in the log, and the positions at which a query starts and ends.
 
-A stream's offset is, in Spark's checkpoint, the JSON text of a `Position`. The form is the one of Spark's own Kafka
-source, so that a person can read both and carry one over to the other by hand:
+In Spark's checkpoint, a stream's offset is the JSON text of a `Position`. The format is that of Spark's own Kafka
+source, so that positions can be compared and copied between the two by hand:
 
     {"orders": {"0": 1200, "1": 1187}}
 
-With `failOnDataLoss=report` the records found missing so far travel with the position, under a name no topic can have;
-so the count survives restarts and is visible in every progress report of the query:
+With `failOnDataLoss=report`, the counts of lost records are stored in the position, under a name that no topic can
+have. The counts survive restarts, and every progress report of the query shows them:
 
     {"$lost": {"orders": {"0": 75}}, "orders": {"0": 1200, "1": 1187}}
 
-Topics are sorted by name and partitions by number: Spark compares offsets as text.
+Topics are sorted by name and partitions by number, because Spark compares offsets as text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.spark.errors import OptionError
 
 LATEST = -1
 EARLIEST = -2
-"""The two special offsets, as in ListOffsets and in the JSON of `startingOffsets`."""
+"""The two special offsets of ListOffsets, which the JSON of `startingOffsets` uses too."""
 
 _LOST = "$lost"
 
@@ -35,7 +35,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next offset to read in each partition, and how many records each was found to have lost."""
+    """The next offset to read in each partition, and the number of lost records of each partition."""
 
     offsets: Offsets
     lost: Offsets = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Position:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Position:
-        """The inverse of `to_json`. Raises OptionError for anything a checkpoint of this source cannot hold."""
+        """The inverse of `to_json`. Raises OptionError if the document is not an offset of this source."""
         lost = document.get(_LOST, {})
         offsets = {topic: partitions for topic, partitions in document.items() if topic != _LOST}
         return Position(flatten(offsets, "the checkpoint's offset"), flatten(lost, "the checkpoint's lost counts"))
@@ -59,7 +59,7 @@ class Position:
 
 
 def nest(flat: Offsets) -> dict[str, dict[str, int]]:
-    """`{tp: n}` -> `{"topic": {"partition": n}}`, sorted."""
+    """Convert `{tp: n}` to `{"topic": {"partition": n}}`, sorted."""
     nested: dict[str, dict[str, int]] = {}
     for tp in sorted(flat):
         nested.setdefault(tp.topic, {})[str(tp.partition)] = flat[tp]
@@ -67,7 +67,9 @@ def nest(flat: Offsets) -> dict[str, dict[str, int]]:
 
 
 def flatten(nested: Any, what: str) -> dict[TopicPartition, int]:
-    """`{"topic": {"partition": n}}` -> `{tp: n}`. Raises OptionError naming `what` when the shape is another."""
+    """Convert `{"topic": {"partition": n}}` to `{tp: n}`. Raises OptionError that names `what` if the document has
+    another form.
+    """
     try:
         flat = {
             TopicPartition(_text(topic), int(partition)): _whole(value)
@@ -84,7 +86,7 @@ def flatten(nested: Any, what: str) -> dict[TopicPartition, int]:
 
 
 def parse_assignment(text: str) -> tuple[TopicPartition, ...]:
-    """`assign`: `{"topicA": [0, 1], "topicB": [2]}`."""
+    """Parse the option `assign`: `{"topicA": [0, 1], "topicB": [2]}`."""
     try:
         document = json.loads(text)
         pairs = {TopicPartition(_text(topic), _whole(p)) for topic, ps in document.items() for p in _list(ps)}
@@ -128,7 +130,7 @@ class SourceSubscription:
 
 
 class MissingTimestamp(Enum):
-    """`startingOffsetsByTimestampStrategy`: what to do where no record is as young as the timestamp."""
+    """`startingOffsetsByTimestampStrategy`: what to do if all records of a partition are older than the timestamp."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -136,21 +138,23 @@ class MissingTimestamp(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtEdge:
-    """Every partition at its earliest or latest offset."""
+    """Every partition at its earliest or at its latest offset."""
 
     offset: int  # EARLIEST or LATEST
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """Each partition at its own offset; -1 is the latest, -2 the earliest."""
+    """Each partition at its own offset; -1 is the latest offset, -2 the earliest."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """Each partition at its first record not older than a timestamp (ms); `everywhere` serves them all."""
+    """Each partition at its first record that is not older than a timestamp (ms). `everywhere` is one timestamp for all
+    partitions.
+    """
 
     timestamps: Offsets = field(default_factory=dict)
     everywhere: int | None = None
@@ -158,14 +162,14 @@ class AtTimestamps:
 
 
 Boundary = AtEdge | AtOffsets | AtTimestamps
-"""Where a read starts or stops."""
+"""The position at which a query starts or ends."""
 
 
 def boundary_queries(boundary: Boundary, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """What to ask ListOffsets (a timestamp, -1 or -2) for each partition whose offset is not given outright.
+    """The timestamp (or -1 or -2) to send in ListOffsets, for each partition whose offset is not given as a number.
 
-    Raises OptionError when the option names other partitions than the subscription has: half a starting position is a
-    mistake that would otherwise show only as missing data.
+    Raises OptionError if the option names other partitions than the subscription has. Such a mistake would otherwise
+    show only as missing data.
     """
     wanted = sorted(partitions)
     match boundary:
@@ -184,9 +188,10 @@ def boundary_queries(boundary: Boundary, partitions: Iterable[TopicPartition]) -
 def resolve_boundary(
     boundary: Boundary, answers: Offsets, partitions: Iterable[TopicPartition], latest: Offsets, *, starting: bool
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition, from ListOffsets' answers (-1: no record is that young).
+    """The offset of each partition, from the results of ListOffsets (-1: no record is that young).
 
-    At the start such a partition follows `startingOffsetsByTimestampStrategy`; at the end it is read to its latest.
+    At the start, a partition with -1 follows `startingOffsetsByTimestampStrategy`; at the end, it is read to its latest
+    offset.
     """
     resolved: dict[TopicPartition, int] = {}
     for tp in sorted(partitions):

@@ -1,4 +1,4 @@
-"""Shell: what runs in a worker: one range of a partition, as the Arrow batches that Spark takes over unchanged."""
+"""Shell: runs in a worker: reads one range of a partition as Arrow batches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ log = logging.getLogger("barnabas.spark")
 
 ROWS_PER_BATCH = 10_000
 BYTES_PER_BATCH = 1024 * 1024
-"""Spark works best on batches of about so many rows or bytes: smaller ones cost calls, larger ones miss its caches."""
+"""The approximate number of rows and bytes in one batch. Spark pays per call for smaller batches, and larger ones do
+not fit its caches.
+"""
 
 
 def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: PartitionRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range. Raises DataLossError when it is not in the log any more and `failOnDataLoss` is true."""
+    """The records of a range. Raises DataLossError if the range is not in the log any more and `failOnDataLoss` is
+    true.
+    """
     client = connect(options.client)
     position = wanted.start
     while position < wanted.end:
@@ -44,7 +48,9 @@ def read_range(options: SourceOptions, columns: tuple[str, ...], wanted: Partiti
 def decode(
     batches: FetchedBatches, bounds: OffsetRange, columns: tuple[str, ...], *, check_crcs: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The records in the range, without markers, and without aborted ones when the fetch was read_committed."""
+    """The records in the range, without markers; without records of aborted transactions if the fetch was
+    read_committed.
+    """
     tp = bounds.partition
     selection = Selection(bounds.start, bounds.end, batches.aborted, check_crcs)
     wanted = DecodeOptions(tp.topic, tp.partition, columns, selection, ROWS_PER_BATCH, BYTES_PER_BATCH)
@@ -52,12 +58,14 @@ def decode(
 
 
 def step_over(error: OffsetOutOfRangeError, left: PartitionRange, on_data_loss: OnDataLoss) -> int:
-    """Where to read on after records vanished between planning and reading; `left.end` when nothing is left."""
+    """The offset at which to continue after records were deleted between planning and reading; `left.end` if no records
+    are left.
+    """
     if error.log_start_offset > left.start:
         found = min(error.log_start_offset, left.end)
         loss = Loss(left.tp, LossKind.AGED_OUT, left.start, found, found - left.start)
     elif error.log_end_offset >= left.start:
-        raise error  # the log does hold it: a leader that is still catching up; Spark tries the task again
+        raise error  # the log has the offset, but the new leader has not caught up yet; Spark retries the task
     else:
         found = left.end
         loss = Loss(left.tp, LossKind.TRUNCATED, left.start, error.log_end_offset, left.size)

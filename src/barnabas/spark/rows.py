@@ -1,4 +1,4 @@
-"""Machine: may these columns be written to the log, and how? Decided from their types, before any row moves.
+"""Machine: checks from the column types whether and how a DataFrame can be written, before the first row is written.
 
     value       binary or string     required
     key         binary or string     optional
@@ -6,7 +6,7 @@
     partition   int                  optional; without it the key decides, as in Kafka's default partitioner
     headers     array<struct<key: string, value: binary>>   optional
 
-The columns and the complaints are those of Spark's own Kafka connector.
+The columns and the errors are those of Spark's own Kafka connector.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """Which columns the writer uses. `topic` is the fixed topic, or None when each row names its own."""
+    """The columns that the writer uses. `topic` is the fixed topic, or None if each row has its own."""
 
     topic: str | None
     has_key: bool
@@ -40,8 +40,9 @@ class RowLayout:
 
 
 def row_layout(columns: Mapping[str, str], options: SinkOptions) -> RowLayout:
-    """From the columns' names and Spark type names (`simpleString`). Raises SinkError. Other columns are refused too:
-    silently leaving data behind would be worse than asking for a `select`.
+    """The layout for these column names and Spark type names (`simpleString`). Raises SinkError.
+
+    Other columns are rejected too: an explicit `select` is better than data that is silently left out.
     """
     by_name = {name.lower(): kind for name, kind in columns.items()}
     if len(by_name) != len(columns):
@@ -54,8 +55,8 @@ def row_layout(columns: Mapping[str, str], options: SinkOptions) -> RowLayout:
         )
     if unknown:
         raise SinkError(
-            f"there is no place for column {unknown[0]!r} in a record; put it into the value, for example with "
-            f"to_json(struct(*)), or leave it out. A record has {', '.join(_ALLOWED)}"
+            f"a record has no column {unknown[0]!r}; put it into the value, for example with "
+            f"to_json(struct(*)), or leave it out. The columns of a record are {', '.join(_ALLOWED)}"
         )
     if options.topic is None and "topic" not in by_name:
         raise SinkError("no topic: set the option topic, or give each row its own in a column 'topic'")
@@ -73,5 +74,5 @@ def row_layout(columns: Mapping[str, str], options: SinkOptions) -> RowLayout:
 
 
 def _plain(kind: str) -> str:
-    """`varchar(10)` and `char(3)` are strings to Arrow."""
+    """Map Spark's `varchar(10)` and `char(3)` to string, their Arrow type."""
     return "string" if kind.startswith(("varchar", "char", "string")) else kind.replace(" ", "")

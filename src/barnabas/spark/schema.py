@@ -1,7 +1,8 @@
-"""Table: the columns of the source and of the sink, as Spark and as Arrow see them.
+"""Table: the columns of the source and of the sink, with their Spark and Arrow types.
 
-The Arrow schema must equal Spark's to the letter, names, order, types and nullability: Spark checks the first batch of
-each task and hands the buffers of the others to the JVM unseen. Everything is nullable, as in Spark's own connector.
+The Arrow schema must equal Spark's exactly, in names, order, types and nullability: Spark checks only the first batch
+of each task, and passes the buffers of the others to the JVM unchecked. All columns are nullable, as in Spark's own
+connector.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ DDL: Final = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""Every column of the source, with its Spark type, in order."""
+"""All columns of the source, in order, with their Spark types."""
 
 DEFAULT_COLUMNS: Final = tuple(name for name in DDL if name != "headers")
 
 
 def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The same columns in their proper spelling. Raises OptionError for unknown, repeated or no columns."""
+    """The same columns in their correct spelling. Raises OptionError for unknown, repeated or no columns."""
     spelling = {name.lower(): name for name in DDL}
     unknown = [name for name in columns if name.lower() not in spelling]
     if unknown:
-        raise OptionError(f"there is no column {unknown[0]!r}; the source has {', '.join(DDL)}")
+        raise OptionError(f"there is no column {unknown[0]!r}; the columns of the source are {', '.join(DDL)}")
     proper = tuple(spelling[name.lower()] for name in columns)
     if not proper or len(set(proper)) != len(proper):
         raise OptionError(f"columns must name each column once, and at least one, got {','.join(columns)!r}")
@@ -41,7 +42,7 @@ def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def spark_schema(columns: tuple[str, ...]) -> str:
-    """The DDL text that `DataSource.schema()` returns."""
+    """The DDL text for `DataSource.schema()`."""
     return ", ".join(f"`{name}` {DDL[name]}" for name in columns)
 
 

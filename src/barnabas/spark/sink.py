@@ -1,13 +1,14 @@
-"""Shell: the writers that Spark calls. Columns go to the producer as they come; there is no Python object per row.
+"""Shell: the writers that Spark calls. Columns are passed to the producer without a Python object per row.
 
-    driver, planning   batch_writer / stream_writer: once per job, and once per micro-batch, before its tasks
-    workers, forked    write(): one task attempt; its message names the attempt and says what it wrote
+    driver, planning   batch_writer / stream_writer: once per query and once per micro-batch, before the tasks
+    workers, forked    write(): one task attempt; the returned message names the attempt and counts its records
     driver             commit(messages) or abort(messages)
 
-Delivery is at least once. A task has finished writing when Spark decides whether its attempt counts, an attempt that
-loses is told nothing, and a micro-batch is written again when the driver dies before it is committed; so what is
-written must already be acknowledged when `write` returns, and may then be written once more. Exactly once will
-begin a transaction for each attempt in `write` and end it in `commit` or `abort`: `Written` says which is which.
+Delivery is at least once. A task attempt has finished writing before Spark decides whether the attempt counts, an
+attempt that is discarded is not notified, and a micro-batch is written again if the driver dies before the commit.
+Therefore all records are acknowledged when `write` returns, and may be written again. For exactly-once delivery,
+`write` would begin a transaction for each attempt, and `commit` or `abort` would end it; `Written` identifies the
+attempts.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""Rows are gathered to about this size before they are encoded; a chunk is sent while the next one is gathered."""
+"""Rows are collected to about this size before they are encoded; one chunk is sent while the next one is collected."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """What one task attempt has written, acknowledged by the brokers."""
+    """The result of one task attempt, whose records are acknowledged by the brokers."""
 
     query_id: str | None
     batch_id: str | None
@@ -47,7 +48,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not foll
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Raises OptionError, SinkError."""
+    """Create the writer of a batch query. Raises OptionError and SinkError."""
     if overwrite:
         raise SinkError("a topic cannot be overwritten; write with mode('append')")
     parsed = parse_sink_options(options)
@@ -55,13 +56,15 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """Raises OptionError, SinkError. In complete mode each result is appended as a whole, as by Spark's connector."""
+    """Create the writer of a streaming query. Raises OptionError and SinkError. In complete mode, each result is
+    appended as a whole, as in Spark's connector.
+    """
     parsed = parse_sink_options(options)
     return StreamWriter(parsed, _layout(schema, parsed))
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """`df.write`."""
+    """The writer of `df.write`."""
 
     def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
         self._options = options
@@ -71,14 +74,14 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark is no
         return write_rows(iterator, self._options, self._layout)
 
     def commit(self, messages: list[Written | None]) -> None:
-        """Nothing: the records are in the log since `write`."""
+        """Does nothing: the records are in the log since `write`."""
 
     def abort(self, messages: list[Written | None]) -> None:
-        """Nothing can be taken back."""
+        """Does nothing: written records cannot be removed."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """`df.writeStream`."""
+    """The writer of `df.writeStream`."""
 
     def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
         self._options = options
@@ -87,18 +90,18 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspar
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return write_rows(iterator, self._options, self._layout)
 
-    # Spark also calls abort with the messages of a commit that raised: once there are transactions, what
-    # is decided must be looked up there, and not undone.
+    # Spark also calls abort with the messages of a commit that raised. An implementation with transactions must look up
+    # the decision, and must not undo a committed transaction.
 
     def commit(self, messages: list[Written | None], batchId: int) -> None:
-        """Nothing: the records are in the log since `write`."""
+        """Does nothing: the records are in the log since `write`."""
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
-        """Nothing can be taken back; the micro-batch will be written again."""
+        """Does nothing: written records cannot be removed. Spark writes the micro-batch again."""
 
 
 class LogWriter(BlockingClient):
-    """A producer as Spark's synchronous code sees it."""
+    """A producer with a blocking interface."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         super().__init__()
@@ -111,7 +114,7 @@ class LogWriter(BlockingClient):
         await self.producer.close(timeout_ms=0)
 
     def send(self, topic: str, table: pa.Table, layout: RowLayout) -> Future[Any]:
-        """Begins to write the rows; done when all of them are acknowledged."""
+        """Start writing the rows. The future completes when all of them are acknowledged."""
         return self.submit(
             self.producer.send_arrow(
                 topic,
@@ -124,13 +127,13 @@ class LogWriter(BlockingClient):
 
 
 def write_rows(iterator: Iterator[pa.RecordBatch], options: SinkOptions, layout: RowLayout) -> Written:
-    """Writes one task's rows and waits until the brokers have them. Raises SinkError, KafkaError."""
+    """Write the rows of one task and wait for the acknowledgements. Raises SinkError and KafkaError."""
     writer = shared(LogWriter, options.client)
     rows = 0
     sent: list[Future[Any]] = []
     try:
         for table in chunks(iterator):
-            _wait(sent)  # one chunk at a time: the order within a partition is the order of the rows
+            _wait(sent)  # one chunk at a time keeps the rows of a partition in order
             sent = [writer.send(topic, part, layout) for topic, part in by_topic(table, layout)]
             rows += table.num_rows
         _wait(sent)
@@ -148,7 +151,7 @@ def write_rows(iterator: Iterator[pa.RecordBatch], options: SinkOptions, layout:
 
 
 def chunks(iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Record batches gathered to tables of about CHUNK_BYTES, their columns in lower case."""
+    """Collect record batches into tables of about CHUNK_BYTES, with column names in lower case."""
     import pyarrow as pa
 
     gathered: list[pa.RecordBatch] = []
@@ -165,7 +168,7 @@ def chunks(iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def by_topic(table: pa.Table, layout: RowLayout) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each topic, in their order."""
+    """The rows of each topic, in their original order."""
     import pyarrow.compute as pc
 
     if layout.topic is not None:
@@ -183,7 +186,7 @@ def _wait(sent: list[Future[Any]]) -> None:
     try:
         for future in sent:
             future.result()
-    except ValueError as error:  # what the encoder says of a partition that does not exist
+    except ValueError as error:  # the encoder's error for a partition that does not exist
         raise SinkError(str(error)) from error
 
 

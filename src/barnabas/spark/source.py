@@ -1,13 +1,14 @@
-"""Shell: the readers that Spark calls. What to read is decided in `planner` and `splits`; here it is asked and fetched.
+"""Shell: the readers that Spark calls. `planner` and `splits` decide which offsets to read; this module sends the
+requests.
 
-Spark's processes, and what of a reader runs where:
+The methods of a reader run in different processes:
 
-    driver, planning     BatchReader.partitions(); also makes the reader that is pickled for the workers
-    driver, long-lived   StreamReader: everything but read(); one process per query, alive as long as the query
-    workers, forked      read(); reused for later tasks, so that `connect` finds its connections again
+    driver, planning     BatchReader.partitions(); also creates the reader that is pickled for the workers
+    driver, long-lived   StreamReader: all methods but read(); one process per query, for the life of the query
+    workers, forked      read(); reused for later tasks, so that `connect` finds open connections
 
-Neither reader has `pushFilters`: Spark refuses, by default, to read from a source that offers it. Ranges of time and of
-offsets are options instead.
+The readers have no `pushFilters`, because by default Spark refuses to read from a source that has it. Ranges of time
+and of offsets are options instead.
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.spark")
 
 SPLIT_WORTH_OFFSETS = 10_000
-"""Shorter ranges are not worth asking the brokers how many bytes they are."""
+"""For shorter ranges, the reader does not ask the brokers for log sizes."""
 
 _NO_LIMIT = 2**63 - 1
 
 
 def schema(options: Mapping[str, str]) -> str:
-    """The columns that the options ask for, as DDL."""
+    """The columns that the options select, as DDL."""
     return spark_schema(columns_of(options))
 
 
 def batch_reader(options: Mapping[str, str], columns: Sequence[str]) -> BatchReader:
-    """Raises OptionError."""
+    """Create the reader of a batch query. Raises OptionError."""
     return BatchReader(parse_source_options(options, ReadMode.BATCH), check_columns(tuple(columns)))
 
 
 def stream_reader(options: Mapping[str, str], columns: Sequence[str]) -> StreamReader:
-    """Raises OptionError."""
+    """Create the reader of a streaming query. Raises OptionError."""
     return StreamReader(parse_source_options(options, ReadMode.STREAM), check_columns(tuple(columns)))
 
 
 class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """What one Spark task reads. Travels pickled from the driver to a worker."""
+    """The range that one Spark task reads. The driver sends it, pickled, to a worker."""
 
     def __init__(self, wanted: PartitionRange) -> None:
         super().__init__(None)
@@ -63,7 +64,7 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark is not followed by 
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not followed by mypy
-    """`spark.read`: a range of each partition, fixed when the query is planned."""
+    """The reader of `spark.read`: a range of each partition, fixed when the query is planned."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -86,19 +87,20 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not fol
         return _tasks(client, options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # With nothing to read Spark calls once all the same, with a partition of its own making.
+        # If there is nothing to read, Spark still calls `read` once, with a partition object of its own.
         if isinstance(partition, Task):
             yield from _read(self._options, self._columns, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as above
-    """`spark.readStream`.
+    """The reader of `spark.readStream`.
 
-    Spark does not keep a stream's initial offset until its first micro-batch is committed: it asks for it twice, and
-    again after a restart in between. With `startingOffsets=latest`, what arrived meanwhile would be lost.
-    So the first micro-batch is an empty one: `latestOffset` gives back the initial offset unchanged, which puts it into
-    the query's offset log. When a restart replays that micro-batch from a newer initial offset, its start lies beyond
-    its end; such a range is empty, and the position that was first written down stands.
+    Spark does not store a stream's initial offset until the first micro-batch is committed: it asks for the initial
+    offset twice, and again after a restart before that commit. With `startingOffsets=latest`, records that arrive
+    between these calls would be lost. Therefore the first micro-batch is empty: `latestOffset` returns the initial
+    offset unchanged, so that Spark writes it to the query's offset log. If a restart replays that micro-batch from a
+    newer initial offset, its start is beyond its end; such a range is empty, and the position in the offset log remains
+    valid.
     """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -110,7 +112,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._followed: Position | None = None
         self._reported: set[Loss] = set()
 
-    # -- where the stream stands ---------------------------------------------------------------------------------------
+    # -- positions
+    # -------------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
@@ -122,8 +125,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        # The limits are in the planner, which can combine them. This one only has to differ from ReadAllAvailable,
-        # which then means what it says (Trigger.Once).
+        # The planner applies the limits, because it can combine them. The returned limit only has to differ from
+        # ReadAllAvailable, which Trigger.Once uses.
         return ReadMaxRows(self._options.limits.max_offsets or _NO_LIMIT)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -143,19 +146,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return plan.end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What the log holds at this moment, limits or not: the query's progress report shows its true lag by it."""
+        """The latest offsets of the log, without limits. Spark's progress report shows the query's lag from these
+        offsets.
+        """
         try:
             return Position(self._view(self._client()).latest).to_json()
         except KafkaError:
-            return None  # a report is not worth a query
+            return None  # an error in a progress report must not stop the query
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._planner.fix_target(self._view(self._client()).latest)
 
-    # -- what to read --------------------------------------------------------------------------------------------------
+    # -- ranges
+    # ----------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
-        self._pinned = True  # whatever comes next, a first micro-batch is in the offset log
+        self._pinned = True  # a first micro-batch is in the offset log now
         client = self._client()
         begin, stop = Position.from_json(start), Position.from_json(end)
         earliest = client.earliest(stop.offsets)
@@ -173,9 +179,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._follow(Position.from_json(end))
 
     def stop(self) -> None:
-        """Nothing to do: the connections belong to the process, which ends with the query."""
+        """Does nothing: the connections belong to the process, which ends with the query."""
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- internal
+    # --------------------------------------------------------------------------------------------------------
 
     def _client(self) -> LogClient:
         return connect(self._options.client)
@@ -190,11 +197,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return not (isinstance(starting, AtOffsets) and all(offset >= 0 for offset in starting.offsets.values()))
 
     def _follow(self, position: Position) -> None:
-        """Commits for the group that makes the query's progress visible.
+        """Commit the position for the group that makes the query's progress visible.
 
-        Spark announces the end of a micro-batch when it plans the next one, and so never that of the last; but a plan
-        begins where the last one ended, so `latestOffset` comes here as well. A refusal is told and otherwise ignored:
-        the position that counts is in the checkpoint.
+        Spark calls `commit` for a micro-batch when it plans the next one, so never for the last micro-batch. A plan
+        starts at the end of the previous micro-batch, therefore `latestOffset` calls this method too. An error is
+        logged and otherwise ignored, because the checkpoint has the authoritative position.
         """
         group = self._options.progress_group
         if group is None or position == self._followed or not position.offsets:
@@ -212,7 +219,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 
 def _read(options: SourceOptions, columns: tuple[str, ...], task: Task) -> Iterator[pa.RecordBatch]:
-    from barnabas.spark.reading import read_range  # numba and numpy: 150 MB that the driver's processes do not need
+    # imports numba and numpy: 150 MB that the driver's processes do not need
+    from barnabas.spark.reading import read_range
 
     return read_range(options, columns, task.range)
 

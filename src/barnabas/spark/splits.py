@@ -1,9 +1,9 @@
-"""Machine: spreads ranges of offsets over tasks.
+"""Machine: divides ranges of offsets among tasks.
 
-Spark's own connector makes one task per partition unless told otherwise, so that one long partition keeps one core busy
-and the others idle. Here a range is cut, by default, wherever it would be longer than about 64 MB of log.
-Cuts are made between offsets without looking at the log: a task whose range begins inside a record batch reads that
-batch as well and drops what comes before, which costs little against megabytes.
+By default, Spark's own connector creates one task per partition, so that one long partition keeps one core busy while
+others are idle. Here a range is split, by default, into pieces of at most about 64 MB of log. Ranges are split between
+any two offsets without reading the log. A task whose range begins inside a record batch reads the whole batch and drops
+the records before its range, which costs little compared to megabytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def split_ranges(
     splitting: Splitting,
     bytes_per_offset: Mapping[TopicPartition, float] | None = None,
 ) -> list[PartitionRange]:
-    """One range per task, by partition and offset; together they cover exactly what was given."""
+    """One range per task, sorted by partition and offset. Together they cover exactly the given ranges."""
     density = bytes_per_offset or {}
     whole = [r for r in ranges if r.size > 0]
     pieces = [_pieces_by_size(r, splitting, density.get(r.tp, 0.0)) for r in whole]
@@ -33,7 +33,7 @@ def split_ranges(
 
 
 def cut(whole: PartitionRange, pieces: int) -> list[PartitionRange]:
-    """`pieces` consecutive ranges whose sizes differ by one at most."""
+    """Split a range into `pieces` consecutive ranges whose sizes differ by at most one."""
     bounds = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
     return [PartitionRange(whole.tp, a, b) for a, b in itertools.pairwise(bounds)]
 
@@ -45,7 +45,9 @@ def _pieces_by_size(whole: PartitionRange, splitting: Splitting, bytes_per_offse
 
 
 def _raise_to(min_tasks: int, whole: list[PartitionRange], pieces: list[int]) -> None:
-    """Cuts further, always the range with the longest pieces, to `min_tasks` or down to single offsets."""
+    """Split further until there are `min_tasks` pieces, or all pieces are single offsets; always split the range with
+    the longest pieces.
+    """
     longest = [(-r.size / n, i) for i, (r, n) in enumerate(zip(whole, pieces, strict=True))]
     heapq.heapify(longest)
     missing = min_tasks - sum(pieces)

@@ -40,7 +40,7 @@ def test_headers_can_be_left_out() -> None:
         ({"value": "string", "topic": "binary"}, NO_TOPIC, "'topic' has type binary"),
         ({"value": "string", "partition": "bigint"}, TO_T, "'partition' has type bigint; it must be int"),
         ({"value": "string", "headers": "map<string,binary>"}, TO_T, "must be array<struct<key:string,value:binary>>"),
-        ({"value": "string", "carrier": "string"}, TO_T, "no place for column 'carrier'"),
+        ({"value": "string", "carrier": "string"}, TO_T, "a record has no column 'carrier'"),
         ({"value": "string", "VALUE": "string"}, TO_T, "same name"),
     ],
 )
