@@ -21,7 +21,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import Codec
 from barnabas.server.node.typed_configs import LOG
-from barnabas.server.storage.cleaner.candidate import assess
+from barnabas.server.storage.cleaner.cleanable import assess
 from barnabas.server.storage.cleaner.cleaning import EngineFactory
 from barnabas.server.storage.cleaner.inline import clean
 from barnabas.server.storage.cleaner.keys import PlainKeys

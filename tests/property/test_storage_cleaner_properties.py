@@ -18,7 +18,7 @@ from barnabas.core.buffers import Buffer
 from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import Codec
-from barnabas.server.storage.cleaner.candidate import Candidate, Verdict, assess
+from barnabas.server.storage.cleaner.cleanable import CleanableLog, CleaningVerdict, assess
 from barnabas.server.storage.cleaner.cleaning import EngineFactory
 from barnabas.server.storage.cleaner.columns import ColumnarKeys
 from barnabas.server.storage.cleaner.inline import clean
@@ -213,7 +213,7 @@ class World:
     def clean(self, step: Clean) -> None:
         log = self.logs.log
         found = assess(log, log.log_end_offset, self.logs.now_ms)
-        if found.verdict in (Verdict.EMPTY, Verdict.OFFLINE):
+        if found.verdict in (CleaningVerdict.EMPTY, CleaningVerdict.OFFLINE):
             return
         if step.power:  # what was never synced may go with the power; only compaction is on trial here
             log.flush()
@@ -395,8 +395,8 @@ def test_a_pass_without_dirt_takes_expired_tombstones() -> None:
     world.logs.now_ms += RETENTION_MS
     log = world.logs.log
     found = assess(log, log.log_end_offset, world.logs.now_ms)
-    assert found.verdict in (Verdict.ALL_CLEAN, Verdict.ACTIVE_SEGMENT)
+    assert found.verdict in (CleaningVerdict.ALL_CLEAN, CleaningVerdict.ACTIVE_SEGMENT)
     world.clean(Clean(97, None, False, False))
     world.check()
     assert b"k1" not in {r.key for r in world.read()}
-    assert isinstance(found, Candidate)
+    assert isinstance(found, CleanableLog)

@@ -104,7 +104,7 @@ def _compact(entry: OpenLog, config: Any, *, roll: bool, force: bool, dry_run: b
     from barnabas.core.errors import KafkaError
     from barnabas.core.rng import system_rng
     from barnabas.server.replication.cleaning.worker import choose_engine
-    from barnabas.server.storage.cleaner.candidate import assess
+    from barnabas.server.storage.cleaner.cleanable import assess
     from barnabas.server.storage.cleaner.inline import clean
 
     target, now_ms = entry.log, SystemClock().now_ms()

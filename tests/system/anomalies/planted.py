@@ -92,13 +92,13 @@ def duplicate_window_ignored() -> None:
 
 @bug(*GIVEN_TOO_MUCH, Anomaly.DUPLICATE, Anomaly.LOST_WRITE, Anomaly.UNSEEN, faults=("kill",))
 def producers_forgotten_at_restart() -> None:
-    right = recovery._Loader._load_producers
+    right = recovery._LogLoader._load_producers
 
     def forgetful(loader: Any, start: int, end: int) -> None:
         right(loader, start, end)
         loader._producers.reset(end)
 
-    swap(recovery._Loader, "_load_producers", forgetful)
+    swap(recovery._LogLoader, "_load_producers", forgetful)
 
 
 @bug(Anomaly.LOST_WRITE, Anomaly.UNSEEN, Anomaly.ABORTED_READ)

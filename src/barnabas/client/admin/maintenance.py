@@ -1,7 +1,7 @@
 """Shell: questions that only a broker of ours answers: why a partition or a group is as it is; and maintenance.
 
 The values are facts: numbers, and words of a fixed vocabulary (`verdict`, `pending`, `phase`) whose meaning stands in
-the broker's machines (`storage.cleaner.candidate`, `storage.retention`, `coordination.group.explain`). Other brokers do
+the broker's machines (`storage.cleaner.cleanable`, `storage.retention`, `coordination.group.explain`). Other brokers do
 not serve these APIs: calls then fail with UnsupportedApiError.
 """
 

@@ -1,6 +1,6 @@
 """Machine: the facts about one log behind the questions why it is held back, not compacted, or not trimmed.
 
-Only facts: numbers, names, verdicts of the rules themselves (`cleaner.candidate`, `retention`). Whoever shows them to
+Only facts: numbers, names, verdicts of the rules themselves (`cleaner.cleanable`, `retention`). Whoever shows them to
 people finds the words.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from barnabas.server.storage.cleaner.candidate import Candidate, assess
+from barnabas.server.storage.cleaner.cleanable import CleanableLog, assess
 from barnabas.server.storage.config import LogConfig
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.retention import RetentionStatus
@@ -44,7 +44,7 @@ class LogFacts(Struct, frozen=True):
     """Ended transactions whose marker is not committed: they hold the last stable offset back, too."""
     open_transactions: tuple[OpenTransaction, ...]
     """The oldest ones, oldest first."""
-    compaction: Candidate
+    compaction: CleanableLog
     retention: RetentionStatus
 
 

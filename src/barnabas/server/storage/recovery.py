@@ -69,10 +69,10 @@ class LoadedLog(Struct):
 
 def load(request: LoadRequest) -> LoadedLog:
     """Raises StorageError if the disk fails; bad bytes are repaired."""
-    return _Loader(request).load()
+    return _LogLoader(request).load()
 
 
-class _Loader:
+class _LogLoader:
     """One loading; its methods are the steps, in order."""
 
     def __init__(self, request: LoadRequest) -> None:

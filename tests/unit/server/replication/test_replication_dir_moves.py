@@ -20,7 +20,7 @@ from barnabas.protocol.wire.messages.alter_replica_log_dirs import (
 )
 from barnabas.protocol.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.server.metadata.image.cluster import ResourceType
-from barnabas.server.storage.cleaner.candidate import Verdict, assess
+from barnabas.server.storage.cleaner.cleanable import CleaningVerdict, assess
 from barnabas.server.storage.errors import DiskIoError
 from barnabas.server.storage.log import Log
 from tests.unit.server.replication.brokers import Broker, Cluster, in_virtual_time
@@ -488,9 +488,9 @@ def test_compaction_rests_while_a_log_moves() -> None:
         broker.partition().on_config()
         assert assess(log, broker.partition().high_watermark, 0).verdict.possible
         broker.process.run(broker.mover.alter, broker.partition(), broker.partitions.log_dirs[1])
-        assert assess(log, broker.partition().high_watermark, 0).verdict is Verdict.MOVING
+        assert assess(log, broker.partition().high_watermark, 0).verdict is CleaningVerdict.MOVING
         await cluster.until(lambda: not under_way(broker))
-        assert assess(log_of(broker), broker.partition().high_watermark, 0).verdict is not Verdict.MOVING
+        assert assess(log_of(broker), broker.partition().high_watermark, 0).verdict is not CleaningVerdict.MOVING
 
     on_one_broker(main, cleanup_policy="compact")
 

@@ -12,7 +12,7 @@ from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.control import EndTxn
 from barnabas.protocol.records.errors import CorruptBatchError
-from barnabas.server.storage.cleaner.candidate import Verdict, assess
+from barnabas.server.storage.cleaner.cleanable import CleaningVerdict, assess
 from barnabas.server.storage.cleaner.cleaning import CleaningPass, EngineFactory, emptied
 from barnabas.server.storage.cleaner.columns import ColumnarKeys
 from barnabas.server.storage.cleaner.errors import CleaningAbortedError, CleaningError
@@ -170,31 +170,31 @@ class TestTransactions:
 
 
 class TestAssess:
-    def assess(self, logs: LogHarness, **config: object) -> tuple[Verdict, int, int]:
+    def assess(self, logs: LogHarness, **config: object) -> tuple[CleaningVerdict, int, int]:
         logs.log.update_config(replace(logs.log.config, **config))  # type: ignore[arg-type] # its own fields
         found = assess(logs.log, logs.log.log_end_offset, logs.now_ms)
         return found.verdict, found.first_dirty_offset, found.upper_offset
 
     def test_every_answer(self) -> None:
         logs = LogHarness(config=CONFIG)
-        assert self.assess(logs)[0] is Verdict.EMPTY
+        assert self.assess(logs)[0] is CleaningVerdict.EMPTY
         keyed(logs, "a")
-        assert self.assess(logs) == (Verdict.ACTIVE_SEGMENT, 0, 0)
+        assert self.assess(logs) == (CleaningVerdict.ACTIVE_SEGMENT, 0, 0)
         for _ in range(30):
             keyed(logs, "a", "b")
         active = logs.log.segments.active.base_offset
-        assert self.assess(logs) == (Verdict.DIRTY_ENOUGH, 0, active)
-        assert self.assess(logs, min_cleanable_dirty_ratio=1.0)[0] is Verdict.NOT_DIRTY_ENOUGH
-        assert self.assess(logs, max_compaction_lag_ms=1)[0] is Verdict.NOT_DIRTY_ENOUGH
+        assert self.assess(logs) == (CleaningVerdict.DIRTY_ENOUGH, 0, active)
+        assert self.assess(logs, min_cleanable_dirty_ratio=1.0)[0] is CleaningVerdict.NOT_DIRTY_ENOUGH
+        assert self.assess(logs, max_compaction_lag_ms=1)[0] is CleaningVerdict.NOT_DIRTY_ENOUGH
         logs.now_ms += 2
-        assert self.assess(logs)[0] is Verdict.LAG_EXCEEDED
-        assert self.assess(logs, min_compaction_lag_ms=1000) == (Verdict.TOO_YOUNG, 0, 0)
+        assert self.assess(logs)[0] is CleaningVerdict.LAG_EXCEEDED
+        assert self.assess(logs, min_compaction_lag_ms=1000) == (CleaningVerdict.TOO_YOUNG, 0, 0)
         logs.now_ms += 1000
-        assert self.assess(logs)[0] is Verdict.LAG_EXCEEDED
-        assert self.assess(logs, cleanup_policy=("delete",))[0] is Verdict.NOT_COMPACTED
-        assert self.assess(logs, cleanup_policy=("compact", "delete"))[0] is Verdict.LAG_EXCEEDED
+        assert self.assess(logs)[0] is CleaningVerdict.LAG_EXCEEDED
+        assert self.assess(logs, cleanup_policy=("delete",))[0] is CleaningVerdict.NOT_COMPACTED
+        assert self.assess(logs, cleanup_policy=("compact", "delete"))[0] is CleaningVerdict.LAG_EXCEEDED
         run(logs)
-        assert self.assess(logs) == (Verdict.ACTIVE_SEGMENT, active, active)
+        assert self.assess(logs) == (CleaningVerdict.ACTIVE_SEGMENT, active, active)
         logs.log.cleaned_offset = logs.log.log_end_offset + 1
         assert self.assess(logs)[1] == 0, "not this log's: begin anew"
 
@@ -213,7 +213,7 @@ class TestAssess:
         assert found.upper_offset == holding.base_offset
         run(logs)
         found = assess(logs.log, logs.log.log_end_offset, logs.now_ms)
-        assert found.verdict is Verdict.UNSTABLE
+        assert found.verdict is CleaningVerdict.UNSTABLE
         assert str(found).endswith("producer 7 has had a transaction open since offset 10")
 
     def test_the_high_watermark(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from barnabas.server.storage.cleaner.candidate import Verdict
+from barnabas.server.storage.cleaner.cleanable import CleaningVerdict
 from barnabas.server.storage.explain import OPEN_SHOWN, OpenTransaction, explain_log
 from barnabas.server.storage.retention import RetentionStatus, RetentionVerdict
 from tests.configs import log_config
@@ -28,7 +28,7 @@ def test_open_transactions_oldest_first() -> None:
     assert (facts.last_stable_offset, facts.high_watermark, facts.log_end_offset) == (1, 16, 16)
     assert (facts.open_count, facts.unreplicated_count, facts.producers) == (15, 0, 15)
     assert facts.open_transactions == tuple(OpenTransaction(20 - i, 3, 1 + i, 7_000) for i in range(OPEN_SHOWN))
-    assert facts.compaction.verdict is Verdict.NOT_COMPACTED
+    assert facts.compaction.verdict is CleaningVerdict.NOT_COMPACTED
     logs.marker(20, 3, commit=True)
     assert explain_log(logs.log, end, logs.now_ms).last_stable_offset == 1, "the marker is above the high watermark"
     facts = explain_log(logs.log, end, logs.now_ms)

@@ -142,7 +142,7 @@ class TestRead:
             logs.restart()
 
     def test_a_bounded_memory_of_the_tail(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("barnabas.server.storage.segments.tail._BATCHES_MAX", 4)
+        monkeypatch.setattr("barnabas.server.storage.segments.recent_batches._BATCHES_MAX", 4)
         logs = LogHarness(config=log_config(index_interval_bytes=2 * SIZE))
         for i in range(30):
             logs.append(batch(2))

@@ -22,7 +22,7 @@ from barnabas.core.telemetry import Metrics, get_logger
 from barnabas.server.replication.cleaning.engine import CleanerEngine
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
-from barnabas.server.storage.cleaner.candidate import Candidate, Verdict, assess
+from barnabas.server.storage.cleaner.cleanable import CleanableLog, CleaningVerdict, assess
 from barnabas.server.storage.cleaner.errors import CleaningAbortedError
 from barnabas.server.storage.cleaner.job import plan_cleaning
 from barnabas.server.storage.cleaner.task import CleanerConfig, PassDone
@@ -131,11 +131,11 @@ class Compactor:
         finally:
             engine.stop()
 
-    async def _choose(self) -> tuple[Partition, Candidate] | None:
+    async def _choose(self) -> tuple[Partition, CleanableLog] | None:
         """The dirtiest partition that is due; one whose lag is exceeded goes first."""
         now_ms = self._last_run_ms = self._clock.now_ms()
         self._forget_gone()
-        best: tuple[tuple[bool, float], Partition, Candidate] | None = None
+        best: tuple[tuple[bool, float], Partition, CleanableLog] | None = None
         dirtiest = 0.0
         for count, partition in enumerate(list(self._partitions)):
             if count % _YIELD_EVERY == _YIELD_EVERY - 1:
@@ -146,18 +146,18 @@ class Compactor:
             dirtiest = max(dirtiest, found.dirty_ratio)
             if not found.verdict.due or partition.log.cleaning is not None or self._resting(partition.name, now_ms):
                 continue
-            rank = (found.verdict is Verdict.LAG_EXCEEDED, found.dirty_ratio)
+            rank = (found.verdict is CleaningVerdict.LAG_EXCEEDED, found.dirty_ratio)
             if best is None or rank > best[0]:
                 best = (rank, partition, found)
         self._dirtiest.set(dirtiest)
         return None if best is None else best[1:]
 
-    def _assess(self, partition: Partition, target: Log, now_ms: int) -> Candidate:
+    def _assess(self, partition: Partition, target: Log, now_ms: int) -> CleanableLog:
         try:
             return assess(target, partition.high_watermark, now_ms)
         except KafkaError as error:
             self._report(partition.name, error)
-            return Candidate(Verdict.OFFLINE, detail=str(error))
+            return CleanableLog(CleaningVerdict.OFFLINE, detail=str(error))
 
     def _resting(self, name: TopicPartition, now_ms: int) -> bool:
         failure = self._failures.get(name)
@@ -193,7 +193,7 @@ class Compactor:
             self._settle(name, done)
             return done
 
-    async def _clean(self, partition: Partition, found: Candidate, engine: CleanerEngine) -> None:
+    async def _clean(self, partition: Partition, found: CleanableLog, engine: CleanerEngine) -> None:
         target = partition.log
         if target is None or target.cleaning is not None or target.failed:
             return
@@ -207,7 +207,7 @@ class Compactor:
         else:
             self._settle(partition.name, done)
 
-    async def _pass(self, partition: Partition, target: Log, found: Candidate, engine: CleanerEngine) -> PassDone:
+    async def _pass(self, partition: Partition, target: Log, found: CleanableLog, engine: CleanerEngine) -> PassDone:
         loop = asyncio.get_running_loop()
         secret = (self._rng.getrandbits(64), self._rng.getrandbits(64))
         config = self._config().per_thread

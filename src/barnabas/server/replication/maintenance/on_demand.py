@@ -20,7 +20,7 @@ from barnabas.server.replication.cleaning.compaction import CleanerFacts, Compac
 from barnabas.server.replication.maintenance.scheduled import ScheduledMaintenance, enforce_retention
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
-from barnabas.server.storage.cleaner.candidate import Candidate, assess
+from barnabas.server.storage.cleaner.cleanable import CleanableLog, assess
 from barnabas.server.storage.explain import LogFacts, explain_log
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.retention import RetentionStatus
@@ -108,7 +108,7 @@ class OnDemandMaintenance:
         before, segments = log.size_bytes, len(log.segments)
         if options.roll and log.config.compact and not options.dry_run:
             log.roll(self._clock.now_ms())
-        found: Candidate = assess(log, partition.high_watermark, self._clock.now_ms())
+        found: CleanableLog = assess(log, partition.high_watermark, self._clock.now_ms())
         verdict, done = found.verdict.name, None
         if log.cleaning is not None:
             verdict = BEING_CLEANED

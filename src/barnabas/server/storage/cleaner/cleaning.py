@@ -37,7 +37,7 @@ from barnabas.protocol.records.build import rebuild_batch, seal
 from barnabas.server.storage import names
 from barnabas.server.storage.cleaner.errors import CleaningError
 from barnabas.server.storage.cleaner.grouping import Sizes, group_segments
-from barnabas.server.storage.cleaner.keys import KeyEngine, Placed, PlainKeys, Verdict
+from barnabas.server.storage.cleaner.keys import KeyEngine, Placed, PlainKeys, RecordVerdict
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
 from barnabas.server.storage.cleaner.sources import Sources
 from barnabas.server.storage.cleaner.task import MAP_ENTRY_BYTES, CleaningStats, CleaningTask, GroupCleaned, PassDone
@@ -248,7 +248,7 @@ class CleaningPass:
         buf: Buffer,
         placed: Placed,
         fate: _Fate,
-        verdict: Verdict | None,
+        verdict: RecordVerdict | None,
         engine: KeyEngine,
     ) -> None:
         pos, header = placed

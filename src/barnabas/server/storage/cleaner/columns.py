@@ -25,7 +25,7 @@ from barnabas.protocol.records.columnar._jit import (
 from barnabas.protocol.records.columnar.compaction import retain, siphash
 from barnabas.protocol.records.columnar.segments import RecordTable, run_table
 from barnabas.protocol.records.compression import DECOMPRESSED_BYTES_MAX
-from barnabas.server.storage.cleaner.keys import Placed, Verdict
+from barnabas.server.storage.cleaner.keys import Placed, RecordVerdict
 from barnabas.server.storage.cleaner.offset_map import OffsetMap
 
 _RUN_BYTES: Final = 4 << 20
@@ -130,8 +130,8 @@ class ColumnarKeys:
                 return int(table.offsets[full])
         return None
 
-    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[Verdict]:
-        verdicts: list[Verdict] = []
+    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[RecordVerdict]:
+        verdicts: list[RecordVerdict] = []
         for run in _runs(batches):
             table, hashes = self._open(buf, run)
             count = len(run)
@@ -147,7 +147,7 @@ class ColumnarKeys:
             )  # fmt: skip
             bounds = starts.tolist()
             verdicts += [
-                Verdict(keep[bounds[i] : bounds[i + 1]], some, tombs > 0, without)
+                RecordVerdict(keep[bounds[i] : bounds[i + 1]], some, tombs > 0, without)
                 for i, (some, tombs, without) in enumerate(
                     zip(kept.tolist(), tombstones.tolist(), keyless.tolist(), strict=True)
                 )

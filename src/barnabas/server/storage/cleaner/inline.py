@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.server.storage.cleaner.candidate import Candidate
+from barnabas.server.storage.cleaner.cleanable import CleanableLog
 from barnabas.server.storage.cleaner.cleaning import CleaningPass, EngineFactory
 from barnabas.server.storage.cleaner.job import plan_cleaning
 from barnabas.server.storage.cleaner.keys import PlainKeys
@@ -14,7 +14,7 @@ from barnabas.server.storage.log import Log
 
 def clean(
     log: Log,
-    candidate: Candidate,
+    candidate: CleanableLog,
     *,
     now_ms: int,
     secret: tuple[int, int],

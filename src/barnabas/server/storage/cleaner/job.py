@@ -16,7 +16,7 @@ from contextlib import suppress
 from threading import Lock
 
 from barnabas.server.storage import names
-from barnabas.server.storage.cleaner.candidate import Candidate
+from barnabas.server.storage.cleaner.cleanable import CleanableLog
 from barnabas.server.storage.cleaner.errors import CleaningAbortedError
 from barnabas.server.storage.cleaner.task import CleanerConfig, CleaningTask, GroupCleaned, LastRecord, SourceSegment
 from barnabas.server.storage.errors import StorageError
@@ -26,7 +26,7 @@ from barnabas.server.storage.values import AbortedTxn
 
 
 def plan_cleaning(
-    log: Log, candidate: Candidate, *, now_ms: int, secret: tuple[int, int], config: CleanerConfig
+    log: Log, candidate: CleanableLog, *, now_ms: int, secret: tuple[int, int], config: CleanerConfig
 ) -> CleaningJob:
     """Begin a pass over `log`, which must have none under way. On the loop. Raises StorageError."""
     assert log.cleaning is None, "one pass at a time per log"

@@ -21,7 +21,7 @@ Placed = tuple[int, BatchHeader]
 """A batch: its position in the buffer, its header."""
 
 
-class Verdict(Struct, frozen=True):
+class RecordVerdict(Struct, frozen=True):
     """Which records of one batch stay."""
 
     keep: Any
@@ -40,7 +40,7 @@ class KeyEngine(Protocol):
         """Put the keys of records from `start_offset` on into the map; the first offset that did not fit, if any."""
         ...
 
-    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[Verdict]:
+    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[RecordVerdict]:
         """One verdict per batch. Records at or above `end_offset` stay."""
         ...
 
@@ -67,10 +67,10 @@ class PlainKeys:
                         return offset
         return None
 
-    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[Verdict]:
+    def judge(self, buf: Buffer, batches: Sequence[Placed], end_offset: int, now_ms: int) -> list[RecordVerdict]:
         return [self._judge(buf, pos, header, end_offset, now_ms) for pos, header in batches]
 
-    def _judge(self, buf: Buffer, pos: int, header: BatchHeader, end_offset: int, now_ms: int) -> Verdict:
+    def _judge(self, buf: Buffer, pos: int, header: BatchHeader, end_offset: int, now_ms: int) -> RecordVerdict:
         check_crc(buf, pos, header)
         get, secret, whole = self._map.get, self._secret, int.from_bytes
         horizon = header.delete_horizon_ms
@@ -91,7 +91,7 @@ class PlainKeys:
                     stays = offset >= get(whole(digest[:8], "little"), whole(digest[8:], "little"))
                     keeps_tombstone |= stays and value is None
             keep.append(stays)
-        return Verdict(keep, sum(keep), keeps_tombstone, keyless)
+        return RecordVerdict(keep, sum(keep), keeps_tombstone, keyless)
 
     def rebuild(self, buf: Buffer, placed: Placed, keep: Any, delete_horizon_ms: int | None) -> bytes:
         pos, header = placed

@@ -23,7 +23,7 @@ from barnabas.server.storage.fs import Access, File, FileSystem, read_file
 from barnabas.server.storage.segments.batches import ReadableFile, walk_headers
 from barnabas.server.storage.segments.index_files import read_last_time_entry, write_index
 from barnabas.server.storage.segments.indexes import OffsetIndex, SparseIndex, TimeIndex
-from barnabas.server.storage.segments.tail import Tail
+from barnabas.server.storage.segments.recent_batches import RecentBatches
 from barnabas.server.storage.segments.txn_index import TxnIndex
 from barnabas.server.storage.values import TimestampOffset
 
@@ -96,7 +96,7 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
         self._bytes_since_index = 0
-        self._tail = Tail()
+        self._tail = RecentBatches()
 
     @classmethod
     def create(
@@ -179,7 +179,7 @@ class Segment:
             index: SparseIndex | None = getattr(self, slot)
             if index is not None and index.written == len(index):
                 setattr(self, slot, None)
-        self._tail = Tail()
+        self._tail = RecentBatches()
 
     def rename(self, suffix: str) -> None:
         """Move all files to another second suffix (`""` -> `.deleted`, `.cleaned` -> `.swap`, ...).
@@ -245,7 +245,7 @@ class Segment:
         self._max_timestamp, self._offset_of_max_timestamp = -1, self.base_offset
         self._first_timestamp = None
         self._bytes_since_index = 0
-        self._tail = Tail()
+        self._tail = RecentBatches()
 
     def rebuild_indexes(self) -> None:
         """Offset and time index from the batches' headers; the transaction index needs more and is left alone."""
@@ -256,7 +256,7 @@ class Segment:
             self.index_batch(header, position)
         if self._time_index is not None and self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-        self._tail = Tail()
+        self._tail = RecentBatches()
 
     def indexes_full(self, max_bytes: int) -> bool:
         """Whether segment.index.bytes leaves no room; one slot of the time index is kept for the last entry."""
@@ -338,7 +338,7 @@ class Segment:
         """No more appends: the largest timestamp becomes the last time index entry. The index files written."""
         if self._time_index is not None and self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
-        self._tail = Tail()
+        self._tail = RecentBatches()
         return self.write_indexes()
 
     def truncate_to(self, offset: int) -> int:

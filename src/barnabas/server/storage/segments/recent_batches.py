@@ -11,7 +11,7 @@ from typing import Final
 _BATCHES_MAX: Final = 8192
 
 
-class Tail:
+class RecentBatches:
     """Complete from some offset on, the floor; None while it knows nothing."""
 
     __slots__ = ("_floor", "_offsets", "_positions")

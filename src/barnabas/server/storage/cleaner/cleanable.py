@@ -12,7 +12,7 @@ from barnabas.server.storage.log import Log
 from barnabas.server.storage.segments.segment import Segment
 
 
-class Verdict(Enum):
+class CleaningVerdict(Enum):
     """The answer to "why is this partition not compacted?"."""
 
     DIRTY_ENOUGH = "the dirty ratio exceeds min.cleanable.dirty.ratio"
@@ -29,25 +29,30 @@ class Verdict(Enum):
 
     @property
     def due(self) -> bool:
-        return self in (Verdict.DIRTY_ENOUGH, Verdict.LAG_EXCEEDED)
+        return self in (CleaningVerdict.DIRTY_ENOUGH, CleaningVerdict.LAG_EXCEEDED)
 
     @property
     def possible(self) -> bool:
         """Whether a pass could be made at all, worth it or not."""
-        return self not in (Verdict.NOT_COMPACTED, Verdict.OFFLINE, Verdict.MOVING, Verdict.EMPTY)
+        return self not in (
+            CleaningVerdict.NOT_COMPACTED,
+            CleaningVerdict.OFFLINE,
+            CleaningVerdict.MOVING,
+            CleaningVerdict.EMPTY,
+        )
 
 
-class Candidate(Struct, frozen=True):
+class CleanableLog(Struct, frozen=True):
     """A log as the cleaner sees it."""
 
-    verdict: Verdict
+    verdict: CleaningVerdict
     first_dirty_offset: int = 0
     upper_offset: int = 0
     """Where the first segment begins that must not be cleaned."""
     clean_bytes: int = 0
     cleanable_bytes: int = 0
     detail: str = ""
-    limit: Verdict = Verdict.ACTIVE_SEGMENT
+    limit: CleaningVerdict = CleaningVerdict.ACTIVE_SEGMENT
     """Why nothing may be cleaned from `upper_offset` on: ACTIVE_SEGMENT, UNSTABLE or TOO_YOUNG."""
 
     @property
@@ -59,18 +64,18 @@ class Candidate(Struct, frozen=True):
         return f"{self.verdict.value}{': ' if self.detail else ''}{self.detail}"
 
 
-def assess(log: Log, high_watermark: int, now_ms: int) -> Candidate:
+def assess(log: Log, high_watermark: int, now_ms: int) -> CleanableLog:
     """What a pass over `log` would clean now. Looks at sizes and, for the lags, at the segments' timestamps."""
     config = log.config
     if log.failed:
-        return Candidate(Verdict.OFFLINE, detail=str(log.failure))
+        return CleanableLog(CleaningVerdict.OFFLINE, detail=str(log.failure))
     if not config.compact:
-        return Candidate(Verdict.NOT_COMPACTED)
+        return CleanableLog(CleaningVerdict.NOT_COMPACTED)
     if log.moving:
-        return Candidate(Verdict.MOVING)
+        return CleanableLog(CleaningVerdict.MOVING)
     dirty_from = first_dirty_offset(log)
     if not log.size_bytes:
-        return Candidate(Verdict.EMPTY, dirty_from, dirty_from)
+        return CleanableLog(CleaningVerdict.EMPTY, dirty_from, dirty_from)
     upper, limit = _upper_offset(log, dirty_from, high_watermark, now_ms)
     clean = cleanable = 0
     for segment in log.segments:
@@ -82,17 +87,19 @@ def assess(log: Log, high_watermark: int, now_ms: int) -> Candidate:
             clean += segment.size
         else:
             cleanable += segment.size
-    found = Candidate(Verdict.ALL_CLEAN, dirty_from, upper, clean, cleanable, limit=limit)
+    found = CleanableLog(CleaningVerdict.ALL_CLEAN, dirty_from, upper, clean, cleanable, limit=limit)
     if not cleanable:
         if dirty_from >= log.log_end_offset:
             return found
         return replace(found, verdict=limit, detail=_detail(log, limit, dirty_from))
     overdue = _overdue_ms(log, dirty_from, now_ms)
     if overdue > 0:
-        return replace(found, verdict=Verdict.LAG_EXCEEDED, detail=f"by {overdue} ms")
+        return replace(found, verdict=CleaningVerdict.LAG_EXCEEDED, detail=f"by {overdue} ms")
     enough = found.dirty_ratio > config.min_cleanable_dirty_ratio
     detail = f"{found.dirty_ratio:.3f} of {config.min_cleanable_dirty_ratio}"
-    return replace(found, verdict=Verdict.DIRTY_ENOUGH if enough else Verdict.NOT_DIRTY_ENOUGH, detail=detail)
+    return replace(
+        found, verdict=CleaningVerdict.DIRTY_ENOUGH if enough else CleaningVerdict.NOT_DIRTY_ENOUGH, detail=detail
+    )
 
 
 def first_dirty_offset(log: Log) -> int:
@@ -102,19 +109,19 @@ def first_dirty_offset(log: Log) -> int:
     return log.log_start_offset
 
 
-def _upper_offset(log: Log, dirty_from: int, high_watermark: int, now_ms: int) -> tuple[int, Verdict]:
+def _upper_offset(log: Log, dirty_from: int, high_watermark: int, now_ms: int) -> tuple[int, CleaningVerdict]:
     """The base of the first segment that must stay as it is, and why it must."""
     active = log.segments.active.base_offset
     stable = log.last_stable_offset(high_watermark)
-    upper, limit = active, Verdict.ACTIVE_SEGMENT
+    upper, limit = active, CleaningVerdict.ACTIVE_SEGMENT
     if stable < active:
         holding = log.segments.floor(stable) or log.segments.first
-        upper, limit = holding.base_offset, Verdict.UNSTABLE
+        upper, limit = holding.base_offset, CleaningVerdict.UNSTABLE
     lag = log.config.min_compaction_lag_ms
     if lag > 0:
         young = next((s for s in _dirty(log, dirty_from) if s.max_timestamp > now_ms - lag), None)
         if young is not None and young.base_offset < upper:
-            upper, limit = young.base_offset, Verdict.TOO_YOUNG
+            upper, limit = young.base_offset, CleaningVerdict.TOO_YOUNG
     return upper, limit
 
 
@@ -132,12 +139,12 @@ def _overdue_ms(log: Log, dirty_from: int, now_ms: int) -> int:
     return now_ms - lag - min(stamps) if stamps else 0
 
 
-def _detail(log: Log, limit: Verdict, dirty_from: int) -> str:
-    if limit is Verdict.UNSTABLE:
+def _detail(log: Log, limit: CleaningVerdict, dirty_from: int) -> str:
+    if limit is CleaningVerdict.UNSTABLE:
         oldest = next(iter(log.producers.open_transactions), None)
         if oldest is not None:
             return f"producer {oldest.producer_id} has had a transaction open since offset {oldest.txn_first_offset}"
         return "not yet replicated"
-    if limit is Verdict.TOO_YOUNG:
+    if limit is CleaningVerdict.TOO_YOUNG:
         return f"{log.config.min_compaction_lag_ms} ms"
     return f"offsets {dirty_from} to {log.log_end_offset}"
