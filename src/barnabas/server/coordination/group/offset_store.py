@@ -97,8 +97,11 @@ class OffsetStore:
             offsets = self._committed.get(group_id)
             if offsets is not None:
                 offsets.pop((topic, partition))
-            for open_id in self._open.get(group_id) or ():
-                self._pending[open_id].pop((group_id, topic, partition))
+            for open_id in sorted(self._open.get(group_id) or ()):
+                others = self._pending[open_id]
+                others.pop((group_id, topic, partition))
+                if not any(other[0] == group_id for other in others):
+                    self._remove_open(group_id, open_id)
             return
         stored = CommittedOffset(
             value.offset,
@@ -131,12 +134,16 @@ class OffsetStore:
                 if present is None or stored.log_offset > present.log_offset:
                     offsets[(topic, partition)] = stored
         for group_id in sorted({key[0] for key in pending}):
-            producers = (self._open.get(group_id) or frozenset()) - {producer_id}
-            if producers:
-                self._open[group_id] = producers
-            else:
-                self._open.pop(group_id)
+            self._remove_open(group_id, producer_id)
         pending.clear()
+
+    def _remove_open(self, group_id: str, producer_id: int) -> None:
+        """The producer has no pending offsets of the group any longer."""
+        producers = (self._open.get(group_id) or frozenset()) - {producer_id}
+        if producers:
+            self._open[group_id] = producers
+        else:
+            self._open.pop(group_id)
 
     def compact(self) -> None:
         """Remove empty maps that have no uncommitted changes."""

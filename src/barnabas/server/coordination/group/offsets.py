@@ -117,7 +117,7 @@ class Offsets:
             answer = OffsetCommitResponseTopic(name=requested.name, topic_id=requested.topic_id)
             response.topics.append(answer)
             for p in requested.partitions:
-                code = self._refusal(topic, p.partition_index, p.committed_metadata)
+                code = self._check_partition(topic, p.partition_index, p.committed_metadata)
                 answer.partitions.append(
                     OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
@@ -163,7 +163,7 @@ class Offsets:
             answer = TxnOffsetCommitResponseTopic(name=requested.name)
             response.topics.append(answer)
             for p in requested.partitions:
-                code = self._refusal(topic, p.partition_index, p.committed_metadata)
+                code = self._check_partition(topic, p.partition_index, p.committed_metadata)
                 answer.partitions.append(
                     TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
                 )
@@ -178,7 +178,7 @@ class Offsets:
                     op.write(commit_record(request.group_id, topic.name, p.partition_index, stored))
         return response
 
-    def _refusal(self, topic: CatalogTopic | ErrorCode, partition: int, metadata: str | None) -> ErrorCode:
+    def _check_partition(self, topic: CatalogTopic | ErrorCode, partition: int, metadata: str | None) -> ErrorCode:
         if isinstance(topic, ErrorCode):
             return topic
         if not 0 <= partition < topic.partitions:
@@ -214,7 +214,7 @@ class Offsets:
                 response.topics = self._fetch_all(topics, group_id, api_version, stable=stable)
             return response
         for requested in request.topics:
-            topic = self._topic_of_fetch(topics, requested.name, requested.topic_id, api_version)
+            topic = self._find_topic(topics, requested.name, requested.topic_id, api_version)
             answer = OffsetFetchResponseTopics(name=requested.name, topic_id=requested.topic_id)
             response.topics.append(answer)
             for p in requested.partition_indexes:
@@ -229,7 +229,7 @@ class Offsets:
                 answer.partitions.append(_partition_response(p, found, unstable=unstable))
         return response
 
-    def _topic_of_fetch(
+    def _find_topic(
         self, topics: TopicCatalog, name: str, topic_id: TopicId, api_version: int
     ) -> tuple[str, TopicId] | None:
         """The topic's name and id; None if the id is unknown. A deleted topic that is requested by name may have

@@ -103,7 +103,7 @@ class GroupShard:
             )  # an empty group changes its protocol without a migration
             group = None
         if isinstance(group, ShareGroup):
-            return classic_join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return classic_join.error_response(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if group is None:
             return self._join_first(op, ctx, request)
         return classic_join.join(self.config, op, group, ctx, request)
@@ -112,7 +112,7 @@ class GroupShard:
         self, op: WriteOperation, ctx: GroupRequestContext, request: JoinGroupRequest
     ) -> JoinGroupResponse | Deferred:
         if request.member_id:
-            return classic_join.refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            return classic_join.error_response(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         future = op.response_future
         group = self.table.classic_or_new(request.group_id)
         response = classic_join.join(self.config, op, group, ctx, request)
@@ -121,7 +121,7 @@ class GroupShard:
 
         def stored(op: WriteOperation, code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
-                op.complete(future, classic_join.refused(error_for_client(code)))
+                op.complete(future, classic_join.error_response(error_for_client(code)))
 
         if response is DEFERRED:
             op.append_callback = stored

@@ -32,7 +32,7 @@ SKIP_ASSIGNMENT_FROM = 9
 Answer = JoinGroupResponse | Deferred
 
 
-def refused(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+def error_response(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id)
 
 
@@ -47,16 +47,16 @@ def join(
     member_id = request.member_id
     if not _accepts_joining_member(config, group, member_id):
         group.remove(member_id)
-        return refused(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return error_response(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if group.state is DEAD:
-        return refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+        return error_response(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
     if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
-        return refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        return error_response(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     if not member_id:
         return _join_new(config, op, group, ctx, request)
     if member_id in group.pending_join:
         if request.group_instance_id is not None:
-            return refused(ErrorCode.UNKNOWN_MEMBER_ID, member_id)  # ids are reserved for dynamic members only
+            return error_response(ErrorCode.UNKNOWN_MEMBER_ID, member_id)  # ids are reserved for dynamic members only
         return _add(config, op, group, ctx, request, member_id)
     return _rejoin(config, op, group, request)
 
@@ -89,7 +89,7 @@ def _join_new(
     if ctx.api_version >= KNOWN_MEMBER_ID_FROM:
         group.pending_join[member_id] = None
         op.schedule(("heartbeat", group.group_id, member_id), request.session_timeout_ms)
-        return refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return error_response(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     return _add(config, op, group, ctx, request, member_id)
 
 
@@ -117,7 +117,7 @@ def _add(
         group.new_member_added = True  # extends the initial rebalance delay
     group.add(member)
     rebalance.schedule_session_timeout(op, group, member, config.new_member_join_timeout_ms)
-    rebalance.rebalance_or_complete(config, op, group, f"member {member_id} joined{_because(request)}")
+    rebalance.rebalance_or_complete(config, op, group, f"member {member_id} joined{_client_reason(request)}")
     return DEFERRED
 
 
@@ -128,9 +128,9 @@ def _rejoin(
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
     except KafkaError as error:
-        return refused(error.code, request.member_id)
+        return error_response(error.code, request.member_id)
     if group.state is EMPTY:
-        return refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        return error_response(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     protocols = protocols_of(request)
     changed = member.protocols != protocols
     if (group.state is COMPLETING and not changed) or (group.state is STABLE and not changed and not group.is_leader(
@@ -140,7 +140,7 @@ def _rejoin(
     # In a stable group the leader starts a rebalance by rejoining, when its topic metadata has changed.
     what = "changed its protocols" if changed else "rejoined"
     _update(op, group, member, request, protocols if changed else None)
-    rebalance.rebalance_or_complete(config, op, group, f"member {member.member_id} {what}{_because(request)}")
+    rebalance.rebalance_or_complete(config, op, group, f"member {member.member_id} {what}{_client_reason(request)}")
     return DEFERRED
 
 
@@ -158,7 +158,7 @@ def _update(
     member.session_timeout_ms = request.session_timeout_ms
     stale = group.set_join_future(member, op.response_future)
     if stale is not None:  # the client has abandoned the earlier request
-        op.complete(stale, refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        op.complete(stale, error_response(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
 
 def _replace_static_member(
@@ -187,7 +187,7 @@ def _replace_static_member(
     if group.state is PREPARING:
         rebalance.maybe_complete_join(op, group)
     elif group.state is COMPLETING or group.protocol_name != group.select_protocol():
-        reason = f"static member {instance_id} restarted as {new_id}{_because(request)}"
+        reason = f"static member {instance_id} restarted as {new_id}{_client_reason(request)}"
         rebalance.rebalance_or_complete(config, op, group, reason)
     else:
         _persist_static_replacement(op, group, ctx, member, old_id, protocols, timeouts, leader_before)
@@ -213,10 +213,10 @@ def _persist_static_replacement(
         if group.members.get(new_id) is not member:
             return  # this incarnation has been replaced, too
         if code is not ErrorCode.NONE:
-            refusal = refused(error_for_client(code))
-            refusal.generation_id = group.generation_id
-            refusal.leader = leader_before or ""
-            rebalance.complete_join_future(op, group, member, refusal)
+            response = error_response(error_for_client(code))
+            response.generation_id = group.generation_id
+            response.leader = leader_before or ""
+            rebalance.complete_join_future(op, group, member, response)
             group.update(member, protocols)
             member.rebalance_timeout_ms, member.session_timeout_ms = timeouts
             op.cancel(("heartbeat", group.group_id, new_id))
@@ -248,5 +248,5 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
-def _because(request: JoinGroupRequest) -> str:
+def _client_reason(request: JoinGroupRequest) -> str:
     return f"; client reason: {request.reason}" if request.reason else ""

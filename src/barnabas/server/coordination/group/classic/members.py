@@ -112,17 +112,17 @@ def leave(
     if group.state is DEAD:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     results: list[MemberResponse] = []
-    gone: list[str] = []
+    left: list[str] = []
     for identity in request.members:
         result = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         results.append(result)
         try:
             _leave_one(op, group, identity)
-            gone.append(identity.member_id or identity.group_instance_id or "")
+            left.append(identity.member_id or identity.group_instance_id or "")
         except KafkaError as error:
             result.error_code = error.code
-    if gone:
-        reason = f"{', '.join(gone)} left the group"
+    if left:
+        reason = f"{', '.join(left)} left the group"
         if group.state in (STABLE, COMPLETING):
             rebalance.rebalance_or_complete(config, op, group, reason)
         elif group.state is PREPARING:

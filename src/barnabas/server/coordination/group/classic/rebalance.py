@@ -200,9 +200,9 @@ def remove_member(
 
 def drop_member(op: WriteOperation, group: ClassicGroup, member: ClassicGroupMember) -> None:
     """Remove the member, and fail its pending requests with UNKNOWN_MEMBER_ID."""
-    gone = ErrorCode.UNKNOWN_MEMBER_ID
-    complete_join_future(op, group, member, JoinGroupResponse(error_code=gone))
-    complete_sync_future(op, member, SyncGroupResponse(error_code=gone))
+    removed = ErrorCode.UNKNOWN_MEMBER_ID
+    complete_join_future(op, group, member, JoinGroupResponse(error_code=removed))
+    complete_sync_future(op, member, SyncGroupResponse(error_code=removed))
     group.remove(member.member_id)
 
 

@@ -26,9 +26,9 @@ from barnabas.server.coordination.group import migration
 from barnabas.server.coordination.group.classic import consumer_protocol
 from barnabas.server.coordination.group.classic.join import (
     KNOWN_MEMBER_ID_FROM,
+    error_response,
     protocols_of,
     rebalance_timeout_of,
-    refused,
 )
 from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 from barnabas.server.coordination.group.consumer.manager import LEFT, ConsumerGroupManager, check_static
@@ -55,7 +55,7 @@ def join(
     manager.check_group_size(group, member_id)
     _check_protocols(group, request)
     if not request.member_id and instance_id is None and ctx.api_version >= KNOWN_MEMBER_ID_FROM:
-        return refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return error_response(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     try:
         subscription = consumer_protocol.parse_subscription(request.protocols[0].metadata)
     except WireError as error:

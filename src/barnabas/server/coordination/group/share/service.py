@@ -200,14 +200,14 @@ class ShareGroupService:
             if view is not None:
                 answer.topic_id = view.topic_id
             for p in topic.partitions:
-                refusal: KafkaError | None = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                failure: KafkaError | None = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if view is not None and (view.topic_id, p.partition_index) in found:
-                    refusal = found[view.topic_id, p.partition_index]
+                    failure = found[view.topic_id, p.partition_index]
                 answer.partitions.append(
                     alter.AlterShareGroupOffsetsResponsePartition(
                         partition_index=p.partition_index,
-                        error_code=0 if refusal is None else refusal.code,
-                        error_message=None if refusal is None else str(refusal),
+                        error_code=0 if failure is None else failure.code,
+                        error_message=None if failure is None else str(failure),
                     )
                 )
         return response
@@ -224,11 +224,11 @@ class ShareGroupService:
         for name, view in views.items():
             answer = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=name)
             response.responses.append(answer)
-            refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if view is None else found.get(view.topic_id)
+            failure = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if view is None else found.get(view.topic_id)
             if view is not None:
                 answer.topic_id = view.topic_id
-            if refusal is not None:
-                answer.error_code, answer.error_message = refusal.code, str(refusal)
+            if failure is not None:
+                answer.error_code, answer.error_message = failure.code, str(failure)
         return response
 
     async def delete_states(self, group_ids: Iterable[str]) -> None:
