@@ -1,5 +1,5 @@
-"""Groups under random histories: no partition has two owners, epochs only grow, everyone is reconciled in the end, and
-a coordinator that replays the log stands where the one that wrote it stood."""
+"""Groups under random histories: no partition has two owners, epochs never decrease, all members are reconciled in the
+end, and replaying the log gives the state of the coordinator that wrote it."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ TOPICS = ("t", "u", "v")
 
 @dataclass
 class Consumer:
-    """A member that keeps to the protocol: it owns what it was assigned, and lets go before it says so."""
+    """A member that follows the protocol: it owns its assignment, and revokes partitions before it reports so."""
 
     name: str
     topics: list[str]
     epoch: int = 0
     owned: set[tuple[UUID, int]] = field(default_factory=set)
     pending: set[tuple[UUID, int]] | None = None
-    """An assignment it was told and has not acted upon yet."""
+    """An assignment that the member has received and not applied yet."""
 
     def request(self, catalog: Catalog) -> ConsumerGroupHeartbeatRequest:
         if self.pending is not None:
@@ -77,7 +77,7 @@ class Consumer:
             self.epoch = response.member_epoch
             if response.assignment is not None:
                 self.pending = {(e.topic_id, p) for e in response.assignment.topic_partitions for p in e.partitions}
-                self.owned &= self.pending  # revoking is immediate, using what is new can wait
+                self.owned &= self.pending  # partitions are revoked at once; added partitions may be used later
 
 
 class World:
@@ -151,7 +151,7 @@ class World:
     def check(self) -> None:
         group = self.shard().table.get("g")
         if isinstance(group, ConsumerGroup):
-            # Who was silent for too long has been fenced, and will learn of it when it comes back or commits.
+            # A member without heartbeats for its session timeout is fenced, and learns so with its next request.
             present = [consumer for consumer in self.consumer_groups if consumer.name in group.members]
             owned = [partition for consumer in present for partition in consumer.owned]
             assert len(owned) == len(set(owned)), "a partition has two owners"
@@ -166,10 +166,10 @@ class World:
             assert set(held) == set(group.owners)
 
     async def settle_down(self) -> None:
-        """Everyone keeps polling: in the end all have what they should, and together they have everything."""
+        """All members keep polling until each has its target assignment, and together they own all partitions."""
         self.writer.refusals = []
         for _ in range(12 + 2 * len(self.consumer_groups)):
-            await asyncio.sleep(4)  # whoever is gone expires
+            await asyncio.sleep(4)  # the sessions of failed members expire
             for consumer in self.consumer_groups:
                 await self.poll(consumer)
             self.check()
@@ -182,7 +182,7 @@ class World:
 
 
 def stored_state(shard: GroupShard) -> dict[str, object]:
-    """What a replay must bring back."""
+    """The state that a replay must restore."""
     state: dict[str, object] = {}
     for group_id, group in sorted(shard.table.by_id.items()):
         if isinstance(group, ConsumerGroup):
@@ -204,7 +204,7 @@ def stored_state(shard: GroupShard) -> dict[str, object]:
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(5, 80))
 @settings(max_examples=60, deadline=None)
-def test_consumer_groups_never_share_a_partition_and_settle(seed: int, steps: int) -> None:
+def test_consumer_group_partitions_have_one_owner_and_members_are_reconciled(seed: int, steps: int) -> None:
     async def history() -> None:
         async with World(seed) as world:
             for _ in range(steps):
@@ -219,7 +219,7 @@ def test_consumer_groups_never_share_a_partition_and_settle(seed: int, steps: in
 
 
 class ClassicWorld(World):
-    """Members that join, sync, beat, commit and vanish at random; answers arrive when they arrive."""
+    """Members that join, sync, heartbeat, commit and fail at random. Responses may arrive in any order."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -331,7 +331,7 @@ def test_classic_groups_keep_generations_and_offsets(seed: int, steps: int) -> N
             for _ in range(steps):
                 await world.step()
             world.writer.refusals = []
-            await asyncio.sleep(60)  # everyone falls silent, and nobody is left waiting
+            await asyncio.sleep(60)  # all members stop, and no request stays pending
             assert not world.tasks
             await world.restart()
 

@@ -1,4 +1,4 @@
-"""The share coordinator's state is its log: a replay says what the live one says, also of a log that was pruned."""
+"""The share coordinator: replaying its log, also a pruned one, gives the state of the live coordinator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEYS = [ShareKey("g", UUID(int=1), 0), ShareKey("g", UUID(int=1), 1), ShareKey("
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[PersisterStateBatch, ...]:
-    """Ascending, apart."""
+    """Batches in ascending order, without overlaps."""
     found, at = [], draw(st.integers(0, 5))
     for _ in range(draw(st.integers(0, 4))):
         first = at + draw(st.integers(0, 4))
@@ -54,7 +54,7 @@ steps = st.one_of(
 
 
 class Log:
-    """A shard and all it has written."""
+    """A shard and its log."""
 
     def __init__(self, config: ShareCoordinatorConfig) -> None:
         self.config = config
@@ -64,7 +64,7 @@ class Log:
 
     def fresh(self) -> ShareShard:
         timeline = Timeline()
-        timeline.recording = False  # everything is committed at once
+        timeline.recording = False  # all records are committed at once
         return ShareShard(self.config, Catalog(t=2, u=1), timeline)
 
     def take(self, step: tuple[Any, ...]) -> None:
@@ -101,7 +101,7 @@ class Log:
 
 @settings(deadline=None)
 @given(st.lists(steps, max_size=40), st.integers(0, 4))
-def test_a_replay_says_the_same(history: list[tuple[Any, ...]], updates: int) -> None:
+def test_replay_gives_the_live_state(history: list[tuple[Any, ...]], updates: int) -> None:
     log = Log(
         share_coordinator_config(
             share_coordinator_snapshot_update_records_per_snapshot=updates,
@@ -118,7 +118,7 @@ def test_a_replay_says_the_same(history: list[tuple[Any, ...]], updates: int) ->
 
 
 @given(batches(), batches(), st.integers(0, 30))
-def test_overlay_is_offset_by_offset(
+def test_merge_batches_equals_a_merge_offset_by_offset(
     current: tuple[PersisterStateBatch, ...], news: tuple[PersisterStateBatch, ...], start: int
 ) -> None:
     model = {o: (b.state, b.deliveries) for b in (*current, *news) for o in range(b.first, b.last + 1) if o >= start}
@@ -130,7 +130,7 @@ def test_overlay_is_offset_by_offset(
 
 
 @given(batches(), batches())
-def test_what_comes_late_changes_nothing(
+def test_delayed_writes_have_no_newer_parts(
     current: tuple[PersisterStateBatch, ...], told: tuple[PersisterStateBatch, ...]
 ) -> None:
     known = {o: (b.deliveries, b.state != AVAILABLE) for b in current for o in range(b.first, b.last + 1)}
@@ -146,8 +146,8 @@ def test_what_comes_late_changes_nothing(
     assert newer_parts(after, told) == () and newer_parts(after, current) == (), "said again, early or late"
 
 
-def test_a_release_that_comes_late_does_not_bring_back_what_is_done_with() -> None:
-    """A leader was asked again, in the same epoch, while what it had sent before was still on its way."""
+def test_delayed_release_does_not_restore_completed_records() -> None:
+    """A leader retried a read in the same epoch while an earlier write was still in flight."""
     log = Log(share_coordinator_config(share_coordinator_snapshot_update_records_per_snapshot=10))
     key = KEYS[0]
     log.take(("initialize", key, 1, 0))
@@ -171,7 +171,7 @@ def test_a_release_that_comes_late_does_not_bring_back_what_is_done_with() -> No
     assert log.replay(0).states[key] == state
 
 
-def test_keys_hash_as_kafkas() -> None:
+def test_coordinator_key_equals_kafkas() -> None:
     """`SharePartitionKey.asCoordinatorKey`: group, topic id in Kafka's text form, partition."""
     key = ShareKey("my-group", UUID("6da830a2-584d-4f46-b383-15e36fc47e07"), 3)
     assert key.coordinator_key == "my-group:bagwolhNT0azgxXjb8R-Bw:3"

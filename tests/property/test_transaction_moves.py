@@ -1,14 +1,15 @@
 """Transactions while their coordinator, and the leaders of their partitions, move at random moments.
 
-Three brokers run the production coordinators, gates and channels (`transaction_cluster`); coordinators are deposed
-without knowing it, lose what was not committed, come back; messages get lost before or after they have been carried
-out; new incarnations of the producer fence old ones. When all is quiet again:
+Three brokers run the production coordinators, gates and channels (`transaction_cluster`). Coordinators are deposed
+without being notified, lose uncommitted records, and are elected again. Requests or responses are lost. New
+incarnations of the producer fence old ones. At the end, without faults, the test checks:
 
-no marker is lost      every write is closed by a marker, and all of one transaction by the same
-none is doubled        ... in effect: nothing of a transaction comes after its marker, and markers of an earlier
-                       coordinator never after those of a later one
-what was told is true  a transaction whose commit was answered is committed everywhere; likewise an abort
-no zombie              nobody commits after a new incarnation has been given its epoch
+no lost marker         every write is followed by a marker, and all markers of a transaction have the same outcome
+no duplicate marker    no record of a transaction follows its marker, and no marker of an earlier coordinator follows
+one
+                       of a later coordinator
+responses are true     a transaction whose commit succeeded is committed in all partitions; likewise an abort
+no zombie              no producer commits after a newer incarnation has received its epoch
 """
 
 from __future__ import annotations
@@ -49,30 +50,30 @@ RETRIED: Final = frozenset(
 )
 ATTEMPTS: Final = 200
 SEEDS: Final = 200
-"""Histories in which a planted bug must show."""
+"""The number of random histories in which a planted bug must be found."""
 Identity = tuple[int, int]
 
 
 @dataclass
 class History:
-    """What producers did and were told."""
+    """The requests of the producers, and the responses."""
 
     cluster: Cluster
     rng: random.Random
     programs: list[asyncio.Task[None]] = field(default_factory=list)
     begun: list[tuple[Identity, float]] = field(default_factory=list)
-    """Incarnations, and when they were told their first epoch."""
+    """Each incarnation, with the time at which it received its first epoch."""
     told: dict[Identity, bool] = field(default_factory=dict)
     zombies: list[str] = field(default_factory=list)
 
     def coordinator(self) -> Any:
-        """Mostly the one that is; now and then one that believes to be."""
+        """Usually the coordinator; sometimes a deposed one that has not been notified."""
         believers = [node for node in self.cluster.nodes.values() if node.writer.epoch is not None]
         leader = self.cluster.nodes[self.cluster.state.leader]
         return (self.rng.choice(believers) if self.rng.random() < 0.3 else leader).coordinator
 
     async def insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The first answer that is not "try again"."""
+        """Repeat a request until the response has no retriable error."""
         for _ in range(ATTEMPTS):
             answer = await ask()
             code = answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
@@ -139,7 +140,7 @@ class History:
             await asyncio.wait(self.programs)
             for program in self.programs:
                 program.result()
-        await self.program(0)  # its predecessor's open transaction is aborted
+        await self.program(0)  # the open transaction of the previous incarnation is aborted
         for _ in range(100):
             if not any(len(node.coordinator.markers) for node in self.cluster.nodes.values()):
                 return
@@ -235,11 +236,14 @@ async def play(steps: list[tuple[tuple[Any, ...], int]], seed: int) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HISTORIES, st.integers(0, 1 << 16))
-def test_coordinators_and_leaders_move_at_any_moment(steps: list[tuple[tuple[Any, ...], int]], seed: int) -> None:
+def test_transactions_stay_consistent_while_coordinators_and_leaders_move(
+    steps: list[tuple[tuple[Any, ...], int]], seed: int
+) -> None:
     run_virtual(play(steps, seed))
 
 
-# -- would it notice? --------------------------------------------------------------------------------------------------
+# -- planted bugs
+# -------------------------------------------------------------------------------------------------------
 
 
 def random_steps(rng: random.Random) -> list[tuple[tuple[Any, ...], int]]:
@@ -263,19 +267,19 @@ def random_steps(rng: random.Random) -> list[tuple[tuple[Any, ...], int]]:
     return [(one(), rng.randint(0, 300)) for _ in range(30)]
 
 
-def _forgets_decisions(patch: pytest.MonkeyPatch) -> None:
-    """A new coordinator does not carry on where the one before was."""
+def _decisions_are_not_resumed(patch: pytest.MonkeyPatch) -> None:
+    """A new coordinator does not complete prepared transactions."""
     patch.setattr(TransactionShard, "on_loaded", lambda self, op: None)
 
 
-def _gives_up(patch: pytest.MonkeyPatch) -> None:
-    """Markers are tried once."""
+def _markers_are_not_retried(patch: pytest.MonkeyPatch) -> None:
+    """Markers are not retried."""
     patch.setattr(
         "barnabas.server.coordination.transaction.markers.MarkerSender._schedule_retry", lambda self, pending: None
     )
 
 
-def _old_coordinators_are_believed(patch: pytest.MonkeyPatch) -> None:
+def _coordinator_epochs_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """Leaders do not compare coordinator epochs."""
     prepare: Any = ProducerState._prepare_marker
 
@@ -286,13 +290,13 @@ def _old_coordinators_are_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerState, "_prepare_marker", forgetful)
 
 
-def _nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
-    """Writes are admitted although no coordinator knows of them."""
+def _writes_are_not_verified(patch: pytest.MonkeyPatch) -> None:
+    """Writes are accepted without verification at the coordinator."""
     patch.setattr(TransactionVerifier, "_needs_verification", lambda self, write, supported, *, enabled: False)
 
 
-def _answers_early(patch: pytest.MonkeyPatch) -> None:
-    """A leader takes for committed what it has written."""
+def _responses_precede_commit(patch: pytest.MonkeyPatch) -> None:
+    """A leader treats its log end offset as the high watermark."""
     from tests.unit.server.coordination.transaction_cluster import StateWriter
 
     def own_end(self: StateWriter, tp: TopicPartition) -> int:
@@ -303,7 +307,14 @@ def _answers_early(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "bug", [_forgets_decisions, _gives_up, _old_coordinators_are_believed, _nobody_is_asked, _answers_early]
+    "bug",
+    [
+        _decisions_are_not_resumed,
+        _markers_are_not_retried,
+        _coordinator_epochs_are_ignored,
+        _writes_are_not_verified,
+        _responses_precede_commit,
+    ],
 )
 def test_planted_bugs_are_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)

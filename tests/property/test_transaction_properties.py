@@ -1,9 +1,8 @@
-"""Random histories of one transactional id: whatever producers, zombies, time-outs and restarts do to it.
+"""Random histories of one transactional id, with producers, zombies, timeouts and restarts.
 
-What must hold whatever happens: the epochs of a producer id only rise, and no two producers get the same one; every
-transaction has one outcome, in all its partitions; a commit that was answered is never followed by an abort of the same
-transaction, nor the other way round; nothing that was decided is forgotten; and the state after a replay of the log is
-the state before it.
+Invariants: the epochs of a producer id never decrease, and no two producers get the same epoch. Each transaction has
+one outcome in all its partitions. A successful commit is never followed by an abort of the same transaction, nor the
+reverse. No decision is lost. Replaying the log gives the same state.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PARTITIONS = [TopicPartition("t", i) for i in range(3)]
 
 @dataclass
 class World:
-    """A shard and its log, the marker queue, the partitions, and all producers that were ever told an epoch."""
+    """A shard and its log, the marker queue, the partitions, and all producers that have received an epoch."""
 
     now_ms: int = 1_000
     log: list[LogRecord] = field(default_factory=list)
@@ -56,7 +55,7 @@ class World:
     def drop(self, home: int) -> None:
         self.jobs.clear()
 
-    # -- the runtime, in small
+    # -- a minimal runtime
 
     def load(self) -> None:
         self.jobs.clear()
@@ -101,7 +100,7 @@ class World:
                 assert now.producer_id > before.producer_id, "ids come from the controller in rising order"
         self.states.append(now)
 
-    # -- what happens
+    # -- steps
 
     def init(self, who: ProducerIdAndEpoch | None, fresh: bool) -> None:
         ask = InitProducerIdArgs(60_000, who.producer_id, who.epoch) if who is not None else InitProducerIdArgs(60_000)
@@ -168,7 +167,7 @@ class World:
         self.execute(op)
 
     def check(self) -> None:
-        """Replay equals life; and at rest no partition is left open."""
+        """Check that a replay gives the same state, and that no partition has an open transaction at the end."""
         live = self.shard.transactions.snapshot()
         decided = [txn for txn in live.values() if txn.state.name.startswith("PREPARE")]
         assert len(self.jobs) == len(decided), "a decision has exactly one job"
@@ -199,11 +198,13 @@ STEPS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=60), st.sampled_from([0, 32_760]))
-def test_histories_of_one_id(steps: list[tuple[object, ...]], first_epoch: int) -> None:
+def test_random_histories_of_one_transactional_id_keep_the_invariants(
+    steps: list[tuple[object, ...]], first_epoch: int
+) -> None:
     world = World()
     world.init(None, True)
     if first_epoch:
-        for _ in range(3):  # a neighbourhood of the last epoch is reached in a few steps, not in 32,766
+        for _ in range(3):  # an epoch near the maximum, so that few steps reach the maximum
             world.init(None, True)
         raised = world.shard.transactions[NAME]
         skipped = Transaction(raised.producer_id, first_epoch, timeout_ms=60_000, updated_ms=world.now_ms)
@@ -215,7 +216,7 @@ def test_histories_of_one_id(steps: list[tuple[object, ...]], first_epoch: int) 
         world.tell(skipped.producer_id, skipped.epoch)
 
     def producer(choice: int) -> ProducerIdAndEpoch:
-        """Negative: the newest ones, so that something succeeds now and then."""
+        """Indexes of producers. Negative indexes are the newest ones, so that some steps succeed."""
         return (
             world.producers[choice]
             if choice < 0 and -choice <= len(world.producers)

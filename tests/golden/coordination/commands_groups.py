@@ -61,7 +61,7 @@ async def delete(stage: Stage, words: list[str], options: dict[str, str]) -> Non
 
 
 async def why(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """What `barnabas groups why` would print."""
+    """The output of `barnabas groups why`."""
     coordinator = await stage.start()
     request = explain_group.ExplainGroupRequest(group_ids=[words[0] if words else "g"])
 

@@ -1,4 +1,4 @@
-"""Script commands that change the surroundings: settings, time, topics, the log, the partition's leadership."""
+"""Script commands that change the environment: configs, time, topics, the log, the partition's leadership."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.server.coordination.kit import Catalog
 
 
 async def config(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """Settings, before anything else."""
+    """Set configs before the coordinator starts."""
     assert stage.coordinator is None
     for name, value in options.items():
         stage.settings[name] = tuple(value.split(",")) if name.endswith("assignors") else int(value)
@@ -23,12 +23,12 @@ async def wait(stage: Stage, words: list[str], options: dict[str, str]) -> None:
 
 
 async def fail(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The next append is refused with this code."""
+    """The next append fails with this code."""
     stage.writer.refusals.append(ErrorCode[words[0]])
 
 
 async def hold(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The followers fall silent: nothing is committed until `release`."""
+    """The followers stop fetching: no record is committed until `release`."""
     stage.writer.hold = True
 
 
@@ -43,7 +43,7 @@ async def resign(stage: Stage, words: list[str], options: dict[str, str]) -> Non
 
 
 async def restart(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The partition moves away and comes back: everything volatile is lost."""
+    """The partition is unloaded and loaded again: volatile state is lost."""
     coordinator = await stage.start()
     coordinator.on_resigned(0)
     await settle()
@@ -51,7 +51,7 @@ async def restart(stage: Stage, words: list[str], options: dict[str, str]) -> No
 
 
 async def topics(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The topics are now these (name=partitions)."""
+    """Set the topics (name=partitions)."""
     coordinator = await stage.start()
     before = set(stage.catalog.names())
     ids = {name: view.topic_id for name, view in stage.catalog.views.items()}

@@ -1,14 +1,14 @@
-"""Reads a scripted conversation with a group coordinator, and says what came out of it.
+"""Runs a scripted conversation with a group coordinator, and returns the script with the actual output.
 
-A script is a list of steps, each a command, a line of dashes, and what happened:
+A script is a list of steps: commands, a line of dashes, and the output:
 
     join a client=c1 protocols=range
     ----
     a: MEMBER_ID_REQUIRED member=@a
 
-`a` names a client; `@a` stands for the member id it was given last. Commands are listed in `COMMANDS`; options are
-`name=value`. What happened is, in order: responses as they arrived, then the records that were appended. Time is
-virtual and moves with `wait` only. The coordinator is the production one, on a partition in memory.
+`a` names a client; `@a` stands for the client's last member id. Commands are listed in `COMMANDS`; options are
+`name=value`. The output has the responses in order of arrival, then the appended records. Time is virtual and advances
+with `wait` only. The production coordinator uses a partition in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.unit.server.coordination.kit import run_virtual
 
 
 def replay_script(text: str) -> str:
-    """The script again, with what happens now in place of what was written."""
+    """The script with its actual output."""
     return run_virtual(_run(text))
 
 
@@ -48,7 +48,7 @@ async def _run(text: str) -> str:
 
 
 async def perform(stage: Stage, line: str) -> None:
-    """Carries out one command of a script."""
+    """Run one command of a script."""
     verb, *words = line.split()
     positional = [word for word in words if "=" not in word]
     options = dict(word.split("=", 1) for word in words if "=" in word)

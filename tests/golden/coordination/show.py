@@ -11,7 +11,7 @@ from tests.unit.server.coordination.kit import Catalog
 
 
 def make_assignment(text: str) -> bytes:
-    """`t/0/1` is topic t's partitions 0 and 1 in the consumers' format; other words stand for themselves."""
+    """`t/0/1` is topic t's partitions 0 and 1 in the consumers' format; other words are used unchanged."""
     topic, *partitions = text.split("/")
     return consumer_protocol.build_assignment({topic: [int(p) for p in partitions]}, 3) if partitions else text.encode()
 

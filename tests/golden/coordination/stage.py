@@ -20,7 +20,7 @@ UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-
 
 
 class Stage:
-    """A coordinator, and the clients that talk to it."""
+    """A coordinator and its clients."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {
@@ -96,6 +96,6 @@ class Stage:
 
 
 async def settle() -> None:
-    """Let everything happen that needs no time."""
+    """Run all tasks that are ready, without advancing the time."""
     for _ in range(20):
         await asyncio.sleep(0)

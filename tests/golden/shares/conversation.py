@@ -1,8 +1,7 @@
-"""Reads a scripted conversation with the coordinators of share groups, and says what came out of it.
+"""Runs a scripted conversation with the coordinators of share groups, and returns the script with the actual output.
 
-The group coordinator and the share coordinator are the production ones, each on one partition in memory; in between is
-the production persister. Scripts are written as those of `tests/golden/coordination`; the log lines name the topic when
-it is the share coordinator's.
+The production group coordinator and share coordinator each use one partition in memory, with the production persister
+in between. Scripts have the format of `tests/golden/coordination`. Log lines of the share coordinator name its topic.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ ENDS = 100
 
 
 def replay_script(text: str) -> str:
-    """The script again, with what happens now in place of what was written."""
+    """The script with its actual output."""
     return run_virtual(_run(text))
 
 
@@ -66,7 +65,7 @@ async def _run(text: str) -> str:
 
 
 class Stage:
-    """Both coordinators; also the channel between them, and the ends of partitions."""
+    """Both coordinators, the channel between them, and the end offsets of partitions."""
 
     def __init__(self) -> None:
         self.catalog = Catalog(t=2, u=1)
@@ -229,7 +228,7 @@ async def delete(stage: Stage, words: list[str], options: dict[str, str]) -> Non
 
 
 async def read(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """A leader takes over: read t-0 leader=1"""
+    """A new partition leader reads the state: read t-0 leader=1"""
     topic_id, partition = _place(stage, words[0])
     try:
         epoch, start, batches = await stage.persister.read("g", topic_id, partition, int(options["leader"]))
@@ -269,7 +268,7 @@ async def fail(stage: Stage, words: list[str], options: dict[str, str]) -> None:
 
 
 async def deaf(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The share coordinator cannot be reached, until `heard`."""
+    """The share coordinator cannot be reached until `heard`."""
     stage.deaf = True
 
 
@@ -278,7 +277,7 @@ async def heard(stage: Stage, words: list[str], options: dict[str, str]) -> None
 
 
 async def restart(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """Both partitions move away and come back."""
+    """Both partitions are unloaded and loaded again."""
     for coordinator in (stage.groups, stage.states):
         coordinator.on_resigned(0)
     await settle()
@@ -286,7 +285,7 @@ async def restart(stage: Stage, words: list[str], options: dict[str, str]) -> No
 
 
 async def topics(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The topics are now these (name=partitions)."""
+    """Set the topics (name=partitions)."""
     views = dict(stage.catalog.views)
     stage.catalog = Catalog(**{name: int(count) for name, count in options.items()})
     for name, view in list(stage.catalog.views.items()):

@@ -1,4 +1,4 @@
-"""Scripted conversations with the coordinators of share groups; `--rewrite` accepts what happens now."""
+"""Scripted conversations with the coordinators of share groups; `--rewrite` replaces the expected output."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Reads a scripted conversation with a transaction coordinator, and says what came out of it.
+"""Runs a scripted conversation with a transaction coordinator, and returns the script with the actual output.
 
-A script is a list of steps, each a command, a line of dashes, and what happened (answers, markers, then records):
+A script is a list of steps: commands, a line of dashes, and the output (responses, markers, then records):
 
     init a
     ----
     a: NONE 1000/0
     log: a Empty 1000/0
 
-`a` is a transactional id. A producer is written `id/epoch`; commands use the one that the id was given last, unless
-they name another (`as=1000/0`). Commands are listed in `COMMANDS`. Time is virtual and moves with `wait` only. The
-coordinator and its marker sender are the production ones, over a partition in memory; `markers hold` makes the leaders
-of partitions fall silent, `markers fail CODE` makes them refuse once.
+`a` is a transactional id. A producer is written `id/epoch`. Commands use the id and epoch of the last InitProducerId
+response, or those in `as=1000/0`. Commands are listed in `COMMANDS`. Time is virtual and advances with `wait` only. The
+production coordinator and its marker sender use a partition in memory. With `markers hold` partition leaders do not
+respond; with `markers fail CODE` they reject one request.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TP = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 
 
 def replay_script(text: str) -> str:
-    """The script again, with what happens now in place of what was written."""
+    """The script with its actual output."""
     return run_virtual(_run(text))
 
 
@@ -212,7 +212,7 @@ class Stage:
 
 
 async def settle() -> None:
-    """Let everything happen that needs no time."""
+    """Run all tasks that are ready, without advancing the time."""
     for _ in range(30):
         await asyncio.sleep(0)
 
@@ -234,7 +234,7 @@ def show_record(record: CoordinatorRecord) -> str:
 
 
 async def config(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """Settings, before anything else; `level=1` is the cluster's transaction.version."""
+    """Set configs before the coordinator starts; `level=1` sets the cluster's transaction.version."""
     stage.level = int(options.pop("level", stage.level))
     stage.next_id = int(options.pop("next-id", stage.next_id))
     for name, value in options.items():
@@ -286,7 +286,7 @@ async def add(stage: Stage, words: list[str], options: dict[str, str]) -> None:
 
 
 async def verify(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """verify NAME t-0: what a partition leader asks (KIP-890)"""
+    """verify NAME t-0: the request of a partition leader (KIP-890)"""
     coordinator = await stage.start()
     name = words[0]
     producer = stage.producer(name, options)
@@ -385,12 +385,12 @@ async def markers(stage: Stage, words: list[str], options: dict[str, str]) -> No
 
 
 async def fail(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The next append is refused with this code."""
+    """The next append fails with this code."""
     stage.writer.refusals.append(ErrorCode[words[0]])
 
 
 async def hold(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The coordinator's followers fall silent: nothing is committed until `release`."""
+    """The followers stop fetching: no record is committed until `release`."""
     stage.writer.hold = True
 
 
@@ -400,7 +400,7 @@ async def release(stage: Stage, words: list[str], options: dict[str, str]) -> No
 
 
 async def record(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """record NAME STATE id/epoch: what another coordinator wrote, found at the next `restart`"""
+    """record NAME STATE id/epoch: a record of another coordinator, loaded by the next `restart`"""
     name, state, producer = words
     producer_id, epoch = producer.split("/")
     txn = Transaction(int(producer_id), int(epoch), state=BY_LABEL[state], timeout_ms=60_000, client_version=2)
@@ -410,7 +410,7 @@ async def record(stage: Stage, words: list[str], options: dict[str, str]) -> Non
 
 
 async def restart(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The partition moves away and comes back: everything volatile is lost."""
+    """The partition is unloaded and loaded again: volatile state is lost."""
     coordinator = await stage.start()
     coordinator.on_resigned(0)
     await settle()

@@ -1,9 +1,9 @@
-"""Reads a scripted conversation between a producer and brokers whose leaderships move, and says what came of it.
+"""Runs a scripted conversation between a producer and brokers whose leaderships move, and returns the actual output.
 
-As in `conversation`: commands, a line of dashes, and what happened (answers, messages between brokers, the log of
-`__transaction_state-0`, the logs of data partitions). The brokers are 1, 2 and 3, each with its production coordinator
-(`transaction_cluster`); broker 1 coordinates at first, broker p + 1 leads t-p. The producer has one transactional id,
-`id`. Commands are the functions below that have a docstring.
+A script has commands, a line of dashes, and the output (responses, messages between brokers, the log of
+`__transaction_state-0`, the logs of data partitions). The brokers 1, 2 and 3 each have a production coordinator
+(`transaction_cluster`). At first broker 1 is the coordinator, and broker p + 1 leads t-p. The producer has one
+transactional id, `id`. Commands are the functions below that have a docstring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = "id"
 
 
 def replay_moves(text: str) -> str:
-    """The script again, with what happens now in place of what was written."""
+    """The script with its actual output."""
     return run_virtual(_run(text))
 
 
@@ -58,7 +58,7 @@ async def _run(text: str) -> str:
 
 
 class Stage:
-    """The producer, and an ear at every wire."""
+    """The producer, and a recorder of all messages."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -148,7 +148,7 @@ async def init(stage: Stage, words: list[str], options: dict[str, str]) -> None:
 
 
 async def write(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """write t-0 [as=id/epoch]: to the partition's leader, which asks the coordinator first"""
+    """write t-0 [as=id/epoch]: to the partition's leader, which first verifies the partition at the coordinator"""
     for word in words:
         topic, index = word.rsplit("-", 1)
         tp = TopicPartition(topic, int(index))
@@ -181,34 +181,34 @@ async def end(stage: Stage, words: list[str], options: dict[str, str]) -> None:
 
 
 async def elect(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """elect BROKER [tail=lost] [unheard]: to coordinate; `tail=lost`: it has only what is committed; `unheard`: the
-    one before does not know"""
+    """elect BROKER [tail=lost] [unheard]: a new coordinator; `tail=lost`: without the uncommitted records; `unheard`:
+    the old coordinator is not notified"""
     stage.cluster.elect(int(words[0]), tail=options.get("tail") != "lost", told="unheard" not in words)
 
 
 async def tell(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """tell BROKER: it learns what has happened"""
+    """tell BROKER: notify the broker of all leadership changes"""
     stage.cluster.tell(int(words[0]))
 
 
 async def move(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """move t-0 BROKER [unheard]: the partition's leader; `unheard`: the other brokers do not know"""
+    """move t-0 BROKER [unheard]: a new partition leader; `unheard`: the other brokers are not notified"""
     topic, index = words[0].rsplit("-", 1)
     stage.cluster.move(TopicPartition(topic, int(index)), int(words[1]), told="unheard" not in words)
 
 
 async def hold(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """The coordinator's followers fall silent: nothing is committed until `commit`."""
+    """The followers stop fetching: no record is committed until `commit`."""
     stage.cluster.hold()
 
 
 async def commit(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """They have caught up."""
+    """Commit all records."""
     stage.cluster.commit()
 
 
 async def wire(stage: Stage, words: list[str], options: dict[str, str]) -> None:
-    """wire BROKER deliver|lose|mute [from=BROKER]: what becomes of messages to it"""
+    """wire BROKER deliver|lose|mute [from=BROKER]: the fate of messages to the broker"""
     for source in [int(options["from"])] if "from" in options else NODES:
         stage.fates[source, int(words[0])] = words[1]
 

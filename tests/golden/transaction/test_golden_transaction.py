@@ -1,4 +1,4 @@
-"""Scripted conversations with the transaction coordinator; `--rewrite` accepts what happens now."""
+"""Scripted conversations with the transaction coordinator; `--rewrite` replaces the expected output."""
 
 from __future__ import annotations
 

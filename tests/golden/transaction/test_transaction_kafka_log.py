@@ -33,7 +33,7 @@ class NoMarkers:
     def drop(self, home: int) -> None: ...
 
 
-def test_every_record_is_written_again_to_the_byte() -> None:
+def test_reencoding_a_record_of_kafka_gives_the_same_bytes() -> None:
     assert len(RECORDS) > 30
     for record in RECORDS:
         decoded = FORMAT.decode(record)
@@ -41,7 +41,7 @@ def test_every_record_is_written_again_to_the_byte() -> None:
         assert FORMAT.encode(decoded) == record
 
 
-def test_kafka_takes_the_steps_that_we_know() -> None:
+def test_transitions_in_kafkas_log_are_permitted() -> None:
     last: dict[str, Transaction] = {}
     for record in RECORDS:
         decoded = FORMAT.decode(record)
@@ -59,12 +59,12 @@ def test_kafka_takes_the_steps_that_we_know() -> None:
 
 
 def _aborted(txn: Transaction, now_ms: int) -> Transaction:
-    """By its producer. Which epoch was the last is not in Kafka's records."""
+    """End the transaction as its producer would. Kafka's records do not have the last epoch."""
     ended = transitions.end(txn, txn.producer_id, txn.epoch, commit=False, version=2, fresh_id=-1, now_ms=now_ms)
     return replace(ended, last_epoch=-1)
 
 
-def test_a_coordinator_goes_on_from_it() -> None:
+def test_coordinator_continues_from_kafkas_log() -> None:
     shard = TransactionShard(0, transaction_config(), Timeline(), NoMarkers(), lambda: 2)
     for offset, record in enumerate(RECORDS):
         decoded = shard.log_format.decode(record)

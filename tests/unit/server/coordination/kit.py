@@ -1,4 +1,4 @@
-"""What the tests of coordination share: a loop with virtual time, a partition in memory, a catalog of topics."""
+"""Test doubles for coordination: an event loop with virtual time, partitions in memory, a catalog of topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_MS = 1_000_000
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time stands still while anything is ready, and jumps to the next timer when nothing is."""
+    """An event loop with virtual time, which advances to the next timer when no callback is ready."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -48,13 +48,13 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`, in virtual time."""
+    """`asyncio.run` in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 
 
 class LoopClock:
-    """A wall clock that follows the running loop."""
+    """A clock that reads the time of the running event loop."""
 
     def now_ms(self) -> int:
         return START_MS + round(self.monotonic() * 1000)
@@ -65,7 +65,7 @@ class LoopClock:
 
 @dataclass
 class MemoryPartition:
-    """A replicated partition that commits at once, or when told (`hold`)."""
+    """A replicated partition. Appends are committed at once, or by `MemoryWriter.commit` while `hold` is set."""
 
     log: list[bytes] = field(default_factory=list)
     end: int = 0
@@ -81,7 +81,7 @@ class MemoryWriter:
         self.partitions: dict[TopicPartition, MemoryPartition] = {}
         self.hold = False
         self.refusals: list[ErrorCode] = []
-        """Codes for the next appends, NONE for one that succeeds."""
+        """Error codes of the next appends; NONE for an append that succeeds."""
 
     def __getitem__(self, tp: TopicPartition) -> MemoryPartition:
         return self.partitions.setdefault(tp, MemoryPartition())
@@ -142,10 +142,10 @@ class MemoryWriter:
         for batch in list(self[tp].log):
             yield batch
 
-    # -- what tests do to it ---------------------------------------------------------------------------------------
+    # -- controls for tests ----------------------------------------------------------------------------------------
 
     def commit(self, tp: TopicPartition, offset: int | None = None) -> None:
-        """The followers have caught up."""
+        """Advance the high watermark to `offset`, or to the log end offset."""
         partition = self[tp]
         partition.committed = partition.end if offset is None else offset
         for waiting, future in list(partition.waiters):
@@ -155,7 +155,7 @@ class MemoryWriter:
                     future.set_result(None)
 
     def depose(self, tp: TopicPartition) -> None:
-        """Another node leads the partition now."""
+        """End the leadership of this node for the partition."""
         partition = self[tp]
         partition.leader = False
         for _, future in partition.waiters:
@@ -164,7 +164,7 @@ class MemoryWriter:
         partition.waiters.clear()
 
     def records(self, tp: TopicPartition, start: int = 0) -> list[LogRecord]:
-        """All data records from an offset on."""
+        """The data records from offset `start` on."""
         found = []
         for batch in self[tp].log:
             for pos, header in iter_batches(batch):
@@ -179,7 +179,7 @@ class MemoryWriter:
 
 
 class Catalog:
-    """A `TopicCatalog` made of name -> number of partitions; ids count from 1."""
+    """A `TopicCatalog` with the given topics and partition counts. The topic ids are 1, 2, ..."""
 
     def __init__(self, **partitions: int) -> None:
         self.views = {
@@ -198,7 +198,7 @@ class Catalog:
 
 @dataclass
 class Context:
-    """A `RequestContext`."""
+    """A `GroupRequestContext`."""
 
     api_version: int
     client_id: str | None = "client"

@@ -1,4 +1,4 @@
-"""The runtime while leadership moves: what is shown, what is refused, and what survives being overtaken."""
+"""`CoordinatorRuntime` while leadership moves between nodes and epochs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.server.coordination.test_coordination_runtime import TP, Sums, c
 
 
 def with_an_uncommitted_tail() -> MemoryWriter:
-    """A log in which a: 1 is known to be committed, and a: 2 is not known to be."""
+    """A log with the record a: 1 below and the record a: 2 above the high watermark."""
     writer = MemoryWriter()
 
     async def first(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
@@ -28,7 +28,7 @@ def with_an_uncommitted_tail() -> MemoryWriter:
     return writer
 
 
-def test_nothing_older_is_shown_than_the_coordinator_before_may_have_shown() -> None:
+def test_read_before_loaded_records_are_committed_returns_load_in_progress() -> None:
     writer = with_an_uncommitted_tail()
 
     async def scenario(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
@@ -55,7 +55,7 @@ def test_nothing_older_is_shown_than_the_coordinator_before_may_have_shown() -> 
     play(scenario, writer)
 
 
-def test_elected_again_while_the_epoch_before_is_still_loading() -> None:
+def test_election_during_loading_restarts_with_the_new_leader_epoch() -> None:
     writer = with_an_uncommitted_tail()
     writer.commit(TP)
     writer.hold = False
@@ -63,7 +63,7 @@ def test_elected_again_while_the_epoch_before_is_still_loading() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
         runtime.on_elected(0, 1)
         runtime.on_elected(0, 3)
-        runtime.on_resigned(0, 2)  # late news of the time between
+        runtime.on_resigned(0, 2)  # a delayed notification for an earlier leader epoch
         await settle()
         assert runtime.context(0).leader_epoch == 3
         assert await runtime.write(0, lambda s, t: s.add(t, "a", 1)) == 3
@@ -81,12 +81,12 @@ def test_elected_again_while_the_epoch_before_is_still_loading() -> None:
     play(scenario, writer)
 
 
-def test_commits_are_followed_for_the_new_leadership_while_the_old_one_still_waits_for_its_own() -> None:
+def test_new_leadership_watches_commits_while_the_old_one_still_waits() -> None:
     writer = with_an_uncommitted_tail()
 
     async def scenario(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
         await elected(runtime, 1)  # waits for the commit of a: 2
-        await elected(runtime, 2)  # so does this one, and nothing is written that would remind it
+        await elected(runtime, 2)  # also waits for the commit of a: 2, without any write of its own
         writer.commit(TP)
         await settle()
         assert runtime.context(0).shard.sums.committed() == {"a": 2}
@@ -94,7 +94,7 @@ def test_commits_are_followed_for_the_new_leadership_while_the_old_one_still_wai
     play(scenario, writer)
 
 
-def test_a_write_of_a_deposed_coordinator_is_refused_and_not_answered_by_its_successor() -> None:
+def test_pending_write_of_a_deposed_coordinator_returns_not_coordinator() -> None:
     writer = MemoryWriter()
 
     async def scenario(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
@@ -112,7 +112,7 @@ def test_a_write_of_a_deposed_coordinator_is_refused_and_not_answered_by_its_suc
     play(scenario, writer)
 
 
-def test_markers_say_where_the_partition_is_not_where_the_coordinator_is() -> None:
+def test_marker_for_an_unloaded_partition_returns_not_leader_or_follower() -> None:
     writer = MemoryWriter()
     marker = Marker(ProducerIdAndEpoch(7, 0), 1, True)
 
@@ -135,7 +135,7 @@ def test_markers_say_where_the_partition_is_not_where_the_coordinator_is() -> No
     play(scenario, writer)
 
 
-def test_after_the_end_nobody_is_elected() -> None:
+def test_election_after_shutdown_is_ignored() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
         kept.append(runtime)
 

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` are Kafka's, to the byte (see JavaGroupRecords.java)."""
+"""The records of `__consumer_offsets` are identical to Kafka's, byte for byte (see JavaGroupRecords.java)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ JAVA = java_records()
 
 
 @pytest.mark.parametrize("name", sorted(set(JAVA) - {"streams-group"}))
-def test_what_java_wrote_is_written_again_to_the_byte(name: str) -> None:
+def test_reencoding_a_record_of_kafka_gives_the_same_bytes(name: str) -> None:
     decoded = FORMAT.decode(JAVA[name])
     assert decoded is not None
     assert FORMAT.encode(decoded) == JAVA[name]
 
 
-def test_values_are_understood() -> None:
+def test_decoded_records_have_the_expected_fields() -> None:
     offset = FORMAT.decode(JAVA["offset-commit-v4"])
     assert offset is not None
     assert offset.key == rec.OffsetCommitKey(group="g", topic="t", partition=3)
@@ -54,7 +54,7 @@ def test_values_are_understood() -> None:
     )
 
 
-def test_the_versions_that_kafka_writes_are_ours() -> None:
+def test_value_versions_are_those_that_kafka_writes() -> None:
     offset = FORMAT.decode(JAVA["offset-commit-v4"])
     group = FORMAT.decode(JAVA["group-metadata-v3"])
     assert offset is not None
@@ -63,14 +63,14 @@ def test_the_versions_that_kafka_writes_are_ours() -> None:
         assert FORMAT.encode(type(record)(record.key, record.value)) == JAVA[name]
 
 
-def test_unknown_kinds_and_newer_versions_are_skipped() -> None:
+def test_unknown_kinds_and_newer_value_versions_decode_to_none() -> None:
     assert FORMAT.decode(JAVA["streams-group"]) is None
     newer = JAVA["offset-commit-v4"]
     assert newer.value is not None
     assert FORMAT.decode(LogRecord(newer.key, b"\x00\x05" + newer.value[2:])) is None
 
 
-def test_offset_keys_of_before_0_8_2_are_read() -> None:
+def test_offset_keys_of_kind_0_are_decoded() -> None:
     modern = JAVA["offset-commit-v3"]
     old = FORMAT.decode(LogRecord(b"\x00\x00" + modern.key[2:], modern.value))
     assert old == FORMAT.decode(modern)

@@ -1,4 +1,4 @@
-"""The runtime: commits, refusals, loading, resignations; with a machine that only adds numbers."""
+"""`CoordinatorRuntime`: commits, failed appends, loading, lost leadership; with a state machine that adds numbers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TP = TopicPartition("state", 0)
 
 
 class Sums:
-    """Key -> sum of what was added; a record holds the new sum."""
+    """A state machine that keeps a sum for each key. A record has the new sum."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.sums: TimelineMap[str, int] = TimelineMap(timeline)
         self.ended: list[tuple[int, bool]] = []
-        self.parked: list[ResponseFuture] = []
-        self.rung: list[TimerKey] = []
+        self.pending: list[ResponseFuture] = []
+        self.fired: list[TimerKey] = []
         self.loaded = False
 
     @property
@@ -52,11 +52,11 @@ class Sums:
         self.loaded = True
 
     def on_timer(self, op: WriteOperation, key: TimerKey) -> None:
-        self.rung.append(key)
-        self.add(op, "rings", 1)
+        self.fired.append(key)
+        self.add(op, "fired", 1)
 
     def on_unloaded(self, op: WriteOperation) -> None:
-        for future in self.parked:
+        for future in self.pending:
             op.complete(future, "gone")
 
     def add(self, op: WriteOperation, key: str, amount: int) -> int:
@@ -97,7 +97,7 @@ async def code_of(awaitable: Awaitable[object]) -> ErrorCode:
     return refusal.value.code
 
 
-def test_decisions_see_uncommitted_state_and_reads_do_not() -> None:
+def test_operations_see_uncommitted_state_and_reads_do_not() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
         writer.hold = True
@@ -119,7 +119,7 @@ def test_decisions_see_uncommitted_state_and_reads_do_not() -> None:
     play(scenario)
 
 
-def test_a_refused_append_leaves_no_trace() -> None:
+def test_failed_append_is_rolled_back() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
         await runtime.write(0, lambda s, t: s.add(t, "a", 1))
@@ -132,7 +132,7 @@ def test_a_refused_append_leaves_no_trace() -> None:
     play(scenario)
 
 
-def test_an_exception_in_a_decision_undoes_what_it_changed() -> None:
+def test_exception_in_an_operation_rolls_back_its_changes() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
 
@@ -146,7 +146,7 @@ def test_an_exception_in_a_decision_undoes_what_it_changed() -> None:
     play(scenario)
 
 
-def test_without_records_nothing_waits() -> None:
+def test_operation_without_records_is_answered_at_once() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         await elected(runtime)
         writer.hold = True
@@ -167,7 +167,7 @@ def test_without_records_nothing_waits() -> None:
     play(scenario)
 
 
-def test_a_write_that_is_never_committed_times_out() -> None:
+def test_write_that_is_never_committed_times_out() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         await elected(runtime)
         writer.hold = True
@@ -178,7 +178,7 @@ def test_a_write_that_is_never_committed_times_out() -> None:
     play(scenario)
 
 
-def test_then_runs_after_the_commit_and_after_a_refusal() -> None:
+def test_append_callback_runs_after_the_commit_or_the_failed_append() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         await elected(runtime)
         codes: list[ErrorCode] = []
@@ -200,7 +200,7 @@ def test_then_runs_after_the_commit_and_after_a_refusal() -> None:
     play(scenario)
 
 
-def test_loading_replays_the_log_and_refuses_meanwhile() -> None:
+def test_loading_replays_the_log_and_requests_fail_until_loaded() -> None:
     writer = MemoryWriter()
 
     async def first(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
@@ -218,7 +218,7 @@ def test_loading_replays_the_log_and_refuses_meanwhile() -> None:
         assert shard.loaded
         assert shard.sums.snapshot() == shard.sums.committed() == {"a": 1, "b": 2}
         assert shard.ended == [(7, True)]
-        runtime.on_elected(0, 4)  # old news
+        runtime.on_elected(0, 4)  # an older leader epoch
         assert runtime.context(0).shard is shard
         runtime.on_resigned(0, 4)
         assert runtime.context(0).shard is shard
@@ -229,7 +229,7 @@ def test_loading_replays_the_log_and_refuses_meanwhile() -> None:
     play(second, writer)
 
 
-def test_what_was_loaded_above_the_high_watermark_is_read_when_it_is_committed() -> None:
+def test_records_loaded_above_the_high_watermark_are_read_after_their_commit() -> None:
     writer = MemoryWriter()
 
     async def first(runtime: CoordinatorRuntime[Sums], _: MemoryWriter) -> None:
@@ -250,55 +250,55 @@ def test_what_was_loaded_above_the_high_watermark_is_read_when_it_is_committed()
     play(second, writer)
 
 
-def test_a_deposed_coordinator_answers_everyone() -> None:
+def test_deposed_coordinator_fails_all_pending_requests() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         await elected(runtime)
         writer.hold = True
         pending = asyncio.ensure_future(runtime.write(0, lambda s, t: s.add(t, "a", 1)))
 
-        def park(s: Sums, op: WriteOperation) -> object:
-            s.parked.append(op.response_future)
+        def defer(s: Sums, op: WriteOperation) -> object:
+            s.pending.append(op.response_future)
             return DEFERRED
 
-        parked: asyncio.Future[object] = asyncio.ensure_future(runtime.write(0, park, may_defer=True))
+        deferred: asyncio.Future[object] = asyncio.ensure_future(runtime.write(0, defer, may_defer=True))
         await settle()
         writer.depose(TP)
         assert await code_of(pending) is ErrorCode.NOT_COORDINATOR
-        assert await parked == "gone"
+        assert await deferred == "gone"
         assert await code_of(runtime.write(0, lambda s, t: 1)) is ErrorCode.NOT_COORDINATOR
 
     play(scenario)
 
 
-def test_timers_fire_once_are_pushed_back_and_try_again() -> None:
+def test_timers_fire_once_can_be_postponed_and_retry() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
         await runtime.write(0, lambda s, t: t.schedule(("x",), 1_000))
         await asyncio.sleep(0.9)
         await runtime.write(0, lambda s, t: t.schedule(("x",), 1_000))
         await asyncio.sleep(0.9)
-        assert shard.rung == []
+        assert shard.fired == []
         await asyncio.sleep(0.2)
-        assert shard.rung == [("x",)]
+        assert shard.fired == [("x",)]
 
         await runtime.write(0, lambda s, t: t.schedule(("y",), 10_000))
         await runtime.write(0, lambda s, t: t.schedule(("y",), 100))  # sooner
         await runtime.write(0, lambda s, t: t.schedule(("y",), 100_000, if_absent=True))
         await asyncio.sleep(0.2)
-        assert shard.rung == [("x",), ("y",)]
+        assert shard.fired == [("x",), ("y",)]
 
         await runtime.write(0, lambda s, t: t.schedule(("z",), 100))
         await runtime.write(0, lambda s, t: t.cancel(("z",)))
         writer.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
         await runtime.write(0, lambda s, t: t.schedule(("w",), 100, retry=True))
         await asyncio.sleep(5)
-        assert shard.rung == [("x",), ("y",), ("w",), ("w",)]
-        assert shard.sums.snapshot() == {"rings": 3}
+        assert shard.fired == [("x",), ("y",), ("w",), ("w",)]
+        assert shard.sums.snapshot() == {"fired": 3}
 
     play(scenario)
 
 
-def test_large_turns_that_need_not_be_atomic_are_cut() -> None:
+def test_large_operations_that_are_not_atomic_are_split_into_batches() -> None:
     async def scenario(runtime: CoordinatorRuntime[Sums], writer: MemoryWriter) -> None:
         shard = await elected(runtime)
 
@@ -324,6 +324,6 @@ def test_large_turns_that_need_not_be_atomic_are_cut() -> None:
         assert await code_of(runtime.write(0, more)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert len(writer[TP].log) == batches + 1
         changed = sum(1 for key, value in shard.sums.items() if value != before[key])
-        assert 0 < changed < 30_000, "what was appended stays, what was refused is undone"
+        assert 0 < changed < 30_000, "appended batches stay, the failed batch is rolled back"
 
     play(scenario)

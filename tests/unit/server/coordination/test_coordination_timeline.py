@@ -1,11 +1,11 @@
-"""Timeline: the newest view, the committed view, and going back."""
+"""`Timeline`: the newest view, the committed view, and rollback."""
 
 from __future__ import annotations
 
 from barnabas.server.coordination.timeline import Timeline, TimelineCell, TimelineMap
 
 
-def test_the_committed_view_lags_until_the_offset_is_committed() -> None:
+def test_committed_view_excludes_changes_above_the_committed_offset() -> None:
     timeline = Timeline()
     names: TimelineMap[str, int] = TimelineMap(timeline)
     names["a"] = 1
@@ -47,7 +47,7 @@ def test_rollback_restores_changed_added_and_removed_keys() -> None:
     assert timeline.uncommitted == 0
 
 
-def test_a_removed_key_is_still_committed_until_its_removal_is() -> None:
+def test_removed_key_stays_in_the_committed_view_until_its_removal_is_committed() -> None:
     timeline = Timeline()
     names: TimelineMap[str, int] = TimelineMap(timeline)
     names["a"] = 1
@@ -62,7 +62,7 @@ def test_a_removed_key_is_still_committed_until_its_removal_is() -> None:
     assert names.committed_get("a") is None
 
 
-def test_nothing_is_remembered_while_committed_records_are_replayed() -> None:
+def test_replay_of_committed_records_keeps_no_history() -> None:
     timeline = Timeline()
     timeline.recording = False
     names: TimelineMap[str, int] = TimelineMap(timeline)

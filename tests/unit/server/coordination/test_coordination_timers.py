@@ -1,4 +1,4 @@
-"""Timers of a process that stood still: nobody is to blame for that."""
+"""`Timers` after the process was suspended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.server.coordination.timers import GRACE_S, Timers
 from tests.unit.server.coordination.kit import VirtualLoop, run_virtual
 
 
-def test_timers_wait_for_unread_beats_after_the_process_stood_still() -> None:
+def test_timers_are_postponed_once_after_the_process_was_suspended() -> None:
     fired: list[tuple[TimerKey, float]] = []
 
     async def main() -> None:
@@ -19,7 +19,7 @@ def test_timers_wait_for_unread_beats_after_the_process_stood_still() -> None:
         for name, seconds in (("beats", 10), ("silent", 10), ("later", 30), ("in time", 3)):
             timers.schedule((name,), seconds * 1000)
         await asyncio.sleep(5)
-        loop.now += 15  # at 20 s the process goes on
+        loop.now += 15  # the process continues at 20 s
         await asyncio.sleep(1)
         assert fired == [(("in time",), 3.0)]
         timers.schedule(("beats",), 10_000)

@@ -1,8 +1,9 @@
 """Three brokers with the production transaction coordinators, verifiers and channels, and logs in memory.
 
-The log of `__transaction_state-0` is shared: a leader's records are committed at once, or when `hold` ends. When it
-moves, the one deposed need not know: it goes on, but commits nothing, until it is `told`. Data partitions keep real
-producer state; their leaders know at once, other brokers' images may be `behind`. Messages get lost as `fate` says.
+The log of `__transaction_state-0` is shared. A leader's records are committed at once, or when `hold` ends. When the
+leadership moves, the old leader continues without committing until it is notified (`told`). Data partitions have real
+producer state. Their leaders learn of leadership changes at once; the metadata images of other brokers may be `behind`.
+`fate` determines which messages are lost.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ NODES = (1, 2, 3)
 REQUEST_TIMEOUT_MS = 1_000
 
 Fate = Callable[[int, int, Request], str]
-"""(from, to, what) -> "deliver", "lose" (it never arrives), "mute" (its answer never does)."""
+"""(from, to, request) -> "deliver", "lose" (the request is lost), "mute" (the response is lost)."""
 
 
 @dataclass
 class Entry:
-    """One batch of a data partition; `committed` None: data, else a marker."""
+    """One batch of a data partition: data if `committed` is None, otherwise a marker."""
 
     producer_id: int
     epoch: int
@@ -53,7 +54,7 @@ class Entry:
 
 @dataclass
 class DataPartition:
-    """A partition that transactions write to. It commits at once."""
+    """A data partition. Appends are committed at once."""
 
     name: TopicPartition
     leader: int
@@ -109,7 +110,7 @@ class Replica:
 
 @dataclass
 class StateLog:
-    """`__transaction_state-0`, as its in-sync replicas have it."""
+    """The log of `__transaction_state-0` on its in-sync replicas."""
 
     leader: int = 1
     epoch: int = 0
@@ -130,9 +131,9 @@ class StateWriter:
         self._node_id = node_id
         self._log = log
         self.epoch: int | None = None
-        """The leadership that this broker believes in."""
+        """The leader epoch of this broker, as far as the broker knows; None if it is not the leader."""
         self._alone = (0, 0)
-        """(high watermark, log end) of one who leads no more and does not know."""
+        """(high watermark, log end offset) of a deposed leader that has not been notified."""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     @property
@@ -206,7 +207,7 @@ class Node:
         self.node_id = node_id
         self.writer = StateWriter(node_id, cluster.state)
         self.leaders = cluster.leaders()
-        """Its image."""
+        """The leaders in the metadata image of this broker."""
         self.channels = CoordinationChannels(Wire(node_id, cluster))
         self.coordinator = TransactionCoordinator(
             transaction_config(request_timeout_ms=REQUEST_TIMEOUT_MS),
@@ -242,7 +243,7 @@ class Node:
             tasks.create_task(self.coordinator.markers.run())
             tasks.create_task(self.coordinator.run())
 
-    # -- the topics of its image
+    # -- the topics of the metadata image
 
     def get(self, topic: str) -> Any:
         assert topic == TRANSACTION_STATE_TOPIC
@@ -254,7 +255,7 @@ class Node:
 
 
 class Wire:
-    """`PeerSender` of one broker: the handler of the other one, or silence."""
+    """`PeerSender` of one broker: calls the handler of the other broker, or loses the message."""
 
     def __init__(self, node_id: int, cluster: Cluster) -> None:
         self._node_id = node_id
@@ -289,7 +290,7 @@ class Wire:
 
 
 class Cluster:
-    """All of it, and what a test does to it."""
+    """The three brokers and their partitions, with controls for tests."""
 
     def __init__(self, partitions: int = 3) -> None:
         self.state = StateLog()
@@ -325,7 +326,7 @@ class Cluster:
     # -- the coordinator's partition
 
     def elect(self, node_id: int, *, tail: bool = True, told: bool = True) -> None:
-        """A new leader; `tail`: it has what was not committed yet. `told`: the old one knows at once."""
+        """Elect a new leader. `tail`: it has the uncommitted records. `told`: the old leader is notified at once."""
         log = self.state
         old = self.nodes[log.leader]
         old.writer.cut_off()
@@ -339,7 +340,7 @@ class Cluster:
             self.commit()
 
     def tell(self, node_id: int) -> None:
-        """The broker's image is the newest again."""
+        """Give the broker the newest metadata image."""
         node, log = self.nodes[node_id], self.state
         node.leaders = self.leaders()
         if log.leader == node_id and node.writer.epoch != log.epoch:
@@ -354,13 +355,13 @@ class Cluster:
         self.state.hold = True
 
     def commit(self) -> None:
-        """The followers have caught up."""
+        """Commit all records of `__transaction_state-0`."""
         self.state.hold = False
         self.state.committed = self.state.end
         self.nodes[self.state.leader].writer.on_committed()
 
     def state_events(self) -> list[str]:
-        """What has come to the log of `__transaction_state` since the last time."""
+        """The records appended to `__transaction_state` since the last call."""
         shown = MemoryWriter()
         shown[HOME].log = [batch for _, batch in self.state.batches]
         self._seen = min(self._seen, self.state.end)
@@ -371,7 +372,7 @@ class Cluster:
     # -- data
 
     def move(self, tp: TopicPartition, node_id: int, *, told: bool = True) -> None:
-        """Another leader for a data partition; unless `told`, only that one and the old one know."""
+        """Elect another leader for a data partition. Unless `told`, only the old and the new leader are notified."""
         data = self.data[tp]
         concerned = {data.leader, node_id}
         data.leader, data.leader_epoch = node_id, data.leader_epoch + 1
@@ -380,7 +381,7 @@ class Cluster:
                 self.tell(node.node_id)
 
     async def write(self, name: str, producer: ProducerIdAndEpoch, tp: TopicPartition, sequence: int) -> ErrorCode:
-        """A producer of protocol 2 sends a batch to the partition's leader, as Produce 12 does."""
+        """Send a batch to the partition's leader, as a producer with transaction version 2 (Produce 12) does."""
         from barnabas.server.broker.verification import TransactionalWrite, TransactionSupportedOperation
 
         node = self.nodes[self.data[tp].leader]
