@@ -1,7 +1,8 @@
-"""The table of served APIs as text: a change of it is a change of the product, so it shows in the diff."""
+"""The tables of served APIs as text, so that a diff shows a change of the served versions."""
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -28,14 +29,16 @@ def render(table: ApiTable) -> str:
 
 
 @pytest.mark.parametrize(("table", "expected"), TABLES, ids=["broker", "controller"])
-def test_the_advertised_apis(table: ApiTable, expected: Path, request: pytest.FixtureRequest) -> None:
+def test_advertised_apis_are_those_of_the_golden_file(
+    table: ApiTable, expected: Path, request: pytest.FixtureRequest
+) -> None:
     if request.config.getoption("--rewrite"):
         expected.write_text(render(table))
     assert render(table) == expected.read_text()
 
 
 SERVED_UNSTABLE = {ApiKey.INIT_PRODUCER_ID}
-"""Version 6 is two-phase commit (KIP-939); without `transaction.two.phase.commit.enable` it does what 5 does."""
+"""Version 6 is two-phase commit (KIP-939); without `transaction.two.phase.commit.enable` it behaves as version 5."""
 
 
 @pytest.mark.parametrize(
@@ -43,24 +46,26 @@ SERVED_UNSTABLE = {ApiKey.INIT_PRODUCER_ID}
     [(route, "broker") for route in ROUTES] + [(route, "controller") for route in CONTROLLER_ROUTES],
     ids=[route.key.name for route in ROUTES] + [f"controller {route.key.name}" for route in CONTROLLER_ROUTES],
 )
-def test_every_route_has_a_handler_and_versions_that_exist(route: Route, listener: str) -> None:
+def test_every_route_has_a_handler_that_documents_existing_versions(route: Route, listener: str) -> None:
     module = import_module(f"barnabas.server.broker.handlers.{route.handler}")
     assert iscoroutinefunction(module.handle)
     api = APIS[route.key]
     assert api.min_version <= route.min_version <= route.max_version <= api.max_version
-    assert listener in api.listeners, "it does not belong on this listener"
+    assert listener in api.listeners, "the API does not belong on this listener"
     assert route.key in SERVED_UNSTABLE or not (api.latest_version_unstable and route.max_version == api.max_version)
     assert module.__doc__ is not None
     assert f"key {int(route.key)}" in module.__doc__
+    bullets = [int(version) for version in re.findall(r"^- (\d+): ", module.__doc__, re.MULTILINE)]
+    assert bullets == list(range(route.min_version, route.max_version + 1)), "one bullet for each served version"
 
 
-def test_what_brokers_forward_is_served_by_both() -> None:
+def test_forwardable_apis_are_served_by_brokers_and_controllers() -> None:
     for key in FORWARDABLE:
         broker, controller = BROKER_APIS.by_key[key], CONTROLLER_APIS.by_key[key]
         assert (broker.min_version, broker.max_version) == (controller.min_version, controller.max_version)
 
 
-def test_what_real_clients_break_on() -> None:
+def test_versions_that_real_clients_need_are_advertised() -> None:
     served = {api.api_key: (api.min_version, api.max_version) for api in advertised(BROKER_APIS)}
     assert served[ApiKey.PRODUCE][0] == 0, "KAFKA-18659"
     assert served[ApiKey.JOIN_GROUP][0] == 0, "KAFKA-19444"

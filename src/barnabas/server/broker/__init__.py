@@ -1,1 +1,1 @@
-"""Requests -> answers. Knows messages and partitions; knows no socket."""
+"""Serves the requests of clients, brokers and controllers. The package opens no sockets and no files."""

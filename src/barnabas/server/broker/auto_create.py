@@ -20,7 +20,7 @@ from barnabas.server.broker.request_context import RequestContext
 from barnabas.server.broker.services import Services
 
 _BY_CONTROLLER = -1
-"""The number of partitions or replicas that stands for the controller's default."""
+"""As a number of partitions or replicas: the controller uses its default."""
 _VERSION = 7
 
 

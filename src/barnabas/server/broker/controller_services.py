@@ -36,7 +36,8 @@ class ControllerServices(Struct):
     rng: Rng
     metadata: ImageView
     controller: ControllerChannel
-    """The controller of this node (`metadata.ControllerService`): NOT_CONTROLLER while another node is active."""
+    """The controller of this node (`metadata.ControllerService`). It raises NOT_CONTROLLER while another node is the
+    active controller."""
     quorum: QuorumHandle
     static_config: Mapping[str, str]
     apis: ApiTable = CONTROLLER_APIS

@@ -1,4 +1,4 @@
-"""Shell: serves a request: finds the route, decodes the request, calls the handler, encodes the response, counts.
+"""Shell: dispatches a request: finds its route, decodes it, calls the handler, encodes the response, updates metrics.
 
 Authentication, authorization and quotas belong between decoding and the handler.
 """
@@ -137,7 +137,7 @@ class Dispatcher(Generic[ServicesT]):
         return loaded
 
     def _reject_version(self, request: ReceivedRequest, loaded: _LoadedRoute) -> list[Buffer]:
-        """KIP-511: ApiVersions is answered in version 0; for any other API the connection is closed."""
+        """Respond to ApiVersions in version 0 (KIP-511); raise CloseConnectionError for any other API."""
         if request.header.api_key != ApiKey.API_VERSIONS:
             raise CloseConnectionError(
                 f"{_name(request.header.api_key)} v{request.header.api_version} is not served; versions "
@@ -149,7 +149,7 @@ class Dispatcher(Generic[ServicesT]):
 
 
 def _error_response(ctx: RequestContext, error: Exception) -> Message:
-    """The response to an error that the handler did not catch, in the top-level `error_code` of the response.
+    """The response to a request whose handler raised `error`; its top-level `error_code` carries the error.
 
     Raises CloseConnectionError if the response has no such field.
     """

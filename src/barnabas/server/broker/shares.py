@@ -69,7 +69,7 @@ class Shares(Struct):
         return results
 
     async def close(self, key: MemberKey) -> None:
-        """The member closes its session: release its records."""
+        """Close the session of a member and release the records that the member has acquired."""
         session = self.sessions.close(key)
         if session is None:
             return

@@ -34,7 +34,7 @@ from barnabas.protocol.wire.messages.add_partitions_to_txn import (
 from barnabas.server.replication.partition import Partition
 
 REQUESTS_MAX: Final = 3
-"""How many requests are sent for one batch whose guard a marker removes each time."""
+"""The number of requests for one batch, if markers remove its guard again and again."""
 GUARDS_MAX: Final = 100_000
 """Guards of batches that were rejected and not sent again; the oldest guards are dropped first."""
 
@@ -169,7 +169,7 @@ class TransactionVerifier:
     ) -> bool:
         """Whether the coordinator has to confirm the write. Raises KafkaError if the write must be rejected."""
         if not write.partition.is_leader:
-            return False  # the append fails with the right error
+            return False  # the append will be rejected with the right error
         known = write.partition.producer(write.producer_id)
         if known is not None and known.epoch == write.producer_epoch and known.txn_first_offset >= 0:
             return False
@@ -213,8 +213,8 @@ class TransactionVerifier:
             if not writes:
                 break
             # A marker was appended here, or perhaps at another leader, while the request was in flight. In most cases
-            # it is the marker of the previous transaction, which the coordinator completes after its EndTxn response.
-            # If it is the marker of this transaction, the next request gets an error.
+            # this is the marker of the previous transaction, which the coordinator completes after its EndTxn response.
+            # If the marker is that of this transaction, the next request gets an error.
         for write in writes:
             rejected[write.partition.name] = KafkaError(
                 ErrorCode.INVALID_TXN_STATE, "The transaction ended before the batch was appended."
@@ -303,7 +303,7 @@ def _request(
 def _for_client(code: ErrorCode, supported: TransactionSupportedOperation) -> ErrorCode:
     """The error code for the producer, which may not know the coordinator's error code."""
     if code is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH  # after which a producer may abort and continue
+        return ErrorCode.INVALID_PRODUCER_EPOCH  # after this error a producer may abort its transaction and continue
     if code is ErrorCode.TRANSACTION_ABORTABLE and supported is TransactionSupportedOperation.DEFAULT_ERROR:
         return ErrorCode.INVALID_TXN_STATE
     return code

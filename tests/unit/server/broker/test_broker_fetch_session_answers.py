@@ -1,5 +1,5 @@
-"""A consumer with a session sees what one without sees, whatever happens to the partitions: records, deleted records,
-other leaders, topics that come and go. The seed decides what happens.
+"""A consumer with a fetch session gets the same responses as one without, while records are appended and deleted,
+leaders change, and topics are created and deleted. The seed decides about the changes.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ from barnabas.server.replication.partition import Isolation
 from tests.unit.server.replication.brokers import Cluster, in_virtual_time
 
 TOPICS = {"t": 3, "u": 2}
-"""`u` is created later, and deleted."""
+"""The topic `u` is created later, and deleted."""
 VERSION = 12  # topics by name
 Key = tuple[str, int]
 Position = tuple[int, int]
-"""Offset, and the leader epoch that the consumer believes in."""
+"""Offset, and the leader epoch that the consumer knows."""
 
 
 class Consumer:
-    """Asks with a session for what has changed, and remembers what it was told."""
+    """Fetches with a session, and keeps the latest response for each partition."""
 
     def __init__(self, cluster: Cluster, isolation: Isolation) -> None:
         self.cluster = cluster
         self.isolation = isolation
         self.positions: dict[Key, Position] = {}
-        self.told: dict[Key, tuple[object, ...]] = {}
+        self.known: dict[Key, tuple[object, ...]] = {}
         self.data: dict[Key, bytes] = {}
-        self._asked: dict[Key, Position] = {}
+        self._requested: dict[Key, Position] = {}
         self.max_bytes = 1 << 20
         self._session = (0, 0)
 
     async def fetch(self, wait_ms: int = 0) -> None:
         """One request of the session."""
         session_id, epoch = self._session
-        changes = {key: at for key, at in self.positions.items() if self._asked.get(key) != at or not epoch}
-        gone = self._asked.keys() - self.positions.keys()
-        response = await self._ask(changes, session_id, epoch, gone, wait_ms)
+        changes = {key: at for key, at in self.positions.items() if self._requested.get(key) != at or not epoch}
+        forgotten = self._requested.keys() - self.positions.keys()
+        response = await self._fetch(changes, session_id, epoch, forgotten, wait_ms)
         assert response.error_code == ErrorCode.NONE
-        self._asked = dict(self.positions)
+        self._requested = dict(self.positions)
         self._session = response.session_id, epoch + 1
         self.data.clear()
-        for key in gone:
-            self.told.pop(key, None)
+        for key in forgotten:
+            self.known.pop(key, None)
         for key, answer in _by_key(response).items():
-            self.told[key] = _view(answer)
+            self.known[key] = _view(answer)
             self.data[key] = bytes(cast("Buffer", answer.records or b""))
 
-    async def look(self) -> dict[Key, PartitionData]:
-        """The same without a session."""
-        return _by_key(await self._ask(self.positions, 0, -1, set(), 0))
+    async def fetch_all(self) -> dict[Key, PartitionData]:
+        """The response to the same request without a session."""
+        return _by_key(await self._fetch(self.positions, 0, -1, set(), 0))
 
-    async def _ask(
-        self, positions: dict[Key, Position], session_id: int, session_epoch: int, gone: set[Key], wait_ms: int
+    async def _fetch(
+        self, positions: dict[Key, Position], session_id: int, session_epoch: int, forgotten: set[Key], wait_ms: int
     ) -> FetchResponse:
         request = FetchRequest(
             max_wait_ms=wait_ms, min_bytes=1, max_bytes=self.max_bytes, isolation_level=self.isolation,
@@ -87,7 +87,7 @@ class Consumer:
                 )
                 for (topic, index), (at, epoch) in positions.items()
             ],
-            forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=[index]) for topic, index in gone],
+            forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forgotten],
         )  # fmt: skip
         return cast("FetchResponse", await self.cluster.brokers[1].serve(request, VERSION))
 
@@ -99,7 +99,7 @@ def _by_key(response: FetchResponse) -> dict[Key, PartitionData]:
 
 
 def _view(answer: PartitionData) -> tuple[object, ...]:
-    """What an answer without bytes says."""
+    """The fields of a response for one partition, without the records."""
     return answer.error_code, answer.high_watermark, answer.log_start_offset
 
 
@@ -109,16 +109,16 @@ class World:
         self.rng = random.Random(seed)
 
     def epoch(self, key: Key) -> int:
-        """The leader epoch of now, or none."""
+        """The current leader epoch, or -1 at random."""
         state = self.cluster.image.topics.partition(*key)
         return -1 if state is None or self.rng.random() < 0.5 else state.leader_epoch
 
-    async def something_happens(self) -> None:
+    async def change_something(self) -> None:
         cluster, rng, broker = self.cluster, self.rng, self.cluster.brokers[1]
         known = [(t, n) for t, count in TOPICS.items() for n in range(count) if broker.partitions.get(t, n)]
         topic, index = key = rng.choice(known)
         partition = broker.partition(topic, index)
-        match rng.choice(["append", "append", "append", "delete", "lead", "come and go", "image", "time"]):
+        match rng.choice(["append", "append", "append", "delete", "lead", "create or delete", "image", "time"]):
             case "append" if partition.is_leader:
                 broker.append(b"x" * rng.randrange(1, 200), topic=topic, index=index, acks=1)
             case "delete" if partition.is_leader and partition.high_watermark:
@@ -128,7 +128,7 @@ class World:
                 if state is not None and named is not None and sorted(state.isr) == [1, 2]:
                     change = PartitionChangeRecord(partition_id=index, topic_id=named.topic_id, leader=3 - state.leader)
                     cluster.commit([change])
-            case "come and go":
+            case "create or delete":
                 found = cluster.image.topics.get("u")
                 if found is None:
                     cluster.create("u", [[1, 2]] * TOPICS["u"])
@@ -148,7 +148,7 @@ def _delete(key: Key, offset: int) -> DeleteRecordsRequest:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_session_tells_what_a_full_fetch_tells(seed: int) -> None:
+def test_session_responses_equal_full_fetch_responses(seed: int) -> None:
     async def main(cluster: Cluster) -> None:
         cluster.create("t", [[1, 2]] * TOPICS["t"])
         await cluster.until(lambda: all(len(b.partitions) for b in cluster.brokers.values()))
@@ -158,10 +158,10 @@ def test_a_session_tells_what_a_full_fetch_tells(seed: int) -> None:
         consumer.positions = dict.fromkeys(keys, (0, -1))
         for _ in range(120):
             for _ in range(rng.randrange(3)):
-                await world.something_happens()
+                await world.change_something()
             await consumer.fetch(wait_ms=rng.choice([0, 0, 200]))
-            plain = await consumer.look()
-            assert consumer.told == {key: _view(answer) for key, answer in plain.items()}
+            plain = await consumer.fetch_all()
+            assert consumer.known == {key: _view(answer) for key, answer in plain.items()}
             assert consumer.data == {
                 key: bytes(cast("Buffer", answer.records or b""))
                 for key, answer in plain.items()
@@ -170,8 +170,8 @@ def test_a_session_tells_what_a_full_fetch_tells(seed: int) -> None:
             assert all(key in consumer.data for key, answer in plain.items() if answer.records)
             for key in keys:
                 match rng.randrange(8):
-                    case 0 | 1 | 2 if consumer.told.get(key, (1,))[0] == 0:
-                        consumer.positions[key] = cast("int", consumer.told[key][1]), world.epoch(key)
+                    case 0 | 1 | 2 if consumer.known.get(key, (1,))[0] == 0:
+                        consumer.positions[key] = cast("int", consumer.known[key][1]), world.epoch(key)
                     case 3:
                         consumer.positions[key] = 0, -1
                     case 4:
@@ -182,8 +182,8 @@ def test_a_session_tells_what_a_full_fetch_tells(seed: int) -> None:
     in_virtual_time(main, brokers=2, seed=seed)
 
 
-def test_a_limit_starves_no_partition() -> None:
-    """Whoever got records goes to the back, and whoever got none stays on the list."""
+def test_response_limit_starves_no_partition() -> None:
+    """A partition that returned records is read last by the next request; the other partitions stay marked."""
 
     async def main(cluster: Cluster) -> list[list[Key]]:
         cluster.create("t", [[1, 2]] * 3)
@@ -199,4 +199,6 @@ def test_a_limit_starves_no_partition() -> None:
             served.append([key for key, data in consumer.data.items() if data])
         return served
 
-    assert in_virtual_time(main, brokers=2) == [[("t", n)] for n in (0, 0, 1, 2, 0)]  # the first asks for a session
+    assert in_virtual_time(main, brokers=2) == [
+        [("t", n)] for n in (0, 0, 1, 2, 0)
+    ]  # the first request opens the session

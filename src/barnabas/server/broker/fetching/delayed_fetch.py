@@ -1,7 +1,7 @@
-"""Shell: one Fetch request while it is served: passes over its partitions until there are `min_bytes` (DelayedFetch).
+"""Shell: reads the partitions of one Fetch request, in passes, until `min_bytes` are found (Kafka's DelayedFetch).
 
 A request without a session reads all its partitions in every pass. A request of a session reads the marked partitions
-(`FetchSession`), so that a thousand partitions without new records cost nothing.
+(`FetchSession`), so that the cost does not depend on the number of partitions without new records.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from barnabas.server.replication.purgatory import Purgatory, wait_for_bytes
 _PARTITIONS_PER_TURN = 2048
 """Partitions that are read before other tasks of the event loop may run."""
 _NOT_READ = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Errors that Kafka finds before it reads: their list of aborted transactions is empty rather than null."""
+"""Errors that Kafka finds before it reads. The response lists no aborted transactions for them, rather than null."""
 _LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class DelayedFetch:
-    """Serves one request. `answers` are the latest reads of all partitions that were read in any pass."""
+    """One Fetch request. `answers` holds the latest result of each partition that was read in any pass."""
 
     def __init__(self, services: Services, context: FetchContext, params: FetchParams, max_bytes: int) -> None:
         self.answers: dict[PartitionKey, PartitionData] = {}
@@ -39,14 +39,14 @@ class DelayedFetch:
         self._size = 0
         """Bytes of records in the latest pass. A partition that returned data is read again by the next pass."""
         self._throttled_size = 0
-        """Those of them that count against leader.replication.throttled.rate."""
+        """Bytes of records in the latest pass that count against leader.replication.throttled.rate."""
         self._must_complete = False
-        """Respond at once whatever the number of bytes: an error, a diverging epoch, a preferred read replica."""
+        """The client must get an error, a diverging epoch or a preferred read replica at once."""
         self._purgatories: list[Purgatory] = []
         """The purgatories of the partitions of the latest pass, if there is no session."""
 
     async def run(self, min_bytes: int, deadline: float) -> None:
-        """Read, and wait until there are `min_bytes`, a reason to respond at once, or until the deadline."""
+        """Read, wait and read again, until there are `min_bytes`, a reason to respond at once, or no time left."""
         session, params = self._session, self._params
         if session is None:
             await self._run(min_bytes, deadline)
@@ -82,14 +82,14 @@ class DelayedFetch:
         return self._size >= min_bytes or self._must_complete
 
     def _has_new_offsets(self) -> bool:
-        """A follower needs a new high watermark or log start offset soon, even if there are no records."""
+        """Whether a follower must get a new high watermark or log start offset soon, even if there are no records."""
         session = self._session
         if session is None or not self._params.from_follower:
             return False
         return any(session.has_new_offsets(key, data) for key, data in self.answers.items())
 
     async def _read_all(self) -> None:
-        """One pass, in order. After `max_bytes` the further partitions are read without records."""
+        """Make one pass over the partitions, in order. After `max_bytes` the others are read without records."""
         self._passes += 1
         self._size = self._throttled_size = 0
         self._must_complete = self._session is not None and self._session.closed

@@ -51,26 +51,26 @@ class FetchParams(Struct, frozen=True):
 
     @property
     def reader(self) -> Hashable:
-        """The fields on which it depends whether a read reaches the end of a partition."""
+        """The fields that decide up to which offset a partition can be read."""
         return self.replica_id, self.isolation, self.leader_only
 
 
 class FetchRead(NamedTuple):
-    """The result of reading one partition, and what a fetch session has to know about it."""
+    """The result of reading one partition, with the data that a fetch session needs to watch the partition."""
 
     read: PartitionRead
     purgatory: Purgatory
     """The purgatory that is notified when there is more to read."""
     at_end: bool
-    """A further read gives the same result until `purgatory` is notified."""
+    """There is nothing more to read until `purgatory` is notified."""
     throttled: bool = False
-    """The bytes count against leader.replication.throttled.rate."""
+    """The size of the read counts against leader.replication.throttled.rate."""
     on_caught_up: OnCaughtUp | None = None
-    """Records the progress of a follower whose session does not read the partition."""
+    """Records that the follower is caught up, while its session does not read the partition."""
 
 
 def build_params(services: Services, ctx: RequestContext, request: FetchRequest) -> FetchParams:
-    """A request with a replica id is a follower's; version 15 moved the id into `replica_state` (KIP-903)."""
+    """The parameters of a request. A follower sends its replica id, in `replica_state` since version 15 (KIP-903)."""
     state = request.replica_state
     if state.replica_id >= 0:
         return _follower_params(services.partitions.context, state.replica_id, state.replica_epoch)
@@ -98,9 +98,9 @@ def _follower_params(context: ReplicationContext, replica_id: int, broker_epoch:
 def read_for_consumer(
     params: FetchParams, partition: Partition, requested: RequestedPartition, max_bytes: int, *, min_one_batch: bool
 ) -> FetchRead:
-    """Batches below the high watermark, or below the last stable offset with `read_committed`. Raises KafkaError.
+    """Read batches below the high watermark, or below the last stable offset with `read_committed`. Raises KafkaError.
 
-    If another replica is preferred the read has no data but names that replica.
+    If the consumer should read from another replica (KIP-392), the result names that replica and has no records.
     """
     fetch_offset, committed = requested.fetch_offset, params.isolation == Isolation.READ_COMMITTED
     preferred = partition.preferred_read_replica(fetch_offset, params.rack_brokers) if params.rack_brokers else None
@@ -133,7 +133,7 @@ def read_for_follower(
     min_one_batch: bool,
     first_pass: bool,
 ) -> FetchRead:
-    """Batches up to the log end offset. Raises KafkaError.
+    """Read batches up to the log end offset. Raises KafkaError.
 
     Only the first pass over the partitions of a request records the follower's fetch offset and the time. A partition
     that the session does not read has been at its end since the last read; `on_caught_up` records this when it stops

@@ -1,15 +1,15 @@
-"""Machine: one incremental fetch session (KIP-227): its partitions, and which of them its next request has to read.
+"""Machine: one incremental fetch session (KIP-227): its partitions, and the marks of those that must be read next.
 
-A consumer or follower of a thousand partitions, most of them without new records, sends many requests per second. A
-session therefore reads only its marked partitions. A partition is marked when
+A client may fetch from a thousand partitions, most of them without new records, many times per second. A request of a
+session therefore reads only the marked partitions of the session. A partition is marked if
 
 - the client adds the partition or changes its fetch offset,
 - the last read of the partition returned data or did not reach the end of the log,
 - the partition has changed since its last read: an append, a new high watermark, log start offset or leader.
 
-For the last kind the session registers each partition that it has read as a watcher of the partition's purgatory. While
-no request of the session is being served, a watcher removes itself after its first notification, because the partition
-is marked from then on. A session whose client has disconnected therefore costs an append nothing.
+To notice changes, a session registers a watcher in the purgatory of each partition that it has read. While no request
+of the session is being served, a watcher removes itself after its first notification, because the partition is marked
+from then on. The session of a client that has disconnected therefore adds no cost to further appends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from barnabas.server.replication.purgatory import COMPLETE_NOW, DelayedOperation
 from barnabas.server.replication.rules.leader import NEVER_MS
 
 PartitionKey = tuple[str | UUID, int]
-"""(topic name or topic id, partition): a session uses either names or ids for all its partitions."""
+"""Topic name or topic id, and partition index. A session uses either names or ids for all its partitions."""
 
 OnCaughtUp = Callable[[int], None]
-"""Records that a follower had the whole log of a partition at a time in milliseconds (`ReplicationContext.now_ms`)."""
+"""Called with the time (`ReplicationContext.now_ms`) at which a follower had all records of a partition."""
 
 UNKNOWN: Final = -1
-"""No high watermark or log start offset has been sent to the client, so the next response must contain it."""
+"""Stands for an offset that the client does not know, so that the next response must contain the partition."""
 _EPOCH_MAX: Final = 0x7FFFFFFF
 
 
@@ -66,7 +66,7 @@ class CachedPartition:
     # ---- PurgatoryWatcher
 
     def record_caught_up(self) -> None:
-        """An unmarked partition was at its end when the session's last request arrived."""
+        """Record that the follower was caught up at its last request, which is so if the partition is not marked."""
         if self.on_caught_up is not None and not self._session.is_marked(self.key):
             self.on_caught_up(self._session.last_request_ms)
 
@@ -87,7 +87,7 @@ class CachedPartition:
     # ---- for the session
 
     def watch(self, purgatory: Purgatory, on_caught_up: OnCaughtUp | None) -> None:
-        """Be notified of the next changes by `purgatory`, and by no other one."""
+        """Register in `purgatory`, and leave the purgatory of a previous replica of the partition."""
         if self.purgatory is not purgatory:
             self.unwatch()
             self.purgatory = purgatory
@@ -95,14 +95,14 @@ class CachedPartition:
             purgatory.add(self)
 
     def unwatch(self) -> None:
-        """Be notified no more."""
+        """Leave the purgatory."""
         if self.purgatory is not None:
             self.record_caught_up()
             self.purgatory.discard(self)
             self.purgatory = self.on_caught_up = None
 
     def must_send(self, data: PartitionData) -> bool:
-        """Whether an incremental response must contain `data`; remembers the offsets that the client then knows."""
+        """Whether an incremental response must contain `data`; stores the offsets of `data` as known to the client."""
         error = data.error_code != ErrorCode.NONE
         send = (
             bool(data.records)
@@ -116,7 +116,7 @@ class CachedPartition:
         return send
 
     def remember(self, data: PartitionData) -> None:
-        """After an error the next response without an error must contain the partition, whatever its watermark."""
+        """Store the offsets of `data` as known to the client. After an error the next success must be sent, too."""
         self.log_start_offset = data.log_start_offset
         self.high_watermark = data.high_watermark if data.error_code == ErrorCode.NONE else UNKNOWN
 
@@ -138,7 +138,7 @@ class FetchSession:
         """The epoch that the next request must carry."""
         self.uses_topic_ids = uses_topic_ids
         self.privileged = privileged
-        """The session of a follower."""
+        """Whether the session belongs to a follower."""
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.partitions: dict[PartitionKey, CachedPartition] = {
@@ -183,7 +183,7 @@ class FetchSession:
         self.used_ms = now_ms
 
     def on_request(self, reader: Hashable, now_ms: int, *, reads_all: bool) -> None:
-        """A request is about to read. `reader` identifies the replica, isolation level and so on of the request.
+        """A request of the session begins to read. `reader` is the request's `FetchParams.reader`.
 
         All partitions are marked if `reads_all`, or if the reader differs from the last one: a read_uncommitted
         consumer can read records after a read_committed one has reached its end.
@@ -196,11 +196,11 @@ class FetchSession:
         self._reader = reader
 
     def begin_pass(self) -> None:
-        """A pass over the marked partitions begins: changes from now on count for the wait that follows the pass."""
+        """Begin a pass over the marked partitions. The wait after the pass counts all changes since this call."""
         self.operation = DelayedOperation()
 
     def marked(self) -> list[tuple[PartitionKey, RequestedPartition]]:
-        """The partitions to read, in order."""
+        """The marked partitions, in the order in which they are to be read."""
         partitions = self.partitions
         return [(key, found.requested) for key in self._marked if (found := partitions.get(key)) is not None]
 
@@ -213,7 +213,7 @@ class FetchSession:
         *,
         at_end: bool,
     ) -> None:
-        """`key` was read: watch its purgatory, and unmark the partition if the read reached its end.
+        """The partition `key` was read: register in its purgatory, and unmark the partition if it was read `at_end`.
 
         Does nothing if the session has closed, or if another request of the session has changed `requested`.
         """
@@ -236,7 +236,7 @@ class FetchSession:
         return partition.high_watermark != data.high_watermark or partition.log_start_offset != data.log_start_offset
 
     def must_send(self, key: PartitionKey, data: PartitionData) -> bool:
-        """Whether the response must contain `data`."""
+        """Whether the response must contain `data`, the result of reading `key`."""
         partition = self.partitions.get(key)
         if partition is None:  # removed by another request of the session
             return True
@@ -268,8 +268,9 @@ class FetchSession:
 def _accepted_response(before: RequestedPartition, now: RequestedPartition) -> bool:
     """Whether the client has processed the last response for a partition.
 
-    A follower that has truncated its log, or that follows in another leader epoch by now, has discarded the response.
-    Its high watermark would stand still until the next append if the next response did not repeat the offsets.
+    A follower that has truncated its log, or that fetches in another leader epoch by now, has discarded the response.
+    If the next response did not contain the offsets again, the follower's high watermark would not advance until the
+    next append.
     """
     return now.current_leader_epoch == before.current_leader_epoch and (
         (now.last_fetched_epoch, now.fetch_offset) >= (before.last_fetched_epoch, before.fetch_offset)

@@ -32,11 +32,11 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 NO_SESSION: Final = 0
 EVICTION_MS: Final = 120_000
-"""Kafka's min.incremental.fetch.session.eviction.ms."""
+"""The idle time, or age, after which a session may be evicted (Kafka's constant of two minutes)."""
 
 
 class FetchContext(Struct):
-    """The partitions of one Fetch request, which has a session or has listed them all."""
+    """The partitions of one Fetch request: those of its session, or those that the request lists."""
 
     session: FetchSession | None
     _listed: list[tuple[PartitionKey, RequestedPartition]]
@@ -48,11 +48,11 @@ class FetchContext(Struct):
 
     @property
     def is_empty(self) -> bool:
-        """The request has no partitions, so there is no reason to wait for records."""
+        """Whether the request has no partitions, so that waiting for records is useless."""
         return not (self._listed if self.session is None else self.session.partitions)
 
     def to_read(self) -> list[tuple[PartitionKey, RequestedPartition]]:
-        """The partitions to read now, in order: all, or the marked ones of the session."""
+        """The partitions to read now, in order: the marked partitions of the session, or all that the request lists."""
         return self._listed if self.session is None else self.session.marked()
 
     def finish(self, answers: Sequence[tuple[PartitionKey, PartitionData]], now_ms: int) -> tuple[int, list[bool]]:
@@ -69,13 +69,12 @@ class FetchContext(Struct):
 
 
 class FetchSessionCache:
-    """At most `max.incremental.fetch.session.cache.slots` sessions."""
+    """Keeps at most `max.incremental.fetch.session.cache.slots` sessions."""
 
     def __init__(self, slots: int, rng: Rng) -> None:
         self._slots = slots
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
-        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -101,7 +100,7 @@ class FetchSessionCache:
                 closed.close()
             return FetchContext(
                 None,
-                list(dict(requested).items()),  # of a partition that is listed twice, the last entry counts
+                list(dict(requested).items()),  # if a partition is listed twice, the last entry counts
                 self,
                 _creates_session=epoch == INITIAL_EPOCH,
                 _uses_topic_ids=uses_topic_ids,
@@ -129,7 +128,7 @@ class FetchSessionCache:
     ) -> int:
         """Create a session with these partitions; NO_SESSION if there is no slot for it.
 
-        `answers` are the offsets that the client knows by the response that announces the session.
+        `answers` contains the offsets that the client learns from the response that announces the session.
         """
         if not self._try_free_slot(len(requested), now_ms, privileged=privileged):
             return NO_SESSION
@@ -164,5 +163,4 @@ class FetchSessionCache:
             if (privileged, size) <= (victim.privileged, len(victim.partitions)):
                 return False
         self._sessions.pop(victim.session_id).close()
-        self.evictions += 1
         return True

@@ -1,1 +1,1 @@
-"""What controllers say to each other: the wire's messages on one side, those of `raft` on the other."""
+"""Translates the messages of the metadata quorum between the wire format and the values of `server/raft`."""

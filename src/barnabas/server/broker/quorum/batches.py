@@ -1,8 +1,8 @@
-"""Codec: batches of the metadata log: record batches (bytes) on one side, `raft` batches on the other.
+"""Codec: batches of the metadata log, between record batches (bytes) and the values of `server/raft`.
 
-The payload of a raft batch is one whole record batch, header included. One that a leader proposes has no place yet: it
-gets the base offset and the epoch that the raft batch says, which lie outside its CRC. A leader's control batch comes
-without payload and is built here; one that was read carries its bytes and what they say.
+The payload of a raft `Batch` is one record batch with its header. The record batch that a leader proposes has neither
+base offset nor leader epoch; both are taken from the raft `Batch`, and lie outside the CRC. A control batch of the
+leader has no payload and is encoded here; a control batch that was read has its bytes and their decoded records.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from barnabas.server.raft.machine.values import (
 _BASE_OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _EPOCH_AT: Final = 12
-_SOMETHING_ELSE: Final = LeaderChangeControl(-1, (), ())
-"""Stands for control records that do not concern the quorum, so that those after them keep their offsets."""
+_OTHER_CONTROL_RECORD: Final = LeaderChangeControl(-1, (), ())
+"""Stands for control records that the quorum does not use, so that the records after them keep their offsets."""
 
 
 def parse_batches(data: Buffer, *, check: bool = True) -> list[RaftBatch]:
-    """Whole batches; a partial one at the end is left out. With `check` their CRCs are looked at.
+    """The complete batches in `data`; a partial batch at the end is ignored. `check` verifies the CRCs.
 
-    Raises CorruptBatchError. Payloads are views of `data`.
+    Raises CorruptBatchError. The payloads are views of `data`.
     """
     view = memoryview(data)
     found: list[RaftBatch] = []
@@ -51,7 +51,7 @@ def parse_batches(data: Buffer, *, check: bool = True) -> list[RaftBatch]:
 
 
 def render_batch(batch: RaftBatch, timestamp_ms: int) -> Buffer:
-    """The bytes of a batch, as they are written and sent; `timestamp_ms` is for control records built here."""
+    """The bytes of a batch on disk and on the wire. Control records that are encoded here get `timestamp_ms`."""
     if not batch.payload:
         records = [control.control_record(to_control(value), timestamp_ms) for value in batch.controls]
         return build_batch(records, base_offset=batch.base_offset, control=True, leader_epoch=batch.epoch)
@@ -65,7 +65,7 @@ def render_batch(batch: RaftBatch, timestamp_ms: int) -> Buffer:
 
 
 def parse_controls(data: Buffer, position: int, header: BatchHeader) -> tuple[ControlRecord, ...]:
-    """What the control batch at `position` says, one entry a record. Raises CorruptBatchError."""
+    """The records of the control batch at `position`. Raises CorruptBatchError."""
     return tuple(from_control(control.parse_control(record)) for record in iter_records(data, position, header))
 
 
@@ -108,7 +108,7 @@ def from_control(value: control.ControlValue | None) -> ControlRecord:
             ]
             return Voters(tuple(sorted(found, key=lambda voter: voter.key)))
         case _:
-            return _SOMETHING_ELSE
+            return _OTHER_CONTROL_RECORD
 
 
 def _pairs(keys: tuple[ReplicaKey, ...]) -> tuple[tuple[int, UUID], ...]:

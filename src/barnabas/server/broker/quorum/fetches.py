@@ -1,7 +1,7 @@
-"""Codec: Fetch of the metadata log and FetchSnapshot, between the wire and `raft`.
+"""Codec: Fetch of the metadata log and FetchSnapshot, between the wire messages and the values of `server/raft`.
 
-`parse_*_request` is given a request whose cluster id and partition were checked (`parts`). Batches leave as the bytes
-they are on the disk; those that come in are checked, and one that is damaged ends what is taken of the response.
+The handlers check the cluster id and the partition of a request (`parts.py`) before they call `parse_*_request`. A
+response contains the batches as they are on disk. The CRC of each received batch is verified.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.server.raft.machine.values import OffsetAndEpoch, RaftBatch, Repli
 
 
 def fetch_request(request: raft.FetchRequest, cluster_id: str) -> fetch.FetchRequest:
-    """From version 15 on (Kafka 3.5): earlier ones have another place for the replica's id."""
+    """The request in version 15 (Kafka 3.5) or later; earlier versions have the replica id in another field."""
     partition = fetch.FetchPartition(
         partition=0,
         current_leader_epoch=request.epoch,
@@ -44,7 +44,7 @@ def fetch_request(request: raft.FetchRequest, cluster_id: str) -> fetch.FetchReq
 
 
 def parse_fetch_request(request: fetch.FetchRequest, version: int, max_bytes: int) -> raft.FetchRequest:
-    """`max_bytes` is what this node sends at most."""
+    """Decode a request; `max_bytes` is the largest response that this node sends."""
     partition: fetch.FetchPartition = request.topics[0].partitions[0]
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
     return raft.FetchRequest(
@@ -100,7 +100,7 @@ def parse_fetch_response(response: fetch.FetchResponse) -> raft.FetchResponse:
 
 
 def _parse_records(records: Buffer | Sequence[Buffer] | None) -> list[RaftBatch]:
-    """Raises CorruptBatchError."""
+    """The batches of a response. Raises CorruptBatchError."""
     return [] if not records else parse_batches(cast("Buffer", records))
 
 

@@ -1,6 +1,6 @@
-"""Codec: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter and the versions a node knows, between the wire and `raft`.
+"""Codec: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter and ApiVersions, between the wire and `server/raft`.
 
-A node tells which kraft.versions it understands in its ApiVersions, as the supported feature `kraft.version`.
+A node lists the kraft.versions that it supports in its ApiVersions response, as the supported feature `kraft.version`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def versions_request() -> ApiVersionsRequest:
 
 
 def parse_versions_response(response: ApiVersionsResponse) -> raft.VersionsResponse:
-    """A node that does not mention kraft.version knows only 0."""
+    """The supported kraft.versions; a node that does not list the feature supports version 0 only."""
     for feature in response.supported_features:
         if feature.name == KRAFT_VERSION:
             return raft.VersionsResponse(error_code(response.error_code), feature.min_version, feature.max_version)

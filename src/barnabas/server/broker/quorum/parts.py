@@ -1,8 +1,8 @@
-"""Codec: what the messages of the quorum have in common: cluster id, the one partition, leaders and where they are.
+"""Codec: the common parts of the quorum's messages: the cluster id, the metadata partition, the leader's endpoints.
 
-cluster id that is not ours          INCONSISTENT_CLUSTER_ID, at the top of the response (none given: accepted)
-another topic, or several            INVALID_REQUEST, at the top of the response
-a snapshot or a description of one   UNKNOWN_TOPIC_OR_PARTITION, for that partition
+another cluster id                                   top-level INCONSISTENT_CLUSTER_ID (a null id is accepted)
+another topic or several (Fetch, Vote, ...)          top-level INVALID_REQUEST
+another topic (FetchSnapshot, DescribeQuorum)        UNKNOWN_TOPIC_OR_PARTITION for that partition
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from barnabas.server.raft.machine.values import NO_NODE, Endpoints, RaftEndpoint
 
 NO_EPOCH: Final = -1
 LISTENER: Final = "CONTROLLER"
-"""The name of a listener where the message has none: only host and port matter there."""
+"""The listener name of an endpoint whose message contains only host and port."""
 NodeT = TypeVar("NodeT")
 
 
 def check_cluster(given: str | None, ours: str) -> ErrorCode:
+    """INCONSISTENT_CLUSTER_ID if a request has the id of another cluster, else NONE."""
     return ErrorCode.NONE if given is None or given == ours else ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def check_request(given: str | None, topics: Sequence[Any], ours: str) -> ErrorCode:
-    """What is wrong with a request of the quorum as a whole."""
+    """The top-level error code of a request to the quorum, NONE if the cluster id and the partition are right."""
     error = check_cluster(given, ours)
     if not error and only_partition(topics) is None:
         error = ErrorCode.INVALID_REQUEST
@@ -34,7 +35,10 @@ def check_request(given: str | None, topics: Sequence[Any], ours: str) -> ErrorC
 
 
 def only_partition(topics: Sequence[Any]) -> Any | None:
-    """The metadata partition, if a request is about that and nothing else. Topics have a name or an id."""
+    """The partition entry of `__cluster_metadata-0`; None if the request has any other entry.
+
+    Topics have a name or an id, depending on the version.
+    """
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -49,7 +53,7 @@ def _is_metadata(topic: Any) -> bool:
 
 
 def node_endpoints(node: type[NodeT], leader_id: int, endpoints: Endpoints) -> list[NodeT]:
-    """Where the leader is, as responses say it: one address, without the listener's name."""
+    """The NodeEndpoints of a response: the leader's first endpoint, without the name of its listener."""
     if leader_id == NO_NODE or not endpoints:
         return []
     return [node(node_id=leader_id, host=endpoints[0].host, port=endpoints[0].port)]  # type: ignore[call-arg]
@@ -60,7 +64,7 @@ def parse_node_endpoints(nodes: Iterable[Any], leader_id: int) -> Endpoints:
 
 
 def parse_listeners(listeners: Iterable[Any]) -> Endpoints:
-    """Named endpoints, of a voter or of a leader that announces itself."""
+    """The endpoints, with listener names, of a voter or a leader."""
     return tuple(RaftEndpoint(listener.name, listener.host, listener.port) for listener in listeners)
 
 

@@ -1,4 +1,4 @@
-"""Port: what handlers need of the quorum: to hand it a message, and a look at how it stands."""
+"""Port: the metadata quorum, as the request handlers use it: its messages and its state."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from barnabas.server.raft.machine.values import Voters
 
 
 class QuorumHandle(QuorumStatus, Protocol):
-    """This node's replica of the metadata log."""
+    """This node's replica of the metadata log, which takes part in the quorum."""
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
-        """Answer another replica. Raises KafkaError when this one is stopping or cannot keep up."""
+        """The response to a request of another replica. Raises KafkaError if this replica is stopping or overloaded."""
         ...
 
     @property
     def voter_set(self) -> Voters:
-        """The voters as this node knows them, with their endpoints."""
+        """The voters of the quorum with their endpoints, as far as this node has read the log."""
         ...
 
 
 class QuorumServices(Protocol):
-    """What both the broker's and the controller's services have."""
+    """The services that the quorum's handlers use."""
 
     @property
     def quorum(self) -> QuorumHandle: ...

@@ -1,7 +1,7 @@
-"""Codec: Vote, BeginQuorumEpoch and EndQuorumEpoch, between the wire and `raft`.
+"""Codec: Vote, BeginQuorumEpoch and EndQuorumEpoch, between the wire messages and the values of `server/raft`.
 
-Each pair of functions is one direction of a request and of its response. `parse_*_request` is given a request whose
-cluster id and partition were checked (`parts`); a voter that an older version does not name is this node.
+The handlers check the cluster id and the partition of a request (`parts.py`) before they call `parse_*_request`. In
+versions that do not contain the voter's id the voter is this node.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def vote_response(response: raft.VoteResponse, version: int) -> vote.VoteRespons
 def parse_vote_response(response: vote.VoteResponse) -> raft.VoteResponse:
     partition = only_partition(response.topics)
     if response.error_code or partition is None:
-        return raft.VoteResponse(_refused(response.error_code), NO_EPOCH)
+        return raft.VoteResponse(_top_level_error(response.error_code), NO_EPOCH)
     return raft.VoteResponse(
         error_code(partition.error_code),
         partition.leader_epoch,
@@ -120,7 +120,7 @@ def begin_response(response: raft.BeginQuorumEpochResponse, version: int) -> beg
 def parse_begin_response(response: begin.BeginQuorumEpochResponse) -> raft.BeginQuorumEpochResponse:
     partition = only_partition(response.topics)
     if response.error_code or partition is None:
-        return raft.BeginQuorumEpochResponse(_refused(response.error_code), NO_EPOCH)
+        return raft.BeginQuorumEpochResponse(_top_level_error(response.error_code), NO_EPOCH)
     return raft.BeginQuorumEpochResponse(
         error_code(partition.error_code),
         partition.leader_epoch,
@@ -176,7 +176,7 @@ def end_response(response: raft.EndQuorumEpochResponse, version: int) -> end.End
 def parse_end_response(response: end.EndQuorumEpochResponse) -> raft.EndQuorumEpochResponse:
     partition = only_partition(response.topics)
     if response.error_code or partition is None:
-        return raft.EndQuorumEpochResponse(_refused(response.error_code), NO_EPOCH, NO_NODE)
+        return raft.EndQuorumEpochResponse(_top_level_error(response.error_code), NO_EPOCH, NO_NODE)
     return raft.EndQuorumEpochResponse(
         error_code(partition.error_code),
         partition.leader_epoch,
@@ -185,6 +185,6 @@ def parse_end_response(response: end.EndQuorumEpochResponse) -> raft.EndQuorumEp
     )
 
 
-def _refused(code: int) -> ErrorCode:
-    """A response about another partition is no answer at all."""
+def _top_level_error(code: int) -> ErrorCode:
+    """The top-level error; INVALID_REQUEST for a response without an error that is about another partition."""
     return error_code(code) if code else ErrorCode.INVALID_REQUEST

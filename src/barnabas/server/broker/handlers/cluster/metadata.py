@@ -64,7 +64,7 @@ async def handle(services: Services, ctx: RequestContext, request: MetadataReque
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
         cluster_id=services.metadata.image.cluster_id,
-        # Any live broker: it forwards requests to the controller (`KRaftMetadataCache.getRandomAliveBrokerId`).
+        # Any live broker, which forwards requests to the controller (`KRaftMetadataCache.getRandomAliveBrokerId`).
         controller_id=services.rng.choice(brokers).node_id if brokers else -1,
         topics=topics,
         cluster_authorized_operations=(

@@ -57,7 +57,7 @@ class _Pass(Struct):
     purgatories: list[Purgatory] = field(default_factory=list)
     acquired: int = 0
     operation: DelayedOperation = field(default_factory=DelayedOperation)
-    """Added to the purgatories of each partition before the partition is read, so that it misses no change."""
+    """Added to the purgatories of each partition before the partition is read, so that no change is missed."""
 
     def watch(self, *purgatories: Purgatory) -> None:
         self.purgatories += purgatories

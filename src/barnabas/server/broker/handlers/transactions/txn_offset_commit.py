@@ -59,7 +59,9 @@ def _for_client(code: ErrorCode) -> ErrorCode:
     group coordinator (`GroupCoordinatorService.handleOperationException`)."""
     match code:
         case ErrorCode.NETWORK_EXCEPTION:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which every client version retries at the same coordinator
+            return (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            )  # every client version retries this error at the same coordinator
         case ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return ErrorCode.NOT_COORDINATOR
     return code
