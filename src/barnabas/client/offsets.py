@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
-from barnabas.client.cluster.fanout import Answer, ask_leaders, by_topic
+from barnabas.client.cluster.fanout import LeaderResult, by_topic, send_to_leaders
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
@@ -66,7 +66,7 @@ async def list_offsets(
             ],
         )
 
-    def parse(response: ListOffsetsResponse) -> Iterable[Answer[OffsetAndTimestamp]]:
+    def parse(response: ListOffsetsResponse) -> Iterable[LeaderResult[OffsetAndTimestamp]]:
         for topic in response.topics:
             for p in topic.partitions:
                 answer = OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
@@ -74,7 +74,7 @@ async def list_offsets(
 
     if deadline is None:
         deadline = cluster.deadline()
-    return await ask_leaders(cluster, timestamps, build, parse, what="Listing offsets", deadline=deadline)
+    return await send_to_leaders(cluster, timestamps, build, parse, what="Listing offsets", deadline=deadline)
 
 
 async def offsets_at(

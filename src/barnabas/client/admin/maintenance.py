@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from barnabas.client.admin.requests import Item, ask_coordinators
 from barnabas.client.admin.transactions import describe_transactions, list_transactions
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.cluster.fanout import ask_leaders, by_topic
+from barnabas.client.cluster.fanout import by_topic, send_to_leaders
 from barnabas.core.errors import KafkaError, error_code
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.wire.messages import explain_group, explain_partition, run_maintenance
@@ -221,7 +221,7 @@ async def explain_partitions(
                 yield TopicPartition(topic.name, p.partition_index), p.error_code, partition_facts(p)
 
     wanted: Mapping[TopicPartition, None] = dict.fromkeys(partitions)
-    found = await ask_leaders(cluster, wanted, build, parse, what="Explaining", deadline=deadline)
+    found = await send_to_leaders(cluster, wanted, build, parse, what="Explaining", deadline=deadline)
     return await _with_holders(cluster, found, deadline)
 
 
@@ -297,7 +297,7 @@ async def _run_maintenance(
                 yield name, p.error_code, _value(MaintenanceReport, p)
 
     wanted: Mapping[TopicPartition, None] = dict.fromkeys(partitions)
-    found = await ask_leaders(cluster, wanted, build, parse, what="Maintenance", deadline=deadline)
+    found = await send_to_leaders(cluster, wanted, build, parse, what="Maintenance", deadline=deadline)
     return {
         name: refusals.get(name, answer) if isinstance(answer, KafkaError) else answer for name, answer in found.items()
     }

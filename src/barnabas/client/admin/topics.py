@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from barnabas.client.admin.requests import Item, ask_controller
 from barnabas.client.cluster.cluster import Cluster
-from barnabas.client.cluster.fanout import Answer, ask_leaders, by_topic
+from barnabas.client.cluster.fanout import LeaderResult, by_topic, send_to_leaders
 from barnabas.client.cluster.metadata import TopicDescription
 from barnabas.client.cluster.versions import Versioned
 from barnabas.client.values import CreatedTopic, NewTopic, TopicListing
@@ -165,12 +165,12 @@ async def delete_records(
             timeout_ms=_timeout_ms(cluster, deadline),
         )
 
-    def parse(response: DeleteRecordsResponse) -> Iterable[Answer[int]]:
+    def parse(response: DeleteRecordsResponse) -> Iterable[LeaderResult[int]]:
         for topic in response.topics:
             for p in topic.partitions:
                 yield TopicPartition(topic.name, p.partition_index), p.error_code, p.low_watermark
 
-    return await ask_leaders(cluster, before, build, parse, what="Deleting records", deadline=deadline)
+    return await send_to_leaders(cluster, before, build, parse, what="Deleting records", deadline=deadline)
 
 
 def _timeout_ms(cluster: Cluster, deadline: float) -> int:

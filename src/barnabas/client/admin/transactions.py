@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from barnabas.client.admin.requests import item_error
 from barnabas.client.cluster.cluster import Cluster
 from barnabas.client.cluster.coordinators import CoordinatorType
-from barnabas.client.cluster.fanout import ask_leaders, by_topic
+from barnabas.client.cluster.fanout import by_topic, send_to_leaders
 from barnabas.client.cluster.versions import Versioned
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
@@ -195,7 +195,7 @@ async def describe_producers(
                 yield TopicPartition(topic.name, p.partition_index), p.error_code, producers
 
     wanted: Mapping[TopicPartition, None] = dict.fromkeys(partitions)
-    return await ask_leaders(cluster, wanted, build, parse, what="Describing the producers", deadline=deadline)
+    return await send_to_leaders(cluster, wanted, build, parse, what="Describing the producers", deadline=deadline)
 
 
 async def find_hanging(
@@ -250,7 +250,7 @@ async def abort_transaction(
                 for p in topic.partitions:
                     yield TopicPartition(topic.name, p.partition_index), p.error_code, None
 
-    answers = await ask_leaders(
+    answers = await send_to_leaders(
         cluster,
         {partition: None},
         lambda _: WriteTxnMarkersRequest(markers=[marker]),

@@ -1,1 +1,1 @@
-"""How a request finds its broker."""
+"""The client's connections, metadata and coordinators: how a request reaches the right broker."""

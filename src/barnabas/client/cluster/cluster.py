@@ -1,7 +1,7 @@
-"""Shell: a Kafka cluster as a client sees it: connections by broker, who leads what, who coordinates whom.
+"""Shell: the view that a client has of a Kafka cluster: connections, partition leaders, coordinators.
 
-Nothing runs in the background. Connections are opened, and metadata is asked for, when somebody needs them; callers
-who need the same thing at the same time share one attempt. All deadlines are seconds of the running loop's clock.
+Connections are opened and metadata is requested on demand; there is no periodic task. Concurrent callers that need the
+same connection or metadata share one attempt. All deadlines are in seconds of the running loop's clock.
 
     cluster = Cluster(ClusterOptions.of(bootstrap_servers="localhost:9092"))
     async with cluster:
@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from uuid import UUID
 
 from barnabas.client.cluster.connections import open_pool
 from barnabas.client.cluster.coordinators import Coordinators, CoordinatorType
@@ -43,7 +42,7 @@ TOPICS_PER_REQUEST_MAX = 10_000
 
 
 class Cluster:
-    """Connections and metadata of one cluster, shared by everything in one client. Use it on one event loop only."""
+    """The connections and the metadata of one cluster, shared by all parts of one client. For one event loop only."""
 
     def __init__(
         self, options: ClusterOptions, *, rng: Rng | None = None, opener: ConnectionOpener = open_connection
@@ -71,7 +70,7 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection. Requests under way fail."""
+        """Close every connection. Unanswered requests fail."""
         self._closed = True
         await self._pool.close()
 
@@ -82,11 +81,11 @@ class Cluster:
         return asyncio.get_running_loop().time()
 
     def deadline(self, timeout_ms: float | None = None) -> float:
-        """The loop time in `timeout_ms` (request.timeout.ms when None)."""
+        """The loop time after `timeout_ms`; None means request.timeout.ms."""
         return self.now() + (self.options.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000.0
 
     async def backoff(self, attempt: int, deadline: float | None = None) -> None:
-        """Sleep before retry number `attempt`, not beyond the deadline."""
+        """Sleep before retry number `attempt` (retry.backoff.ms), at most until the deadline."""
         delay = self.options.retry_backoff.delay_ms(attempt, self.rng) / 1000.0
         if deadline is not None:
             delay = min(delay, max(deadline - self.now(), 0.0))
@@ -95,10 +94,10 @@ class Cluster:
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def reach(self) -> None:
-        """For who wants to know at once: make sure that the cluster answers, within
-        `socket.connection.setup.timeout.ms`. Raises BootstrapError, or what else keeps it from answering.
+        """Check that the cluster answers within `socket.connection.setup.timeout.ms`. Raises BootstrapError or another
+        KafkaError.
 
-        Without this a call tries for as long as it has: a cluster may be about to start.
+        Other calls retry until their own deadlines, because the cluster may be starting. Call this first to fail early.
         """
         if not self.metadata.brokers:
             await self.refresh(deadline=self.deadline(self.options.connect_timeout_ms))
@@ -128,7 +127,7 @@ class Cluster:
         max_version: int | None = None,
         purpose: str = "",
     ) -> Any:
-        """Send one request to one broker and give its decoded response. One attempt; no error code is looked at.
+        """Send one request to one broker and return its decoded response, whatever error codes it has. No retries.
 
         `request` is a message, or a `Versioned` for content that depends on the version. Requests with
         different purposes use separate connections (a group's coordinator gets one, so that a long poll does not delay
@@ -147,14 +146,14 @@ class Cluster:
         return await self._send_on(connection, request, deadline, max_version)
 
     async def send_any(self, request: Any, *, deadline: float | None = None, max_version: int | None = None) -> Any:
-        """Send to whichever broker answers: the least busy open connection, else any known or bootstrap server."""
+        """Send over the open connection with the fewest unanswered requests, or else to any broker that accepts one."""
         if deadline is None:
             deadline = self.deadline()
         connection = await self._any_connection(deadline)
         return await self._send_on(connection, request, deadline, max_version)
 
     async def send_controller(self, request: Any, *, deadline: float | None = None) -> Any:
-        """Send to the broker that the metadata names as controller (in KRaft any broker forwards)."""
+        """Send to the broker that the metadata names as controller (with KRaft, any broker forwards the request)."""
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(deadline=deadline)
         if self.metadata.controller_id not in self.metadata.brokers:
@@ -162,13 +161,13 @@ class Cluster:
         try:
             return await self.send(self.metadata.controller_id, request, deadline=deadline)
         except BrokerUnreachableError:
-            await self.refresh(deadline=deadline)  # the next attempt goes to whoever is named then
+            await self.refresh(deadline=deadline)  # the next attempt goes to the controller of the new metadata
             raise
 
     async def send_coordinator(
         self, kind: CoordinatorType, key: str, request: Any, *, deadline: float | None = None, purpose: str = ""
     ) -> Any:
-        """Send to the coordinator of a group, transactional id or share group; finds it first when unknown."""
+        """Send to the coordinator of a group, a transactional id or a share group, after looking up the coordinator."""
         broker_id = await self.coordinators.find(kind, key, deadline=deadline)
         return await self.send(broker_id, request, deadline=deadline, purpose=purpose)
 
@@ -191,10 +190,10 @@ class Cluster:
             return best
         failures: list[str] = []
         candidates = self._candidates()
-        for place, node in enumerate(candidates):
+        for index, node in enumerate(candidates):
             left = max(deadline - self.now(), 0.0)
-            try:  # each gets its share of the time: one that swallows packets must not keep us from the next
-                return await self._pool.connection(node, self.now() + left / (len(candidates) - place))
+            try:  # each server gets its share of the time: one that drops packets must leave time for the next
+                return await self._pool.connection(node, self.now() + left / (len(candidates) - index))
             except BrokerUnreachableError as error:
                 failures.append(str(error))
             if self.now() >= deadline:
@@ -223,14 +222,14 @@ class Cluster:
         deadline: float | None = None,
         allow_auto_create: bool = False,
     ) -> None:
-        """Ask the brokers for metadata now: of `topics`, of all topics (None), or of the brokers alone (empty)."""
+        """Request metadata now: of `topics`, of all topics (None), or of the brokers only (empty)."""
         names = None if topics is None else list(topics)
         if deadline is None:
             deadline = self.deadline()
         asked_at = self.now()
         async with self._metadata_lock:
             if names == [] and self._metadata_at > asked_at:
-                return  # somebody else's refresh, begun after we asked, has brought the brokers
+                return  # a refresh that began after this call has already brought the brokers
             began = self.now()
             request = MetadataRequest(
                 topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
@@ -254,8 +253,8 @@ class Cluster:
     async def topics(
         self, names: Iterable[str], *, deadline: float | None = None, allow_auto_create: bool = False
     ) -> dict[str, TopicDescription]:
-        """Views of several topics, from the cache while it is fresh. A topic's own error is in its view."""
-        wanted = sorted(set(names))  # a set of names comes in any order; requests should not
+        """The metadata of several topics, from the cache if it is fresh. A topic's error is in its description."""
+        wanted = sorted(set(names))  # a set has no fixed order; requests should have one
         oldest = self.now() - self.options.metadata_max_age_ms / 1000.0
         missing = [name for name in wanted if not self._is_fresh(name, oldest)]
         for start in range(0, len(missing), TOPICS_PER_REQUEST_MAX):
@@ -267,9 +266,9 @@ class Cluster:
     async def topic(
         self, name: str, *, deadline: float | None = None, allow_auto_create: bool = False
     ) -> TopicDescription:
-        """The view of one topic; waits through retriable errors (an election, a creation) until the deadline.
+        """The metadata of one topic. Retriable errors (an election, a creation) are retried until the deadline.
 
-        Raises KafkaError with the topic's error code when that does not go away.
+        Raises KafkaError with the error code of the topic if the error remains.
         """
         if deadline is None:
             deadline = self.deadline()
@@ -287,22 +286,12 @@ class Cluster:
             attempt += 1
 
     async def all_topics(self, *, deadline: float | None = None) -> dict[str, TopicDescription]:
-        """Every topic of the cluster that we may see."""
+        """Every topic of the cluster that this client is authorized to describe."""
         await self.refresh(None, deadline=deadline)
         return dict(self.metadata.topics)
 
-    async def topic_by_id(self, topic_id: UUID, *, deadline: float | None = None) -> TopicDescription:
-        """The topic of an id; asks for all topics when the id was never seen. Raises UNKNOWN_TOPIC_ID."""
-        name = self.metadata.topic_name(topic_id)
-        if name is None:
-            await self.all_topics(deadline=deadline)
-            name = self.metadata.topic_name(topic_id)
-        if name is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {topic_id}; it may have been deleted.")
-        return self.metadata.topics[name]
-
     async def leader(self, partition: TopicPartition, *, deadline: float | None = None) -> TopicPartitionInfo:
-        """The partition with a leader that can be reached; waits through an election until the deadline."""
+        """The partition, once it has a leader among the known brokers; retried until the deadline."""
         if deadline is None:
             deadline = self.deadline()
         attempt = 0
@@ -319,7 +308,7 @@ class Cluster:
             if self.now() >= deadline:
                 raise KafkaError(
                     ErrorCode.LEADER_NOT_AVAILABLE,
-                    f"{partition} has no leader: of its replicas {list(found.replicas)} none that may lead is up."
+                    f"{partition} has no leader: no eligible replica of {list(found.replicas)} is up."
                     " Start those brokers, or elect a leader.",
                 )
             self.metadata.mark_stale([partition.topic])
@@ -327,7 +316,7 @@ class Cluster:
             attempt += 1
 
     def note_error(self, partition: TopicPartition, code: ErrorCode) -> None:
-        """A broker's answer for a partition was an error: what the error says about our metadata is believed."""
+        """A response had an error for a partition. If the error means outdated metadata, mark the topic's as stale."""
         if code.refresh_metadata:
             self.metadata.mark_stale([partition.topic])
 

@@ -1,8 +1,7 @@
-"""Shell: which broker coordinates a group, a transactional id or a share group; found once, forgotten on an error."""
+"""Shell: a cache of coordinators: the brokers that coordinate groups, transactional ids and share groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorType(IntEnum):
-    """What a coordinator is looked up for; the integer is FindCoordinator's key type."""
+    """What the coordinator coordinates; the integer is the key type of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -27,18 +26,18 @@ class CoordinatorType(IntEnum):
 COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
 )
-"""Errors after which the coordinator must be looked up again."""
+"""Errors that mean that the coordinator must be looked up again."""
 
 
 class Coordinators:
-    """The coordinators found so far."""
+    """Looks up coordinators, and keeps each until an error shows that it has moved."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[tuple[CoordinatorType, str], int] = {}
 
     async def find(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> int:
-        """The broker id of the coordinator. Retries until the deadline; raises KafkaError."""
+        """The broker id of the coordinator. Retries until the deadline, then raises KafkaError."""
         known = self._known.get((kind, key))
         if known is not None and known in self._cluster.metadata.brokers:
             return known
@@ -46,29 +45,20 @@ class Coordinators:
             deadline = self._cluster.deadline()
 
         async def attempt() -> int:
-            return await self._ask(kind, key, deadline)
+            return await self._find(kind, key, deadline)
 
         found: int = await self._cluster.retrying(f"Finding the coordinator of {key!r}", attempt, deadline=deadline)
         return found
-
-    async def find_many(
-        self, kind: CoordinatorType, keys: Iterable[str], *, deadline: float | None = None
-    ) -> dict[int, list[str]]:
-        """Keys grouped by the broker that coordinates them."""
-        groups: dict[int, list[str]] = {}
-        for key in keys:
-            groups.setdefault(await self.find(kind, key, deadline=deadline), []).append(key)
-        return groups
 
     def forget(self, kind: CoordinatorType, key: str) -> None:
         self._known.pop((kind, key), None)
 
     def note_error(self, kind: CoordinatorType, key: str, code: ErrorCode) -> None:
-        """An answer was an error; forget the coordinator when the error says that it has moved."""
+        """A response had an error; drop the cached coordinator if the error means that it has moved."""
         if code in COORDINATOR_MOVED:
             self.forget(kind, key)
 
-    async def _ask(self, kind: CoordinatorType, key: str, deadline: float) -> int:
+    async def _find(self, kind: CoordinatorType, key: str, deadline: float) -> int:
         def build(version: int) -> FindCoordinatorRequest:
             if version >= 4:
                 return FindCoordinatorRequest(key_type=int(kind), coordinator_keys=[key])

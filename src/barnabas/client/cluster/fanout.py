@@ -1,8 +1,8 @@
-"""Shell: one question about many partitions, put to their leaders side by side, retried partition by partition.
+"""Shell: one kind of request for many partitions, sent to their leaders concurrently, with retries per partition.
 
-The pattern behind ListOffsets, DeleteRecords and OffsetForLeaderEpoch: group the partitions by leader, ask every leader
-once, keep what was answered, refresh the metadata and ask again for what failed with a retriable error, until the
-deadline.
+This is the pattern of ListOffsets, DeleteRecords and OffsetForLeaderEpoch: group the partitions by leader, send one
+request to each leader, and keep the results. Partitions that failed with a retriable error are sent again, with fresh
+metadata, until the deadline.
 """
 
 from __future__ import annotations
@@ -20,34 +20,37 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 UNKNOWN_RETRIES: Final = 3
-"""How often a partition that nobody knows is asked for again: it may just have been created."""
+"""The number of retries after UNKNOWN_TOPIC_OR_PARTITION: the topic may have been created a moment ago."""
 
-Answer = tuple[TopicPartition, int, A]
-"""A partition, its error code, and its answer."""
+LeaderResult = tuple[TopicPartition, int, A]
+"""A partition, its error code, and its result."""
 
 
-async def ask_leaders(
+async def send_to_leaders(
     cluster: Cluster,
-    questions: Mapping[TopicPartition, Q],
+    arguments: Mapping[TopicPartition, Q],
     build: Callable[[dict[TopicPartition, Q]], Any],
-    parse: Callable[[Any], Iterable[Answer[A]]],
+    parse: Callable[[Any], Iterable[LeaderResult[A]]],
     *,
     what: str,
     deadline: float,
 ) -> dict[TopicPartition, A | KafkaError]:
-    """The answer for every partition, or the error that remained. Never raises for a single partition."""
+    """The result of every partition, or the error that remained.
+
+    `arguments` has those of each partition; `build` makes a request from some of them; `parse` reads a response.
+    """
     results: dict[TopicPartition, A | KafkaError] = {}
-    open_questions = dict(questions)
+    remaining = dict(arguments)
     attempt = 0
-    while open_questions:
+    while remaining:
         failed: dict[TopicPartition, KafkaError]
         try:
-            groups, failed = await _group_by_leader(cluster, open_questions, deadline)
+            groups, failed = await _group_by_leader(cluster, remaining, deadline)
         except KafkaError as unreachable:
-            results.update(dict.fromkeys(open_questions, unreachable))
+            results.update(dict.fromkeys(remaining, unreachable))
             break
 
-        async def ask(broker_id: int, part: dict[TopicPartition, Q], failed: dict[TopicPartition, KafkaError]) -> None:
+        async def send(broker_id: int, part: dict[TopicPartition, Q], failed: dict[TopicPartition, KafkaError]) -> None:
             try:
                 response = await cluster.send(broker_id, build(part), deadline=deadline)
             except KafkaError as lost:
@@ -62,17 +65,19 @@ async def ask_leaders(
                     error = error_code(code)
                     failed[partition] = KafkaError(error, f"{what} of {partition}: {error.message}")
             for partition in part.keys() - answered:
-                failed[partition] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no answer for {partition}.")
+                failed[partition] = KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: the response lacks {partition}."
+                )
 
-        await asyncio.gather(*(ask(broker_id, part, failed) for broker_id, part in groups.items()))
+        await asyncio.gather(*(send(broker_id, part, failed) for broker_id, part in groups.items()))
         for partition, error in list(failed.items()):
             cluster.note_error(partition, error.code)
             unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and attempt >= UNKNOWN_RETRIES
             if unknown or not error.retriable:
                 results[partition] = error
                 del failed[partition]
-        open_questions = {partition: open_questions[partition] for partition in failed}
-        if not open_questions:
+        remaining = {partition: remaining[partition] for partition in failed}
+        if not remaining:
             break
         if cluster.now() >= deadline:
             for partition, error in failed.items():
@@ -84,28 +89,28 @@ async def ask_leaders(
 
 
 async def _group_by_leader(
-    cluster: Cluster, questions: Mapping[TopicPartition, Q], deadline: float
+    cluster: Cluster, arguments: Mapping[TopicPartition, Q], deadline: float
 ) -> tuple[dict[int, dict[TopicPartition, Q]], dict[TopicPartition, KafkaError]]:
-    """Partitions by leader, and those that have none with the reason."""
-    views = await cluster.topics({partition.topic for partition in questions}, deadline=deadline)
+    """The partitions by leader, and the partitions without a known leader, each with its error."""
+    views = await cluster.topics({partition.topic for partition in arguments}, deadline=deadline)
     groups: dict[int, dict[TopicPartition, Q]] = {}
-    unplaced: dict[TopicPartition, KafkaError] = {}
-    for partition, question in questions.items():
+    without_leader: dict[TopicPartition, KafkaError] = {}
+    for partition, argument in arguments.items():
         view = views[partition.topic]
         if view.error is not ErrorCode.NONE:
-            unplaced[partition] = KafkaError(view.error, f"Topic {partition.topic!r}: {view.error.message}")
+            without_leader[partition] = KafkaError(view.error, f"Topic {partition.topic!r}: {view.error.message}")
         elif not 0 <= partition.partition < len(view.partitions):
-            unplaced[partition] = KafkaError(
+            without_leader[partition] = KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no partition {partition}: the topic has {len(view.partitions)} partitions.",
             )
         elif view.partitions[partition.partition].leader not in cluster.metadata.brokers:
-            unplaced[partition] = KafkaError(
+            without_leader[partition] = KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment."
             )
         else:
-            groups.setdefault(view.partitions[partition.partition].leader, {})[partition] = question
-    return groups, unplaced
+            groups.setdefault(view.partitions[partition.partition].leader, {})[partition] = argument
+    return groups, without_leader
 
 
 def _timed_out(what: str, partition: TopicPartition, error: KafkaError) -> KafkaError:
@@ -115,7 +120,7 @@ def _timed_out(what: str, partition: TopicPartition, error: KafkaError) -> Kafka
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, both in the order given."""
+    """Partition indexes by topic, both in the given order."""
     topics: dict[str, list[int]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)

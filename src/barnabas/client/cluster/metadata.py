@@ -1,8 +1,8 @@
-"""Machine: what this client knows of the cluster: brokers, topics, leaders. Fed with Metadata responses.
+"""Machine: the metadata that a client caches: brokers, topics, partition leaders. Updated from Metadata responses.
 
-A partition's leader is replaced only by one with a leader epoch that is not older (KIP-320), so a lagging broker cannot
-turn the clock back; a topic that was deleted and created anew has another id, and then everything is replaced.
-Leader hints from Produce and Fetch responses (KIP-951) move a leader without a round trip.
+A response of a broker with outdated metadata is recognized by its older leader epochs: the cached leader stays
+(KIP-320). A topic that was deleted and created again has another topic id; then all of its partitions are replaced.
+Produce and Fetch responses may name a new leader, too (KIP-951).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker is reached, as it advertises itself on the listener we came in on."""
+    """The address that a broker advertises for the listener that this client uses."""
 
     broker_id: int
     host: str
@@ -34,7 +34,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitionInfo:
-    """One partition as the metadata shows it."""
+    """The metadata of one partition."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class TopicPartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as the metadata shows it; `partitions[i]` is partition `i`."""
+    """The metadata of one topic; `partitions[i]` is partition `i`."""
 
     name: str
     topic_id: UUID = NO_TOPIC_ID
@@ -60,7 +60,7 @@ class TopicDescription:
     partitions: tuple[TopicPartitionInfo, ...] = ()
     error: ErrorCode = ErrorCode.NONE
     updated_at: float = 0.0
-    """Loop time at which the brokers said so."""
+    """The loop time of the response."""
 
     @property
     def partition_count(self) -> int:
@@ -68,7 +68,7 @@ class TopicDescription:
 
 
 class MetadataCache:
-    """The latest view of the cluster. Times are seconds of the caller's monotonic clock."""
+    """The cached metadata of a cluster. Times are in seconds of the caller's monotonic clock."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -76,11 +76,11 @@ class MetadataCache:
         self.brokers: dict[int, BrokerAddress] = {}
         self.topics: dict[str, TopicDescription] = {}
         self.version = 0
-        """Grows with every change; whoever caches something derived compares it."""
+        """Increases with every change, so that values derived from the metadata can be cached."""
         self._names: dict[UUID, str] = {}
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic id that was seen before."""
+        """The name of the topic with this id; None if no response had the id."""
         return self._names.get(topic_id)
 
     def partition(self, topic: str, partition: int) -> TopicPartitionInfo | None:
@@ -90,7 +90,7 @@ class MetadataCache:
         return view.partitions[partition]
 
     def apply(self, response: MetadataResponse, *, now: float, all_topics: bool = False) -> None:
-        """Take in a response. With `all_topics`, topics that it does not name are gone."""
+        """Update the cache from a response. With `all_topics`, topics that are not in the response are removed."""
         self.version += 1
         if response.cluster_id is not None:
             self.cluster_id = response.cluster_id
@@ -137,7 +137,7 @@ class MetadataCache:
             self._names[topic.topic_id] = name
 
     def move_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
-        """A broker says who leads now (KIP-951). True when that is news."""
+        """Set a new leader from a Produce or Fetch response (KIP-951). False if the leader epoch is not newer."""
         view = self.partition(topic, partition)
         if view is None or leader < 0 or leader_epoch <= view.leader_epoch or leader not in self.brokers:
             return False
@@ -149,11 +149,11 @@ class MetadataCache:
         return True
 
     def add_broker(self, broker: BrokerAddress) -> None:
-        """An endpoint that came with a leader hint."""
+        """Add a broker from the endpoints of a Produce or Fetch response, or from FindCoordinator."""
         self.brokers[broker.broker_id] = broker
 
     def mark_stale(self, topics: Iterable[str]) -> None:
-        """The next look at these topics asks the brokers; what is known stays usable until then."""
+        """Mark these topics for a refresh at their next use. Their cached metadata stays usable until then."""
         for name in topics:
             view = self.topics.get(name)
             if view is not None:
@@ -172,7 +172,7 @@ class MetadataCache:
 
 
 def _newer(old: tuple[TopicPartitionInfo, ...], view: TopicPartitionInfo) -> TopicPartitionInfo:
-    """`view`, unless what we know of the same partition carries a newer leader epoch."""
+    """`view`, or the cached metadata of the same partition if that has a newer leader epoch."""
     if view.partition < len(old) and view.leader_epoch != NO_LEADER_EPOCH:
         known = old[view.partition]
         if known.leader_epoch > view.leader_epoch:

@@ -1,1 +1,1 @@
-"""Principals today; ACLs, SCRAM, SASL mechanisms and quotas have their place here. Pure."""
+"""Principals, operations and SASL exchanges, as values and machines without I/O, clock or randomness."""

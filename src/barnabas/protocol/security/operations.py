@@ -1,4 +1,6 @@
-"""Table: what may be done to which kind of resource; the integers are Kafka's `AclOperation` codes.
+"""Table: the operations that ACLs allow or deny, and those that apply to each kind of resource.
+
+The integers are Kafka's `AclOperation` codes.
 
 Responses that list authorized operations carry them as a bit field, bit n for operation n.
 """
@@ -28,7 +30,7 @@ class AclOperation(IntEnum):
 
 
 def bit_field(operations: tuple[AclOperation, ...]) -> int:
-    """The operations as responses carry them."""
+    """The operations as the bit field that responses carry."""
     return sum(1 << operation for operation in operations)
 
 
@@ -49,4 +51,4 @@ CLUSTER_OPERATIONS: Final = bit_field(
     )
 )
 NOT_ASKED: Final = -(1 << 31)
-"""What a response carries when the request did not ask for authorized operations."""
+"""The value in a response to a request that did not set `include_*_authorized_operations`."""

@@ -1,4 +1,4 @@
-"""Value: who is asking. Kafka's `KafkaPrincipal`: a type and a name, written `User:alice`."""
+"""Value: the identity of a client. Kafka's `KafkaPrincipal`: a type and a name, written `User:alice`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Principal(Struct, frozen=True, order=True):
-    """The identity a connection has proved, or ANONYMOUS on a listener that asks for none."""
+    """The identity that a connection has proved, or ANONYMOUS on a listener without authentication."""
 
     kind: str
     name: str
@@ -18,11 +18,11 @@ class Principal(Struct, frozen=True, order=True):
 
 
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""What Kafka calls a client of a PLAINTEXT listener."""
+"""The principal of clients on PLAINTEXT listeners, as in Kafka."""
 
 
 def parse_principal(text: str) -> Principal:
-    """`User:alice` -> Principal. Raises ValueError when there is no type or no name."""
+    """Parse `User:alice`. Raises ValueError if the type or the name is missing."""
     kind, colon, name = text.partition(":")
     if not colon or not kind or not name:
         raise ValueError(f"{text!r} is not a principal: expected Type:name, for example User:alice")

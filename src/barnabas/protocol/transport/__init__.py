@@ -1,1 +1,1 @@
-"""asyncio at the edge: listeners, connections, flow control. Knows frames and peers, no API and no record."""
+"""asyncio connections in both directions: listeners, the outgoing channel, TLS, flow control."""

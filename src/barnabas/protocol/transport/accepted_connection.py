@@ -1,9 +1,10 @@
-"""Shell: one client connection. Bytes in, requests to the handler in order, answers out in order.
+"""Shell: one connection that a listener accepted: passes requests to the handler and writes the responses, in order.
 
     data_received -> ServerConnection.feed -> waiting -> handler (eagerly) -> ServerConnection.respond -> writelines
 
-Back-pressure works both ways. Reading stops while too many requests wait here or on the whole node; requests are not
-started while the client does not take its answers. Either way only this client waits.
+There is back-pressure in both directions. The connection stops reading while too many requests wait on this connection
+or on the whole node, and starts no request while the client does not receive its responses. A slow client delays only
+its own requests.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from barnabas.protocol.wire.server_conn import ReceivedRequest, ServerConnection
 log = get_logger("barnabas.protocol.transport")
 
 _LINGER_S = 5.0
-"""How long a connection that is closed may take to send what was already answered."""
+"""A closed connection has this long to send the responses that are already written; then it is aborted."""
 _WRITE_AT = 64
-"""Buffers gathered before they are written although more requests are waiting."""
+"""This many response buffers are written to the socket at once, although more requests are waiting."""
 _TURN = 16
 _TURN_BYTES = 131_072
-"""Requests of one connection started in a row, and bytes of their answers; then the others have their turn."""
+"""After this many requests, or bytes of responses, in a row, the connection lets the loop run other connections."""
 
 
 class ConnectionOwner(Protocol):
@@ -53,22 +54,22 @@ class ConnectionOwner(Protocol):
 
 
 class AcceptedConnection(asyncio.Protocol):
-    """A state machine fed by the transport's callbacks; it owns no task except those of its parked requests."""
+    """One accepted connection, driven by the transport's callbacks. Only requests that wait have a task."""
 
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._wire = ServerConnection(owner.limits.socket_request_max_bytes)
         self._waiting: deque[ReceivedRequest] = deque()
         self._in_flight = 0
-        self._blocked = False  # a request is parked that must be answered before the next one starts
+        self._blocked = False  # the request under way must be answered before the next one starts
         self._writable = True
         self._reading = True
         self._closing = False
-        self._pumping = False
+        self._starting = False
         self._outgoing: list[Buffer] = []
         self._outgoing_bytes = 0
-        self._unsent = 0  # what this connection holds of the node's unsent bytes
-        self._abandon: set[asyncio.Task[None]] = set()
+        self._unsent = 0  # the unsent bytes of this connection that are counted in the node's budget
+        self._cancellable: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._peer: Peer | None = None
         self.last_active = 0.0
@@ -76,7 +77,7 @@ class AcceptedConnection(asyncio.Protocol):
     # ---- transport callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # uvloop's is one by behaviour, not by class
+        transport = cast("asyncio.Transport", transport)  # uvloop's transport is one by behaviour, not by class
         self._transport = transport
         self.last_active = self._owner.now()
         self._peer = self._owner.admit(self, transport)
@@ -101,7 +102,7 @@ class AcceptedConnection(asyncio.Protocol):
             owner.budget.take(len(request.frame))
             self._waiting.append(request)
         if requests:
-            self._pump()
+            self._start_waiting()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -113,10 +114,10 @@ class AcceptedConnection(asyncio.Protocol):
         self._writable = True
         self._count_unsent(0)
         self.last_active = self._owner.now()
-        self._pump()
+        self._start_waiting()
 
     def eof_received(self) -> bool:
-        return False  # the client will send nothing more; what it has sent needs no answer, as in Kafka
+        return False  # close: the client will send no more, and its requests need no response, as in Kafka
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
@@ -124,7 +125,7 @@ class AcceptedConnection(asyncio.Protocol):
             self._owner.budget.give_back(len(request.frame))
         self._waiting.clear()
         self._count_unsent(0)
-        for task in list(self._abandon):
+        for task in list(self._cancellable):
             task.cancel()
         if self._peer is not None:
             self._owner.forget(self)
@@ -138,12 +139,15 @@ class AcceptedConnection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Nothing is being answered or waits for its turn (a half-received frame does not count as work, and neither do
-        answers that the client does not take)."""
+        """True if no request is being handled or waits to be handled.
+
+        A partly received request does not count, and neither do requests that wait because the client does not receive
+        its responses: such a connection may be closed by connections.max.idle.ms.
+        """
         return not self._in_flight and (not self._waiting or not self._writable)
 
     def close(self, reason: str, *, expected: bool = False) -> None:
-        """Hang up: answers already given still leave, nothing else does."""
+        """Close the connection after the responses that are already written. Later responses are dropped."""
         if self._closing:
             return
         self._closing = True
@@ -153,32 +157,32 @@ class AcceptedConnection(asyncio.Protocol):
         if self._outgoing:
             self._write_out()
         self._transport.close()
-        if self._transport.get_write_buffer_size():  # a client that does not read must not keep its buffers for ever
+        if self._transport.get_write_buffer_size():  # a client that does not read must not hold memory
             asyncio.get_running_loop().call_later(_LINGER_S, self._transport.abort)
 
     # ---- requests
 
-    def _pump(self) -> None:
-        """Start waiting requests, in order, as far as order and back-pressure allow: some now, the rest when the loop
-        has looked at the other connections.
+    def _start_waiting(self) -> None:
+        """Start waiting requests, in order, until one must be answered first, back-pressure applies, or the connection
+        has used its share of this turn of the loop.
         """
-        if self._pumping or self._transport is None or self._transport.is_closing():
+        if self._starting or self._transport is None or self._transport.is_closing():
             return
-        self._pumping = True
+        self._starting = True
         waiting, owner = self._waiting, self._owner
         turn = _TURN
         limit = owner.limits.pipelined_requests_max
         try:
             while waiting and self._writable and not self._blocked and not self._closing and self._in_flight < limit:
                 if not turn or self._outgoing_bytes >= _TURN_BYTES:
-                    owner.call_soon(self._pump)
+                    owner.call_soon(self._start_waiting)
                     break
                 turn -= 1
                 request = waiting.popleft()
                 owner.budget.give_back(len(request.frame))
                 self._start(request)
         finally:
-            self._pumping = False
+            self._starting = False
             if self._outgoing:
                 self._write_out()
         self._regulate()
@@ -207,8 +211,8 @@ class AcceptedConnection(asyncio.Protocol):
             self._blocked = True
         task = self._owner.spawn(self._finish(request, outcome, scheduling))
         if scheduling is RequestScheduling.CANCELLABLE:
-            self._abandon.add(task)
-            task.add_done_callback(self._abandon.discard)
+            self._cancellable.add(task)
+            task.add_done_callback(self._cancellable.discard)
 
     async def _finish(
         self, request: ReceivedRequest, rest: Coroutine[Any, Any, Answer], scheduling: RequestScheduling
@@ -229,7 +233,7 @@ class AcceptedConnection(asyncio.Protocol):
             self.close(reason)
         if not self._closing:
             self._answer(request, answer)
-            self._pump()
+            self._start_waiting()
 
     def _answer(self, request: ReceivedRequest, answer: Answer) -> None:
         if self._closing:
@@ -237,11 +241,11 @@ class AcceptedConnection(asyncio.Protocol):
         parts = self._wire.respond(request, answer)
         self._outgoing += parts
         self._outgoing_bytes += sum(map(len, parts))
-        if self._outgoing and (not self._pumping or len(self._outgoing) >= _WRITE_AT):
+        if self._outgoing and (not self._starting or len(self._outgoing) >= _WRITE_AT):
             self._write_out()
 
     def _write_out(self) -> None:
-        """One system call for the answers to all requests that one read brought."""
+        """Write the collected responses with one system call."""
         assert self._transport is not None
         buffers, self._outgoing = self._outgoing, []
         self._owner.sent_bytes.value += self._outgoing_bytes
@@ -254,7 +258,7 @@ class AcceptedConnection(asyncio.Protocol):
         self._unsent = size
 
     def _regulate(self) -> None:
-        """Read from the socket exactly while there is room for what it may bring."""
+        """Read from the socket if another request may be stored; stop reading if not."""
         if self._closing or self._transport is None:
             return
         owner = self._owner

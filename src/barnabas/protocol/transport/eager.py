@@ -1,9 +1,10 @@
-"""Shell: run a coroutine up to its first suspension at once, and the rest, if there is any, as a task.
+"""Shell: run a coroutine at once up to its first suspension; the caller runs the rest as a task.
 
-Python 3.12 calls this an eager task. Here it does two things: a request that never suspends costs no task and no turn
-of the loop, and "whatever fixes order happens before the first await" becomes true for requests of one connection.
+Python 3.12 calls this an eager task. Eager starts have two effects: a request that never suspends needs no task and no
+turn of the event loop, and the handlers of one connection's requests reach their first suspension in request order.
 
-Up to that suspension there is no task. What asks for one (`asyncio.timeout`) awaits `core.tasks.enter_task` first.
+Before that suspension there is no current task. A coroutine that needs one, for example for `asyncio.timeout`, awaits
+`core.tasks.enter_task` first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ T = TypeVar("T")
 
 
 class Finished(Generic[T]):
-    """The coroutine ended without suspending; this is what it returned."""
+    """The coroutine ended without suspending; `value` is its result."""
 
     __slots__ = ("value",)
 
@@ -25,8 +26,9 @@ class Finished(Generic[T]):
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Finished[T] | Coroutine[Any, Any, T]:
-    """Run to the first suspension. Returns `Finished`, or a coroutine for the rest; exceptions before that
-    propagate.
+    """Run the coroutine to its first suspension. Returns `Finished`, or a coroutine that runs the rest.
+
+    An exception that the coroutine raises before its first suspension propagates.
     """
     try:
         awaited = coroutine.send(None)
@@ -41,15 +43,15 @@ async def _rest(coroutine: Coroutine[Any, Any, T], awaited: Any) -> T:
 
 @types.coroutine
 def _resume(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    # `awaited` is the future the coroutine stopped at. Yielding it again lets the task that runs us wait for it;
-    # from then on values and exceptions pass straight through, as `yield from` would do.
+    # `awaited` is the future that the coroutine suspended on. Yielding it makes the current task wait for it; after
+    # that, values and exceptions pass through unchanged, as with `yield from`.
     while True:
         try:
             sent = yield awaited
         except GeneratorExit:
             coroutine.close()
             raise
-        except BaseException as error:  # noqa: BLE001 - cancellation too belongs to the coroutine inside
+        except BaseException as error:  # noqa: BLE001 - the inner coroutine gets cancellation, too
             step: Callable[[Any], Any] = coroutine.throw
             argument: Any = error
         else:

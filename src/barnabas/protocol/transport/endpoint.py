@@ -18,11 +18,11 @@ _ENDPOINT = re.compile(
 
 
 class EndpointError(BarnabasError):
-    """A listener address that cannot be understood."""
+    """A listener address is malformed, or its security protocol is unknown."""
 
 
 class ListenerEndpoint(Struct, frozen=True):
-    """Where a listener listens, or where clients are told to find it. Port 0 asks for any free port."""
+    """The address that a listener binds, or advertises to clients. Port 0 means any free port."""
 
     name: str
     host: str
@@ -38,7 +38,10 @@ class ListenerEndpoint(Struct, frozen=True):
 
 
 def parse_endpoint(text: str, protocols: Mapping[str, str] | None = None) -> ListenerEndpoint:
-    """One address. `protocols` is `listener.security.protocol.map`; a name that is itself a protocol needs no entry."""
+    """Parse one address. `protocols` is `listener.security.protocol.map`; a name such as SSL needs no entry there.
+
+    Raises EndpointError.
+    """
     match = _ENDPOINT.match(text.strip())
     if match is None:
         raise EndpointError(
@@ -58,7 +61,7 @@ def parse_endpoint(text: str, protocols: Mapping[str, str] | None = None) -> Lis
 
 
 def parse_endpoints(text: str, protocols: Mapping[str, str] | None = None) -> tuple[ListenerEndpoint, ...]:
-    """A comma-separated list; listener names must differ."""
+    """Parse a comma-separated list of addresses. Raises EndpointError, also if two listeners have the same name."""
     endpoints = tuple(parse_endpoint(part, protocols) for part in text.split(",") if part.strip())
     names = [endpoint.name for endpoint in endpoints]
     for name in names:
@@ -68,7 +71,7 @@ def parse_endpoints(text: str, protocols: Mapping[str, str] | None = None) -> tu
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """`listener.security.protocol.map`: `INTERNAL:PLAINTEXT,EXTERNAL:SSL` -> dict."""
+    """Parse `listener.security.protocol.map`, for example `INTERNAL:PLAINTEXT,EXTERNAL:SSL`. Raises EndpointError."""
     result: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = part.partition(":")

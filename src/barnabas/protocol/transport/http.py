@@ -1,11 +1,11 @@
-"""Shell: a small HTTP/1.1 server on the running loop, for the rooms that speak JSON or text beside Kafka's wire.
+"""Shell: a small HTTP/1.1 server on the running loop, for the packages that have an HTTP API besides Kafka's protocol.
 
     server = HttpServer("127.0.0.1", 8081, handle)
     await server.bind()
     await server.serve()          # until `stop`
 
-The protocol is h11's; here are sockets and limits. Requests of one connection are answered in turn. Whoever imports
-this needs h11 (`pip install barnabas[registry]`).
+h11 implements the protocol; this module has the sockets and the limits. Requests of one connection are answered one
+after the other. The module needs h11 (`pip install barnabas[registry]`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDLE_S: Final = 60.0
 
 
 class HttpRequest(Struct, frozen=True):
-    """A whole request. `target` is the path with its query, as sent; header names are lower case."""
+    """A complete request. `target` is the path with its query, as sent; header names are lower case."""
 
     method: str
     target: str
@@ -42,7 +42,7 @@ class HttpRequest(Struct, frozen=True):
 
 
 class HttpResponse(Struct, frozen=True):
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     body: bytes = b""
@@ -51,11 +51,11 @@ class HttpResponse(Struct, frozen=True):
 
 
 HttpHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
-"""Answers a request. What it raises is logged and answered with 500."""
+"""Answers a request. If the handler raises, the exception is logged and the response has status 500."""
 
 
 class _RefusedError(Exception):
-    """A request that is not given to the handler."""
+    """The request is answered with `status`, without calling the handler."""
 
     def __init__(self, status: HTTPStatus) -> None:
         self.status = status
@@ -67,7 +67,7 @@ class HttpServer:
     def __init__(self, host: str, port: int, handler: HttpHandler) -> None:
         self.host = host
         self.port = port
-        """The port asked for, and after `bind` the one that was found."""
+        """The requested port; after `bind`, the port that is bound."""
         self._handler = handler
         self._sock: socket.socket | None = None
         self._stopping = asyncio.Event()
@@ -79,12 +79,12 @@ class HttpServer:
         return f"http://{host}:{self.port}"
 
     async def bind(self) -> None:
-        """Take the port. Raises OSError when it is in use."""
+        """Bind the port. Raises OSError if the port is in use."""
         self._sock = listening_socket(ListenerEndpoint("HTTP", self.host, self.port))
         self.port = int(self._sock.getsockname()[1])
 
     async def serve(self) -> None:
-        """Answer until `stop`, or until cancelled."""
+        """Answer requests until `stop`, or until cancelled."""
         if self._sock is None:
             await self.bind()
         server = await asyncio.start_server(self._connection, sock=self._sock)
@@ -104,14 +104,14 @@ class HttpServer:
             return
         self._writers.add(writer)
         try:
-            await self._converse(reader, writer)
+            await self._answer_requests(reader, writer)
         except (ConnectionError, TimeoutError, h11.LocalProtocolError):
-            pass  # the client is gone; there is nobody to tell
+            pass  # the connection is lost, so no response can be sent
         finally:
             self._writers.discard(writer)
             writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         protocol = h11.Connection(h11.SERVER)
         while True:
             request: HttpRequest | None = None
@@ -135,7 +135,7 @@ class HttpServer:
     async def _read(
         self, protocol: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> HttpRequest | None:
-        """The next request, or None when the client has hung up."""
+        """The next request, or None if the client has closed the connection."""
         head: h11.Request | None = None
         parts: list[bytes] = []
         size = 0

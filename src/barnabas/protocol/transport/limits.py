@@ -1,4 +1,4 @@
-"""Machine: who may connect, and how much may wait. Kafka's ConnectionQuotas and request queue, as plain counting."""
+"""Machine: limits for connections and for requests that wait (Kafka's ConnectionQuotas and request queue)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConnectionQuota:
         self.open = 0
 
     def try_admit(self, host: str) -> str | None:
-        """Count the connection in, or say in a sentence which limit refuses it."""
+        """Count a new connection and return None; or, at a limit, return which limit was reached."""
         limits = self._limits
         if self.open >= limits.max_connections:
             return f"max.connections={limits.max_connections} reached"
@@ -57,7 +57,7 @@ class ConnectionQuota:
 
 
 class RequestBudget:
-    """Requests received but not yet started, over all connections. When it is spent, sockets are not read."""
+    """Counts the requests that wait to be handled, over all connections. At the limit, sockets are not read."""
 
     def __init__(self, limits: TransportConfig) -> None:
         self._requests_max = limits.queued_max_requests
@@ -65,13 +65,15 @@ class RequestBudget:
         self.requests = 0
         self.bytes = 0
         self.unsent = 0
-        """Bytes of answers that wait for clients who do not take them."""
+        """Response bytes, over all connections, that slow clients have not received yet. For metrics."""
 
     def take(self, size: int) -> None:
+        """Count a request of `size` bytes that was received."""
         self.requests += 1
         self.bytes += size
 
     def give_back(self, size: int) -> None:
+        """The request of `size` bytes was started or dropped."""
         self.requests -= 1
         self.bytes -= size
         assert self.requests >= 0

@@ -1,7 +1,7 @@
 """Shell: one listening socket and the connections it accepted.
 
-`serve` returns when it is cancelled or `stop` is called; it then closes every connection it owns and ends the tasks
-of their parked requests. Handing `RequestBudget` and `ConnectionQuota` to several listeners makes their limits common.
+`serve` returns after `stop`, or when it is cancelled; it then closes every accepted connection and cancels the tasks of
+requests that wait. Listeners that are given the same `RequestBudget` and `ConnectionQuota` share their limits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from barnabas.protocol.transport.ports import Peer, RequestHandler
 
 log = get_logger("barnabas.protocol.transport")
 BACKLOG: Final = 1024
-"""Connections that wait to be accepted."""
+"""The limit for connections that wait to be accepted."""
 _connection_ids = itertools.count(1)
 
 
 class Listener:
-    """Accepts connections for one endpoint and gives their requests to one handler."""
+    """Accepts connections for one endpoint and passes their requests to one handler."""
 
     def __init__(
         self,
@@ -52,19 +52,19 @@ class Listener:
         metrics.gauge(
             "barnabas_net_connections", "Open connections.", lambda: len(self._connections), listener=endpoint.name
         )
-        self._connections: dict[
-            AcceptedConnection, None
-        ] = {}  # in order: a simulation closes them in the same one again
+        self._connections: dict[AcceptedConnection, None] = {}  # a dict keeps the order, so simulations can be replayed
         self._sock = sock
         self._server: asyncio.Server | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._parked: dict[asyncio.Task[None], None] = {}
+        self._request_tasks: dict[asyncio.Task[None], None] = {}
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def bind(self) -> ListenerEndpoint:
-        """Take the port (raises OSError when it is in use); gives the endpoint with the port that was found. Whoever
-        connects before `serve` is refused, and can try another node: not left waiting for an answer."""
+        """Bind the port, and return the endpoint with that port. Raises OSError if the port is in use.
+
+        Until `serve` is called, a connection attempt is refused at once, so that the client can try another node.
+        """
         sock = self._sock or bound_socket(self.endpoint)
         self._loop = asyncio.get_running_loop()
         self._server = await self._loop.create_server(
@@ -74,7 +74,7 @@ class Listener:
         return self.endpoint
 
     async def serve(self) -> None:
-        """Accept until `stop`; owns every task of every connection."""
+        """Accept connections until `stop`. The tasks of all connections end with this call."""
         assert self._server is not None, "bind first"
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -84,20 +84,21 @@ class Listener:
                 await self._stopped.wait()
                 self._close_all()
                 sweeper.cancel()
-                for task in list(self._parked):
+                for task in list(self._request_tasks):
                     task.cancel()
         finally:
             self._close_all()
 
-    def hand_over(self, handler: RequestHandler) -> None:
-        """From now on `handler` answers. Open connections are closed: what they learned of versions is not true any
-        more."""
+    def replace_handler(self, handler: RequestHandler) -> None:
+        """Use `handler` for all later requests. Open connections are closed, because the API versions that their
+        clients know are those of the previous handler.
+        """
         self.handler = handler
         for connection in list(self._connections):
-            connection.close("another handler serves this listener now", expected=True)
+            connection.close("the listener has a new request handler", expected=True)
 
     def stop(self) -> None:
-        """No new connections, close the open ones, let `serve` return."""
+        """Accept no more connections, close the open ones, and let `serve` return."""
         if self._server is not None:
             self._server.close()
         self._stopped.set()
@@ -106,7 +107,6 @@ class Listener:
 
     def admit(self, connection: AcceptedConnection, transport: asyncio.Transport) -> Peer | None:
         address = transport.get_extra_info("peername") or ("unknown", 0)
-        local = transport.get_extra_info("sockname") or ("", self.endpoint.port)
         host = str(address[0])
         refusal = self.quota.try_admit(host)
         if refusal is not None:
@@ -114,9 +114,7 @@ class Listener:
             return None
         self._connections[connection] = None
         endpoint = self.endpoint
-        return Peer(
-            next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]), int(local[1])
-        )
+        return Peer(next(_connection_ids), endpoint.name, endpoint.security_protocol, host, int(address[1]))
 
     def forget(self, connection: AcceptedConnection) -> None:
         self._connections.pop(connection, None)
@@ -126,8 +124,8 @@ class Listener:
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         assert self._tasks is not None
         task = self._tasks.create_task(coroutine)
-        self._parked[task] = None
-        task.add_done_callback(lambda done: self._parked.pop(done, None))
+        self._request_tasks[task] = None
+        task.add_done_callback(lambda done: self._request_tasks.pop(done, None))
         return task
 
     def now(self) -> float:
@@ -141,7 +139,7 @@ class Listener:
     # ---- inside
 
     async def _sweep_idle(self) -> None:
-        """connections.max.idle.ms: a look at all connections now and then costs less than a timer for each."""
+        """Close idle connections (connections.max.idle.ms). A periodic check is cheaper than a timer for each."""
         idle_s = self.limits.connections_max_idle_ms / 1000
         if idle_s <= 0:
             return
@@ -160,7 +158,7 @@ class Listener:
 
 
 def listening_socket(endpoint: ListenerEndpoint) -> socket.socket:
-    """A socket that listens, but is not accepted from yet; an empty host means every interface. Raises OSError."""
+    """A listening socket; connections wait to be accepted. An empty host means every interface. Raises OSError."""
     sock = bound_socket(endpoint)
     try:
         sock.listen(BACKLOG)
@@ -171,9 +169,9 @@ def listening_socket(endpoint: ListenerEndpoint) -> socket.socket:
 
 
 def bound_socket(endpoint: ListenerEndpoint) -> socket.socket:
-    """A socket that has its port, but refuses connections until a listener serves it. Raises OSError."""
+    """A socket that is bound but does not listen: connections are refused until then. Raises OSError."""
     host = endpoint.host
-    # A text goes through IDNA, whose tables take half a megabyte; plain ASCII need not.
+    # getaddrinfo encodes a str with IDNA, whose tables take half a megabyte of memory; it takes bytes as they are.
     name = host.encode() if host.isascii() else host
     infos = socket.getaddrinfo(name or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     infos.sort(key=lambda info: info[0] != socket.AF_INET)

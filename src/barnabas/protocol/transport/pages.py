@@ -1,11 +1,11 @@
-"""Shell: a few pages of text over HTTP/1.1, for scrapers and health checks: GET and HEAD, one answer a connection.
+"""Shell: a few pages of text over HTTP/1.1, for scrapers and health checks: GET and HEAD, one request per connection.
 
     server = PageServer("127.0.0.1", 9404, {"/metrics": page})
     server.bind()
     await server.serve()          # until cancelled
 
-Without a dependency, and so without bodies, keep-alive or anything else that `http.py` does for APIs. A request's head
-is all that is read: at most 8 KiB, in ten seconds at most, of 32 clients at a time.
+This server has no dependency, but also no request bodies and no keep-alive; `http.py` has them. The server reads only
+the head of a request: at most 8 KiB, within ten seconds, from at most 32 clients at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = get_logger("barnabas.protocol.transport")
 
 HEAD_BYTES_MAX: Final = 8_192
 CONNECTIONS_MAX: Final = 32
-_PATIENCE_S: Final = 10.0
+_REQUEST_TIMEOUT_S: Final = 10.0
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
@@ -38,7 +38,7 @@ _REASONS: Final = {
 
 
 class Page(Struct, frozen=True):
-    """What a path shows at the moment it is asked for."""
+    """The content of a path at the time of the request."""
 
     text: str
     status: int = 200
@@ -46,23 +46,23 @@ class Page(Struct, frozen=True):
 
 
 class PageServer:
-    """One listening socket; the pages by their paths."""
+    """One listening socket, and a function per path that returns the page."""
 
     def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> None:
         self.host = host
         self.port = port
-        """The port asked for, and after `bind` the one that was found."""
+        """The requested port; after `bind`, the port that is bound."""
         self._pages = pages
         self._sock: socket.socket | None = None
         self._open = 0
 
     def bind(self) -> None:
-        """Take the port. Raises OSError when it is in use."""
+        """Bind the port. Raises OSError if the port is in use."""
         self._sock = listening_socket(ListenerEndpoint("HTTP", self.host, self.port))
         self.port = int(self._sock.getsockname()[1])
 
     async def serve(self) -> None:
-        """Answer until cancelled."""
+        """Answer requests until cancelled."""
         assert self._sock is not None, "bind first"
         server = await asyncio.start_server(self._connection, sock=self._sock, limit=HEAD_BYTES_MAX)
         try:
@@ -71,7 +71,7 @@ class PageServer:
             server.close()
 
     def close(self) -> None:
-        """Give the port back, if `serve` never got it."""
+        """Close the socket, for a server whose `serve` was never called."""
         if self._sock is not None:
             self._sock.close()
 
@@ -79,13 +79,13 @@ class PageServer:
         self._open += 1
         try:
             if self._open <= CONNECTIONS_MAX:
-                async with asyncio.timeout(_PATIENCE_S):
+                async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                     writer.write(self._answer(await reader.readuntil(b"\r\n\r\n")))
                     await writer.drain()
         except asyncio.LimitOverrunError:
             writer.write(_response(Page("The request is too long.\n", 400), with_body=True))
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the client is gone, or silent; there is nobody to tell
+            pass  # the connection is lost, or the client sent no complete request in time
         finally:
             self._open -= 1
             with suppress(OSError):
@@ -94,19 +94,19 @@ class PageServer:
     def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return _response(Page("This is not a request of HTTP/1.\n", 400), with_body=True)
+            return _response(Page("This is not an HTTP/1 request.\n", 400), with_body=True)
         method, target, _ = words
         if method not in ("GET", "HEAD"):
-            return _response(Page("Only GET is answered here.\n", 405), with_body=True)
+            return _response(Page("Only GET and HEAD are supported.\n", 405), with_body=True)
         page = self._pages.get(target.partition("?")[0])
         if page is None:
-            known = Page(f"There is nothing here; there is {', '.join(sorted(self._pages))}.\n", 404)
+            known = Page(f"There is no such page. The pages are {', '.join(sorted(self._pages))}.\n", 404)
             return _response(known, with_body=method == "GET")
         try:
             shown = page()
         except Exception:
             log.exception("a page failed", path=target)
-            shown = Page("The page could not be made; the log says why.\n", 500)
+            shown = Page("The page could not be built; the reason is in the log.\n", 500)
         return _response(shown, with_body=method == "GET")
 
 

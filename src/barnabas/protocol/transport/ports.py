@@ -1,4 +1,4 @@
-"""Port: what a connection needs from whoever answers its requests."""
+"""Port: the request handler that a listener passes requests to."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from barnabas.protocol.security.principals import ANONYMOUS, Principal
 from barnabas.protocol.wire.server_conn import ReceivedRequest
 
 Answer = Sequence[Buffer] | None
-"""The response frame in pieces, sent without joining them; None when the request wants no answer (acks=0)."""
+"""The response frame, as buffers that are sent without being joined; None if there is no response (acks=0)."""
 
 
 class CloseConnectionError(BarnabasError):
-    """Raised by a handler when the only answer is to hang up; the message goes to the log."""
+    """Raised by a handler to close the connection without a response. The message is logged."""
 
 
 class RequestScheduling(Enum):
@@ -35,29 +35,26 @@ class RequestScheduling(Enum):
 
 
 class Peer(Struct):
-    """The other end of one connection, as handlers see it."""
+    """The other end of an accepted connection, for request handlers."""
 
     connection_id: int
     listener: str
     security_protocol: str
     host: str
     port: int
-    local_port: int
     principal: Principal = ANONYMOUS
-    software_name: str = ""
-    software_version: str = ""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
 
 class RequestHandler(Protocol):
-    """Answers requests. `handle` runs synchronously up to its first await, before the next request is looked at."""
+    """Handles requests. `handle` runs up to its first suspension before the connection starts its next request."""
 
     def scheduling(self, request: ReceivedRequest) -> RequestScheduling: ...
 
     def handle(self, request: ReceivedRequest, peer: Peer) -> Coroutine[Any, Any, Answer]: ...
 
     def on_closed(self, peer: Peer) -> None:
-        """The connection has ended; what was remembered for it can be forgotten."""
+        """The connection was closed: the handler can drop the state that it keeps for the connection."""
         ...

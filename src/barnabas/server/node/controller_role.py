@@ -87,7 +87,7 @@ class ControllerDoor:
         """From now on serve what controllers serve."""
         dispatcher = Dispatcher(services, parts.metrics, asyncio.get_running_loop().time)
         for listener in self._listeners:
-            listener.hand_over(dispatcher)
+            listener.replace_handler(dispatcher)
 
 
 def _build_service(parts: Parts, log_dir: str) -> ControllerService:

@@ -48,10 +48,10 @@ def test_a_page() -> None:
     ("sent", "status", "says"),
     [
         (b"GET /ill HTTP/1.0\r\n\r\n", "503 Service Unavailable", "no"),
-        (b"GET /broken HTTP/1.1\r\n\r\n", "500 Internal Server Error", "the log says why"),
-        (b"GET / HTTP/1.1\r\n\r\n", "404 Not Found", "there is /broken, /ill, /metrics."),
+        (b"GET /broken HTTP/1.1\r\n\r\n", "500 Internal Server Error", "the reason is in the log"),
+        (b"GET / HTTP/1.1\r\n\r\n", "404 Not Found", "The pages are /broken, /ill, /metrics."),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed", "Only GET"),
-        (b"\x00\x00\x00\x12kafka\r\n\r\n", "400 Bad Request", "not a request"),
+        (b"\x00\x00\x00\x12kafka\r\n\r\n", "400 Bad Request", "not an HTTP/1 request"),
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 2 * HEAD_BYTES_MAX, "400 Bad Request", "too long"),
     ],
 )

@@ -120,7 +120,7 @@ def services(house: House) -> ControllerServices:
 
 
 def context(key: int, version: int) -> RequestContext:
-    peer = Peer(1, "PLAINTEXT", "PLAINTEXT", "10.1.2.3", 5, 9092, Principal("User", "alice"))
+    peer = Peer(1, "PLAINTEXT", "PLAINTEXT", "10.1.2.3", 5, Principal("User", "alice"))
     return RequestContext(key, version, 77, "client", peer, 0, 0.0)
 
 

@@ -43,11 +43,9 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 async def handle(
     services: Services | ControllerServices, ctx: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
-    if ctx.api_version >= 3:
-        if not _SOFTWARE.match(request.client_software_name) or not _SOFTWARE.match(request.client_software_version):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        ctx.client.software_name = request.client_software_name
-        ctx.client.software_version = request.client_software_version
+    software = (request.client_software_name, request.client_software_version)
+    if ctx.api_version >= 3 and not all(map(_SOFTWARE.match, software)):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     features = services.metadata.image.features
     finalized = dict(features.levels.items())
     if services.quorum.kraft_version > 0:  # a feature of the quorum, without a record in the image

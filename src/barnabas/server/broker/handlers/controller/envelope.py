@@ -65,7 +65,7 @@ def _client(ctx: RequestContext, request: EnvelopeRequest) -> Peer:
     except ValueError:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The envelope does not contain a valid client address.") from None
     principal = ANONYMOUS if request.request_principal is None else read_principal(bytes(request.request_principal))
-    return replace(broker, host=host, port=0, principal=principal, software_name="", software_version="")
+    return replace(broker, host=host, port=0, principal=principal)
 
 
 def read_principal(data: bytes) -> Principal:
