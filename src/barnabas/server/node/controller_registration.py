@@ -1,11 +1,11 @@
-"""Shell: a controller says where it is and what it knows, until the metadata log says so too (KIP-919).
+"""Shell: registers a controller's listeners and supported features with the active controller (KIP-919).
 
-    the image names another process, or nobody, as this controller ──► ControllerRegistration to the active controller
-                                                                        └ refused, or no answer: again, ever later
+    the image has no registration of this process ──► ControllerRegistration request to the active controller
+                                                        └ rejected, or no response: retry with a growing pause
 
-That is looked at with every image (`ControllerRegistrationManager` of Kafka): so a registration that was lost with an
-unclean election is made again. AdminClients that ask controllers find them by it, and the level of a feature goes up
-only when every controller knows it.
+Every image is checked (as by Kafka's `ControllerRegistrationManager`), so a registration that an unclean election lost
+is made again. Admin clients that connect to controllers find the controllers' addresses in the registrations, and a
+feature level is raised only if every registered controller supports the level.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _PAUSE_MAX_S: Final = 10.0
 
 
 class ControllerRegistration:
-    """Subscribe it to the images, and `run` it."""
+    """Subscribe the object to the images, and call `run`."""
 
     def __init__(
         self, channel: ControllerChannel, node_id: int, endpoints: Sequence[ListenerEndpoint], rng: Rng
     ) -> None:
-        """`endpoints` are the controller's listeners, as others reach them."""
+        """`endpoints` are the controller's advertised listeners."""
         self._channel = channel
         self._node_id = node_id
         self._endpoints = endpoints
         self._rng = rng
         self._incarnation_id = random_uuid(rng)
         self._missing = asyncio.Event()
-        """Set while the newest image does not name this process."""
+        """Set while the newest image has no registration of this process."""
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         registered = image.brokers.controllers.get(self._node_id)
@@ -61,7 +61,7 @@ class ControllerRegistration:
             self._missing.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Register, and register again when necessary, until cancelled."""
         pause = _PAUSE_S
         while True:
             if not self._missing.is_set():
@@ -69,8 +69,8 @@ class ControllerRegistration:
             await self._missing.wait()
             problem = await self._try_register()
             if problem is not None:
-                log.warning("this controller is not registered yet; trying again", reason=problem, after_s=pause)
-            # Also what was accepted is looked at again: the image that shows it is on its way.
+                log.warning("controller registration failed; retrying", reason=problem, after_s=pause)
+            # After success too, wait before the next check: the image with the registration arrives soon.
             await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
             pause = min(pause * 2, _PAUSE_MAX_S)
 

@@ -1,11 +1,11 @@
-"""Shell: a broker's life in its cluster, as the controller sees it: registered, fenced, running, leaving.
+"""Shell: registers a broker with the controller, sends heartbeats, and performs the controlled shutdown.
 
     STARTING ──registered──► RECOVERY ──unfenced──► RUNNING ──shut_down──► PENDING_CONTROLLED_SHUTDOWN ──► SHUTTING_DOWN
-        └ caught up with the metadata log       └ fenced: the controller has not heard of it; the next beat asks again
+        └ caught up with the metadata log       └ fenced after missing heartbeats; the next heartbeat requests unfencing
 
-The states are those of `BrokerLifecycleManager`. A beat goes out every `broker.heartbeat.interval.ms`, and at once when
-there is something to say: that this node is ready, wants to stop, lost a disk, or has read that another broker stops
-(that one waits until everyone knows).
+The states are those of Kafka's `BrokerLifecycleManager`. A heartbeat is sent every `broker.heartbeat.interval.ms`, and
+at once when this node becomes ready, starts to shut down, loses a log directory, or reads in the metadata log that
+another broker shuts down (that broker waits until all brokers have reported this metadata offset).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ log = get_logger("barnabas.server.broker")
 REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 2
 _SOON_S: Final = 0.01
-"""The first pause between beats while something is awaited; it doubles up to the interval."""
+"""The first pause between heartbeats while the controller has not granted a request; doubles up to the interval."""
 _RETRY_MAX_S: Final = 1.0
 _WAITING_LOG_S: Final = 5.0
 
 
 class BrokerState(Enum):
-    """`BrokerState` of Kafka, by name and number."""
+    """Names and numbers of Kafka's `BrokerState`."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -58,7 +58,7 @@ class BrokerState(Enum):
 
 
 class RegisteredDirectory(Protocol):
-    """A log directory, as far as the controller hears of it (`storage.LogDir`)."""
+    """The properties of a log directory that are sent to the controller. `LogDir` of the storage package has them."""
 
     @property
     def directory_id(self) -> UUID: ...
@@ -82,12 +82,11 @@ class LifecycleConfig(Struct, frozen=True):
 
 
 class RegistrationError(BarnabasError):
-    """The cluster does not take this broker; the message says why, and what to do."""
+    """The cluster rejected this broker's registration. The message has the reason and what to do."""
 
 
 class BrokerLifecycle:
-    """`register`, then `run` in a task; `wait_unfenced` says when clients may come, `shut_down` hands over and
-    leaves."""
+    """The order of calls: `register`, then `run` in a task, `wait_unfenced`, and at the end `shut_down`."""
 
     def __init__(
         self,
@@ -102,8 +101,8 @@ class BrokerLifecycle:
         *,
         on_epoch: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`metadata_offset`: how far this node has read the metadata log. `on_epoch` is told of every broker epoch, the
-        first and those of later registrations."""
+        """`metadata_offset` returns the last offset of the metadata log that this node has read. `on_epoch` is called
+        with the broker epoch after each registration."""
         self._channel = channel
         self._identity = identity
         self._endpoints = endpoints
@@ -125,11 +124,13 @@ class BrokerLifecycle:
     # ---- registration
 
     async def register(self) -> int:
-        """Become a registered, fenced broker; gives the broker epoch. Asks until the controller agrees, for
-        `initial.broker.registration.timeout.ms` at most. Raises RegistrationError."""
+        """Register this broker, which is then fenced, and return the broker epoch.
+
+        Retries for `initial.broker.registration.timeout.ms` at most. Raises RegistrationError.
+        """
         self.state = BrokerState.STARTING
         timeout_ms = self._config.initial_broker_registration_timeout_ms
-        reason = "no controller answered"
+        reason = "no response from a controller"
         pause = 0.1
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -139,17 +140,17 @@ class BrokerLifecycle:
                         break
                     if problem != reason:
                         reason = problem
-                        log.warning("not registered yet; trying again", reason=reason)
+                        log.warning("broker registration failed; retrying", reason=reason)
                     await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
                     pause = min(pause * 2, _RETRY_MAX_S)
         except TimeoutError:
             raise RegistrationError(
-                f"This broker could not register with the cluster within {timeout_ms} ms: {reason}"
+                f"This broker could not register within initial.broker.registration.timeout.ms={timeout_ms}: {reason}"
             ) from None
         return self.broker_epoch
 
     async def _try_register(self) -> str | None:
-        """Once; why not, if it may work later. Raises RegistrationError if it never will."""
+        """Try to register once. Returns the problem if a retry may succeed, else None. Raises RegistrationError."""
         try:
             response = await self._channel.call(self._registration(), REGISTRATION_VERSION)
         except KafkaError as error:
@@ -167,8 +168,9 @@ class BrokerLifecycle:
                 return None
             case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 return (
-                    f"Another process is registered as broker {node_id} and was heard lately. If it is this one before "
-                    "a crash, its session ends by itself; if it runs, give one of the two another node.id."
+                    f"Another process is registered as broker {node_id} and its session has not expired. If that was "
+                    "this broker before a crash, wait for the session to expire. If that process runs, change the "
+                    "node.id of one of the two."
                 )
             case ErrorCode.INCONSISTENT_CLUSTER_ID:
                 raise RegistrationError(
@@ -177,12 +179,12 @@ class BrokerLifecycle:
                 )
             case ErrorCode.UNSUPPORTED_VERSION:
                 raise RegistrationError(
-                    "The cluster uses features at levels that this version does not know: upgrade this node."
+                    "The cluster uses feature levels that this version does not support: upgrade this node."
                 )
             case ErrorCode.INVALID_REGISTRATION:
                 raise RegistrationError(
-                    "The controller refuses this broker's listeners or log directories: no two directories may have "
-                    "the same id in meta.properties."
+                    "The controller rejected this broker's listeners or log directories. Check that no two directories "
+                    "have the same directory.id in meta.properties."
                 )
             case _:
                 return code.message
@@ -203,26 +205,26 @@ class BrokerLifecycle:
             ],
             rack=self._rack,
             log_dirs=sorted(directory.directory_id for directory in self._dirs),
-            # The epoch under which it shut down in order, if every directory remembers the same; else -1, which tells
-            # the controller that records may be missing (KIP-966).
+            # The broker epoch of the last clean shutdown if all directories have the same one; else -1, from which the
+            # controller concludes that records may be missing (KIP-966).
             previous_broker_epoch=epochs.pop() if len(epochs) == 1 else -1,
         )
 
-    # ---- what others tell it
+    # ---- notifications
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        """Subscribe last, so that what a beat says about the image is true of everyone here."""
+        """Subscribe this object last: the heartbeat reports the offset of an image that all subscribers must have."""
         if self.fenced or any(
             broker is not None and broker.in_controlled_shutdown for broker in delta.brokers.changed.values()
         ):
             self._wake.set()
 
     def on_directory_failed(self) -> None:
-        """Leaders are needed for what was on it."""
+        """Send a heartbeat at once, so that the controller elects leaders for the partitions of the directory."""
         self._wake.set()
 
     async def wait_unfenced(self) -> None:
-        """This node is ready: ask to be unfenced, and wait until the controller has done it."""
+        """Request unfencing in the next heartbeats, and wait until the controller has unfenced this broker."""
         self._ready = True
         self._wake.set()
         loop = asyncio.get_running_loop()
@@ -231,39 +233,48 @@ class BrokerLifecycle:
                 async with asyncio.timeout_at(loop.time() + _WAITING_LOG_S):
                     await self._unfenced.wait()
             except TimeoutError:
-                log.info("still waiting to be unfenced", epoch=self.broker_epoch, offset=self._metadata_offset())
+                log.info(
+                    "waiting for the controller to unfence this broker",
+                    epoch=self.broker_epoch,
+                    offset=self._metadata_offset(),
+                )
 
     async def shut_down(self, timeout_ms: int | None = None) -> bool:
-        """Have the controller give this broker's leaderships to others, and wait until everyone knows. `run` must go on
-        meanwhile. False when time ran out: then leaderships move when the session ends."""
+        """Controlled shutdown: wait until the controller has moved this broker's leaderships to other brokers.
+
+        `run` must be running. Returns False on a timeout; then leaderships move when the broker session expires.
+        """
         if self.state not in (BrokerState.RECOVERY, BrokerState.RUNNING) or not self._config.controlled_shutdown_enable:
             return False
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._wake.set()
         limit_ms = self._config.controlled_shutdown_timeout_ms if timeout_ms is None else timeout_ms
-        log.info("leaving: leaderships go to other brokers", timeout_ms=limit_ms)
+        log.info("controlled shutdown: moving leaderships to other brokers", timeout_ms=limit_ms)
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 await self._may_stop.wait()
         except TimeoutError:
-            log.warning("leaving without the controller's consent: leaderships move when the session ends")
+            log.warning("controlled shutdown timed out: leaderships move when the broker session expires")
             return False
         finally:
             self.state = BrokerState.SHUTTING_DOWN
-        log.info("left in order", epoch=self.broker_epoch)
+        log.info("controlled shutdown complete", epoch=self.broker_epoch)
         return True
 
-    # ---- beats
+    # ---- heartbeats
 
     async def run(self) -> None:
-        """Beat until cancelled, or told to stop: another beat would ask to be unfenced, and so to lead again."""
+        """Send heartbeats until cancelled or until the controller allows the shutdown.
+
+        A heartbeat after that would request unfencing, and this broker could become a leader again.
+        """
         loop = asyncio.get_running_loop()
         pause = _SOON_S
         interval = self._config.broker_heartbeat_interval_ms / 1000
         while self.state is not BrokerState.SHUTTING_DOWN:
             self._wake.clear()
             began = loop.time()
-            settled = await self._beat()
+            settled = await self._send_heartbeat()
             if self._may_stop.is_set():
                 return
             pause = _SOON_S if settled else min(pause * 2, interval)
@@ -273,8 +284,8 @@ class BrokerLifecycle:
             except TimeoutError:
                 pass
 
-    async def _beat(self) -> bool:
-        """Send one and take its answer. False when the next one should come sooner than usual."""
+    async def _send_heartbeat(self) -> bool:
+        """Send one heartbeat and handle its response. False if the next one is due before the usual interval."""
         leaving = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
@@ -288,14 +299,14 @@ class BrokerLifecycle:
             async with asyncio.timeout(self._config.broker_session_timeout_ms / 2000):
                 response = await self._channel.call(request, HEARTBEAT_VERSION)
         except (KafkaError, TimeoutError) as error:
-            log.warning("no heartbeat came through", reason=str(error) or "the controller did not answer in time")
+            log.warning("heartbeat failed", reason=str(error) or "no response from the controller in time")
             return False
         assert isinstance(response, BrokerHeartbeatResponse)
         code = error_code(response.error_code)
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            return await self._register_anew(leaving=leaving)
+            return await self._register_again(leaving=leaving)
         if code is not ErrorCode.NONE:
-            log.warning("the controller refused a heartbeat", reason=code.message)
+            log.warning("the controller rejected a heartbeat", reason=code.message)
             return False
         if leaving:
             if response.should_shut_down:
@@ -304,12 +315,12 @@ class BrokerLifecycle:
         self._on_fenced(response.is_fenced)
         return not (self._ready and response.is_fenced)
 
-    async def _register_anew(self, *, leaving: bool) -> bool:
-        """Somebody unregistered this broker, or another process has taken its id."""
+    async def _register_again(self, *, leaving: bool) -> bool:
+        """This broker was unregistered, or another process has registered its id. Returns whether `run` can settle."""
         if leaving:
-            self._may_stop.set()  # it is not in the cluster any more: nothing is left to hand over
+            self._may_stop.set()  # an unregistered broker has no leaderships to move
             return True
-        log.warning("the controller does not know this broker any more: registering again", epoch=self.broker_epoch)
+        log.warning("this broker is not registered any more: registering again", epoch=self.broker_epoch)
         self._unfenced.clear()
         self.fenced = True
         try:
@@ -317,7 +328,7 @@ class BrokerLifecycle:
         except RegistrationError as error:
             problem = str(error)
         if problem is not None:
-            log.error("this broker stays fenced", reason=problem)
+            log.error("registration failed: this broker stays fenced", reason=problem)
         return False
 
     def _on_fenced(self, fenced: bool) -> None:
@@ -325,8 +336,11 @@ class BrokerLifecycle:
             return
         self.fenced = fenced
         if fenced:
-            log.warning("fenced: the controller has not heard of this broker for too long", epoch=self.broker_epoch)
+            log.warning(
+                "fenced: the controller received no heartbeat of this broker within its session timeout",
+                epoch=self.broker_epoch,
+            )
             return
         self.state = BrokerState.RUNNING
         self._unfenced.set()
-        log.info("unfenced: clients and partitions come to this broker", epoch=self.broker_epoch)
+        log.info("unfenced: this broker can lead partitions and serve clients", epoch=self.broker_epoch)

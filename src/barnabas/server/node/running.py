@@ -1,4 +1,4 @@
-"""Shell: tasks that live exactly as long as a block, and waits that end when the node is told to stop."""
+"""Shell: tasks that run exactly as long as a block, and waits that end when the node is stopped."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 
 class StoppedError(BarnabasError):
-    """The node was told to stop while it was starting."""
+    """The node was stopped while it was starting."""
 
 
 @contextlib.asynccontextmanager
 async def running(*mains: Callable[[], Any]) -> AsyncIterator[None]:
-    """Tasks that live exactly as long as the block; one that fails ends the block with its exception."""
+    """Run each of `mains` as a task during the block. A task that fails ends the block with its exception."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(main()) for main in mains]
-        await asyncio.sleep(0)  # they own what is theirs from their first step on
+        await asyncio.sleep(0)  # lets every task run its first step, in which it acquires its resources
         try:
             yield
         finally:
@@ -30,13 +30,13 @@ async def running(*mains: Callable[[], Any]) -> AsyncIterator[None]:
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`. Raises StoppedError when `stop` is set first; `work` is cancelled then."""
+    """Return the result of `work`. If `stop` is set first, cancels `work` and raises StoppedError."""
     task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise StoppedError("The node was told to stop before it was ready.")
+        raise StoppedError("The node was stopped before it was ready.")
     finally:
         for waiting in (task, stopped):
             waiting.cancel()

@@ -73,7 +73,7 @@ def test_two_clusters_in_one_configuration() -> None:
         agree({A: "x", B: "y"}, founder=False)
 
 
-def test_data_of_another_cluster_is_refused_as_soon_as_a_controller_says_so() -> None:
+def test_confirm_cluster_id_fails_when_a_controller_has_another_id() -> None:
     answers = {A: ["", "down", "theirs"], B: ["down", "", ""]}
 
     async def ask(address: Address) -> str:
@@ -84,7 +84,9 @@ def test_data_of_another_cluster_is_refused_as_soon_as_a_controller_says_so() ->
 
     loop = SimLoop(random.Random(1))
     try:
-        with pytest.raises(ClusterIdError, match=r"belong to cluster ours, but the controller at a:1 to theirs"):
+        with pytest.raises(
+            ClusterIdError, match=r"belong to cluster ours, but the controller at a:1 belongs to theirs"
+        ):
             loop.run_until_complete(confirm_cluster_id("ours", [A, B], ask=ask))
         answers.update({A: ["ours"], B: ["down"]})
         loop.run_until_complete(confirm_cluster_id("ours", [A, B], ask=ask))

@@ -51,19 +51,19 @@ def test_listeners_and_what_is_advertised() -> None:
     [
         ({}, "--data-dir"),
         ({"log.dirs": "/d", "process.roles": "broker"}, "process.roles"),
-        ({"log.dirs": "/d", "process.roles": "manager"}, "broker and controller"),
-        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "set node.id"),
-        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1", "node.id": "7"}, "names [1, 2], not this"),
+        ({"log.dirs": "/d", "process.roles": "manager"}, "must be broker, controller"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "Set node.id"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1", "node.id": "7"}, "contains nodes [1, 2], but"),
         ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1", "node.id": "1", "process.roles": "broker"},
-         "as a controller, but"),
+         "contains node 1, but"),
         ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,2@b:1", "node.id": "1"}, "CONTROLLER://:9093"),
-        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,1@b:1", "node.id": "1"}, "names node 1 twice"),
-        ({"log.dirs": "/d", "controller.quorum.voters": "a:1"}, "is not id@host:port"),
-        ({"log.dirs": "/d", "controller.quorum.bootstrap.servers": "a"}, "is not host:port"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "1@a:1,1@b:1", "node.id": "1"}, "contains node 1 twice"),
+        ({"log.dirs": "/d", "controller.quorum.voters": "a:1"}, "does not have the form id@host:port"),
+        ({"log.dirs": "/d", "controller.quorum.bootstrap.servers": "a"}, "does not have the form host:port"),
         ({"log.dirs": "/d", "zookeeper.connect": "z:1", "controller.quorum.bootstrap.servers": "a:1"}, "Remove one"),
         ({"log.dirs": "/d", "node.id": "one"}, "node.id=one"),
         ({"log.dirs": "/d", "inter.broker.listener.name": "INSIDE"}, "inter.broker.listener.name"),
-        ({"log.dirs": "/d", "listeners": "SSL://h:1"}, "not served yet"),
+        ({"log.dirs": "/d", "listeners": "SSL://h:1"}, "is not implemented"),
         ({"log.dirs": "/d", "listeners": "nonsense"}, "PLAINTEXT://127.0.0.1:9092"),
         ({"log.dirs": "/d", "advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "0.0.0.0"),
         ({"log.dirs": "/d", "advertised.listeners": "OTHER://h:1", "listener.security.protocol.map": "OTHER:PLAINTEXT"},
@@ -71,7 +71,7 @@ def test_listeners_and_what_is_advertised() -> None:
         ({"log.dirs": "/d", "num.partitions": "x"}, "num.partitions"),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_explained(given: dict[str, str], said: str) -> None:
+def test_invalid_config_raises_an_error_that_names_the_problem(given: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         build_config(given)
 
@@ -92,7 +92,7 @@ def test_several_log_dirs() -> None:
     assert build_config({"log.dirs": "/a, /b,/a"}).log_dirs == ("/a", "/b")
 
 
-def test_identity_is_found_or_made(tmp_path: Path) -> None:
+def test_identity_comes_from_meta_properties_or_is_generated(tmp_path: Path) -> None:
     fs, rng = OsFileSystem(), random.Random(1)
     one, two = tmp_path / "one", tmp_path / "two"
     for directory in (one, two):
@@ -107,11 +107,11 @@ def test_identity_is_found_or_made(tmp_path: Path) -> None:
     with pytest.raises(IdentityError, match="belongs to cluster"):
         find_identity(fs, build_config({"log.dirs": str(one)}), rng, "another-cluster")
     (two / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAg\nnode.id=5\n")
-    with pytest.raises(IdentityError, match="do not belong together"):
+    with pytest.raises(IdentityError, match=r"different values of cluster\.id"):
         find_identity(fs, build_config({"log.dirs": f"{one},{two}"}), rng)
 
 
-def test_quorum_state_as_kafka_writes_it() -> None:
+def test_quorum_state_file_has_the_format_of_kafka() -> None:
     written = (
         '{"clusterId":"","leaderId":1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,'
         '"currentVoters":[{"voterId":1}],"data_version":0}'
@@ -129,7 +129,7 @@ def test_quorum_state_as_kafka_writes_it() -> None:
 QUORUM = {"node.id": "2", "controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093"}
 
 
-def test_a_place_in_a_cluster() -> None:
+def test_topology_of_a_node_in_a_cluster_of_three() -> None:
     combined = build_config({**QUORUM, "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}, data_dir="/d")
     assert combined.topology.controllers == (("a", 9093), ("b", 9093), ("c", 9093))
     assert (combined.topology.decides_alone, combined.topology.is_broker) == (False, True)

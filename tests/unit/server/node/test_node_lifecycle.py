@@ -165,14 +165,14 @@ def test_an_unregistered_broker_registers_again_under_a_new_epoch() -> None:
     scenario(run)
 
 
-def test_two_processes_with_one_id() -> None:
+def test_second_process_with_the_same_broker_id_is_not_registered() -> None:
     async def run(house: House) -> None:
         first, second = Broker(house), Broker(house)
         await first.life.register()
         async with first.running():
             await first.life.wait_unfenced()
             second.life._incarnation_id = UUID(int=99)
-            with pytest.raises(RegistrationError, match=r"within 20000 ms: Another process .* broker 5"):
+            with pytest.raises(RegistrationError, match=r"ms=20000: Another process .* broker 5"):
                 await second.life.register()
 
     scenario(run)
@@ -197,10 +197,10 @@ def test_a_crashed_brokers_next_process_is_taken_when_the_session_has_ended() ->
     [
         (ErrorCode.INCONSISTENT_CLUSTER_ID, "belong to cluster c, the controller to another"),
         (ErrorCode.UNSUPPORTED_VERSION, "upgrade this node"),
-        (ErrorCode.INVALID_REGISTRATION, "same id in meta.properties"),
+        (ErrorCode.INVALID_REGISTRATION, "same directory.id in meta.properties"),
     ],
 )
-def test_what_will_never_work_ends_the_start_at_once(code: ErrorCode, words: str) -> None:
+def test_registration_errors_that_are_not_retriable_end_the_start(code: ErrorCode, words: str) -> None:
     async def run(house: House) -> None:
         broker = Broker(house)
 

@@ -60,7 +60,7 @@ TRANSACTIONS_KEYS: Final[tuple[ConfigKey, ...]] = (
         InRange(1),
         importance=HIGH,
     ),
-    int_("transaction.state.log.min.isr", 2, "min.insync.replicas of __transaction_state", InRange(1), importance=HIGH),
+    int_("transaction.state.log.min.isr", 2, "min.insync.replicas: __transaction_state.", InRange(1), importance=HIGH),
     int_(
         "transaction.state.log.num.partitions",
         50,

@@ -1,9 +1,10 @@
-"""Shell: small requests to other brokers, many of them in one message.
+"""Shell: collects small requests to another broker and sends them in batches.
 
-    ask ──► line of (broker, kind) ──► batch ──► carried ──► one answer each
-                    ▲                     one at a time: what comes meanwhile goes out together in the next one
+    ask ──► queue of (broker, API) ──► batch ──► send_batch ──► one result for each item
+                                          one batch in flight at a time; items that arrive meanwhile form the next one
 
-A batch that fails fails everyone in it; nothing is sent twice here. Whoever asks knows whether to ask again.
+If a batch fails, every item in the batch fails with the same error. Batches are not retried; the caller of `ask`
+decides whether to retry.
 """
 
 from __future__ import annotations
@@ -19,67 +20,73 @@ R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
 WAITING_MAX: Final = 10_000
-"""Questions that wait for one broker; more are refused."""
+"""The limit for the items in one queue; `ask` rejects more."""
 
 _Entry = tuple[T, "asyncio.Future[R]"]
 
 
 class BatchedRequests(Generic[K, T, R]):
-    """`run` owns the lines, one a key. `together` chooses from those that wait, in order and never empty, who goes in
-    the next message; `carry` sends it, and gives an answer to each (a `KafkaError` is raised to who asked)."""
+    """One queue for each key. `run` must be running during calls of `ask`.
+
+    `choose` gets the queued items, oldest first, and returns the indices of those that go into the next batch; the
+    items are never empty. `send_batch` sends a batch and returns one result for each item, in order. A result that is a
+    `KafkaError` is raised by the `ask` call of the item.
+    """
 
     def __init__(
         self,
-        together: Callable[[Sequence[T]], Sequence[int]],
-        carry: Callable[[K, list[T]], Awaitable[Sequence[R | KafkaError]]],
+        choose: Callable[[Sequence[T]], Sequence[int]],
+        send_batch: Callable[[K, list[T]], Awaitable[Sequence[R | KafkaError]]],
     ) -> None:
-        self._together = together
-        self._carry = carry
-        self._lines: dict[K, list[_Entry[T, R]]] = {}
-        """A line is here as long as a task serves it."""
+        self._choose = choose
+        self._send_batch = send_batch
+        self._queues: dict[K, list[_Entry[T, R]]] = {}
+        """A queue exists as long as a task sends its items."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Own the tasks until cancelled; then everyone who waits is told."""
+        """Run the sending tasks until cancelled. Cancellation fails all queued items with BROKER_NOT_AVAILABLE."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 await asyncio.get_running_loop().create_future()
         finally:
             self._tasks = None
-            for line in self._lines.values():
-                _fail(line, KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "This node is shutting down."))
-            self._lines.clear()
+            for queue in self._queues.values():
+                _fail(queue, KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "This node is shutting down."))
+            self._queues.clear()
 
     async def ask(self, key: K, item: T) -> R:
-        """Raises KafkaError: what the message failed with, or what was answered."""
+        """Return the result of `item`. Raises KafkaError: the error of the batch, or of the item."""
         if self._tasks is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "This node is starting or shutting down.")
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        line = self._lines.get(key)
-        if line is None:
-            self._lines[key] = [(item, future)]
+        queue = self._queues.get(key)
+        if queue is None:
+            self._queues[key] = [(item, future)]
             self._tasks.create_task(self._serve(key), name=f"requests to {key}")
-        elif len(line) >= WAITING_MAX:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{WAITING_MAX} requests wait for {key} already.")
+        elif len(queue) >= WAITING_MAX:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"{WAITING_MAX} requests for {key} are queued already. Try again later."
+            )
         else:
-            line.append((item, future))
+            queue.append((item, future))
         return await future
 
     async def _serve(self, key: K) -> None:
-        line = self._lines[key]
-        while line:
-            line[:] = [entry for entry in line if not entry[1].done()]  # those who were cancelled have gone
-            chosen = self._together([item for item, _ in line]) if line else ()
-            batch = [line[place] for place in chosen]
+        queue = self._queues[key]
+        while queue:
+            queue[:] = [entry for entry in queue if not entry[1].done()]  # drop the items whose callers were cancelled
+            chosen = self._choose([item for item, _ in queue]) if queue else ()
+            batch = [queue[place] for place in chosen]
             for place in sorted(chosen, reverse=True):
-                del line[place]
+                del queue[place]
             if batch:
                 await self._send(key, batch)
-        self._lines.pop(key, None)
+        self._queues.pop(key, None)
 
     async def _send(self, key: K, batch: list[_Entry[T, R]]) -> None:
         try:
-            answers = await self._carry(key, [item for item, _ in batch])
+            answers = await self._send_batch(key, [item for item, _ in batch])
         except KafkaError as error:
             _fail(batch, error)
             return
@@ -99,4 +106,4 @@ def _fail(entries: Sequence[_Entry[T, R]], error: KafkaError) -> None:
     for _, future in entries:
         if not future.done():
             future.set_exception(KafkaError(error.code, error.detail))
-            future.exception()  # seen, even if whoever asked was cancelled
+            future.exception()  # marks the exception as retrieved, in case the caller was cancelled

@@ -1,12 +1,12 @@
-"""Shell: the way to the active controller, wherever it is now: fills `broker.ControllerChannel`.
+"""Shell: sends requests to the active controller; implements `ControllerChannel` of the broker package.
 
-    call ──► who leads the quorum? ── nobody known ──► pause, look again
-              │            └ this node: its own controller
-              └ another: what the broker itself asks (registration, heartbeat, AlterPartition) goes as it is,
-                         what a client asked goes in an Envelope, with the client's name and address (KIP-590)
+    call ──► leader of the quorum? ── unknown ──► pause, then retry
+              │            └ this node: a method call to its own controller
+              └ another node: a request of this broker (registration, heartbeat, AlterPartition) is sent unchanged;
+                              a client's request is sent in an Envelope with the client's principal (KIP-590)
 
-NOT_CONTROLLER is always asked again elsewhere: whoever gives that answer did nothing. A request that was sent and not
-answered may have been carried out; it is sent again only if carrying it out twice is carrying it out once.
+A request that was answered with NOT_CONTROLLER is always retried, because that controller did not handle the request.
+A request without a response may have been handled; it is retried only if it is idempotent.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from barnabas.server.metadata.publish import Publisher
 _BACKOFF_MIN_S: Final = 0.02
 _BACKOFF_MAX_S: Final = 1.0
 _IMAGE_WAIT_S: Final = 2.0
-"""How long a new topic may take to appear in this node's image before the client is answered all the same."""
+"""The longest wait for a new topic to appear in this node's image before the response is sent to the client."""
 _TIMEOUT_MS_MIN: Final = 1_000
-_LOOK_S: Final = 0.5
-"""How often whoever waits for an answer looks whether the controller has moved meanwhile."""
+_CHECK_INTERVAL_S: Final = 0.5
+"""The interval at which a pending request checks whether the active controller has changed."""
 
-_REPEATABLE: Final = frozenset(
+_IDEMPOTENT: Final = frozenset(
     {
-        ApiKey.BROKER_REGISTRATION,  # the incarnation id says that it is the same process
+        ApiKey.BROKER_REGISTRATION,  # the incarnation id identifies the process
         ApiKey.BROKER_HEARTBEAT,
         ApiKey.CONTROLLER_REGISTRATION,
-        ApiKey.ALLOCATE_PRODUCER_IDS,  # a block is lost, which blocks are made for
+        ApiKey.ALLOCATE_PRODUCER_IDS,  # a repetition wastes one block of producer ids, which is harmless
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -58,11 +58,11 @@ _REPEATABLE: Final = frozenset(
     }
 )
 _PURPOSES: Final = {ApiKey.BROKER_HEARTBEAT: "heartbeat", ApiKey.BROKER_REGISTRATION: "heartbeat"}
-"""Heartbeats wait behind nothing; everything else that goes to the controller shares a connection."""
+"""Heartbeats have a connection of their own, so that no other request delays them. All others share one."""
 
 
 class Leadership(Protocol):
-    """Who leads the metadata log, as far as this node knows (`broker.forward.QuorumStatus` says more)."""
+    """The leader of the metadata log as known to this node. `QuorumStatus` of the broker package extends this."""
 
     @property
     def leader_id(self) -> int: ...
@@ -74,7 +74,7 @@ class Leadership(Protocol):
 
 
 class ActiveController:
-    """`local` is this node's own controller, if it has one."""
+    """`local` is this node's own controller; None if this node has no controller."""
 
     def __init__(
         self,
@@ -94,22 +94,22 @@ class ActiveController:
         self._rng = rng
         self._local = local
         self._timeout_ms = timeout_ms
-        self._awaited: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[None]]] = []
+        self._image_waiters: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[None]]] = []
         publisher.subscribe(self, at_once=False)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
-        for holds, waiter in self._awaited:
+        for holds, waiter in self._image_waiters:
             if not waiter.done() and holds(image):
                 waiter.set_result(None)
 
     async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message:
-        """The active controller's answer. With `ctx`, the request is a client's.
+        """Send `request` to the active controller and return the response. `ctx` is set for a client's request.
 
-        Raises KafkaError: REQUEST_TIMED_OUT when no controller was found, or none answered, in time; what the
-        controller refused the request as a whole with; an UnansweredError when it may have been carried out.
+        Raises KafkaError: REQUEST_TIMED_OUT if no controller was found or none answered in time; the error with which
+        the controller rejected the whole request; an UnansweredError if the request may have been handled.
         """
-        asked_ms = getattr(request, "timeout_ms", self._timeout_ms)
-        deadline = asyncio.get_running_loop().time() + min(self._timeout_ms, max(asked_ms, _TIMEOUT_MS_MIN)) / 1000
+        requested_ms = getattr(request, "timeout_ms", self._timeout_ms)
+        deadline = asyncio.get_running_loop().time() + min(self._timeout_ms, max(requested_ms, _TIMEOUT_MS_MIN)) / 1000
         pause = _BACKOFF_MIN_S
         reason = "no controller is known"
         await enter_task()
@@ -120,62 +120,65 @@ class ActiveController:
                         response = await self._try(request, version, ctx, deadline)
                         break
                     except KafkaError as error:
-                        if not _may_repeat(request, error):
-                            raise _told(error, ctx) from error
+                        if not _is_retriable(request, error):
+                            raise _error_for_client(error, ctx) from error
                         reason = str(error)
                     await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
                     pause = min(pause * 2, _BACKOFF_MAX_S)
         except TimeoutError:
             raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"The active controller did not answer in time: {reason}."
+                ErrorCode.REQUEST_TIMED_OUT, f"No response from the active controller in time: {reason}."
             ) from None
         if isinstance(response, CreateTopicsResponse):
             await self._wait_for_topics(cast("CreateTopicsRequest", request), response)
         return response
 
     async def _try(self, request: Message, version: int, ctx: RequestContext | None, deadline: float) -> Message:
-        """Once. Raises KafkaError; NOT_CONTROLLER also where nobody leads."""
+        """Try once. Raises KafkaError, with NOT_CONTROLLER also if the leader is unknown."""
         if self._quorum.leader_id == self._node_id and self._local is not None:
             if ctx is None:
                 return await self._local.controller.call(request, version)
-            return await answer_forwarded(self._local, _for(request, version, ctx), request)
+            return await answer_forwarded(self._local, _context_for(request, version, ctx), request)
         place = self._quorum.leader_endpoint()
         if place is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "no controller is known")
         key = API_KEYS[schema_of(request).key]
         if ctx is None:
-            response: Message = await self._ask(
+            response: Message = await self._send(
                 place, cast("Request", request), deadline, purpose=_PURPOSES.get(key, "controller"), version_max=version
             )
             if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
             return response
-        inner = _for(request, version, ctx)
-        answer = await self._ask(place, wrap(request, inner), deadline, purpose="controller")
+        inner = _context_for(request, version, ctx)
+        answer = await self._send(place, wrap(request, inner), deadline, purpose="controller")
         return unwrap(cast("EnvelopeResponse", answer), key, inner)
 
-    async def _ask(
+    async def _send(
         self, place: tuple[str, int], request: Request, deadline: float, *, purpose: str, version_max: int | None = None
     ) -> Response:
-        """Until it is answered, or somebody else is the controller: one that is cut off never answers."""
+        """Send `request` and wait for the response, or until another node becomes the active controller.
+
+        A controller that is disconnected from this node would never answer.
+        """
         epoch = self._quorum.leader_epoch
         left_ms = max(int((deadline - asyncio.get_running_loop().time()) * 1000), 1)
-        asking = asyncio.ensure_future(
+        pending = asyncio.ensure_future(
             self._outgoing.send(*place, request, timeout_ms=left_ms, purpose=purpose, version_max=version_max)
         )
         try:
-            while not asking.done():
-                await asyncio.wait((asking,), timeout=_LOOK_S)
-                if not asking.done() and self._quorum.leader_epoch != epoch:
-                    raise UnansweredError(ErrorCode.BROKER_NOT_AVAILABLE, "the controller has moved meanwhile")
-            return asking.result()
+            while not pending.done():
+                await asyncio.wait((pending,), timeout=_CHECK_INTERVAL_S)
+                if not pending.done() and self._quorum.leader_epoch != epoch:
+                    raise UnansweredError(ErrorCode.BROKER_NOT_AVAILABLE, "another node became the active controller")
+            return pending.result()
         finally:
-            asking.cancel()
+            pending.cancel()
 
     # ---- this node's image
 
     async def _wait_for_topics(self, request: CreateTopicsRequest, response: CreateTopicsResponse) -> None:
-        """What the client does next, it does with this node: answer when the node knows the topics."""
+        """Wait until this node's image has the new topics, because the client's next requests go to this node."""
         if request.validate_only:
             return
         names = [topic.name for topic in response.topics if topic.error_code == ErrorCode.NONE]
@@ -187,40 +190,40 @@ class ActiveController:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (known, waiter)
-        self._awaited.append(entry)
+        self._image_waiters.append(entry)
         try:
             async with asyncio.timeout(_IMAGE_WAIT_S):
                 await waiter
         except TimeoutError:
-            pass  # it is created; the client finds it where the image is newer, or here a little later
+            pass  # the topics exist; this node's image will have them soon
         finally:
-            self._awaited.remove(entry)
+            self._image_waiters.remove(entry)
 
 
-def _may_repeat(request: Message, error: KafkaError) -> bool:
+def _is_retriable(request: Message, error: KafkaError) -> bool:
     if isinstance(error, UnansweredError):
-        return ApiKey(schema_of(request).key) in _REPEATABLE
+        return ApiKey(schema_of(request).key) in _IDEMPOTENT
     return error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def _told(error: KafkaError, ctx: RequestContext | None) -> KafkaError:
-    """To clients, a time-out is the error after which a change may have been made."""
+def _error_for_client(error: KafkaError, ctx: RequestContext | None) -> KafkaError:
+    """For a client, replace UnansweredError by REQUEST_TIMED_OUT: the change may have been made."""
     if ctx is None or not isinstance(error, UnansweredError):
         return error
     return KafkaError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"The controller was lost before it answered; the change may have been made: {error}",
+        f"The connection to the controller was lost before its response; the change may have been made: {error}",
     )
 
 
-def _for(request: Message, version: int, ctx: RequestContext) -> RequestContext:
-    """A broker may ask for something else than its client did: topics are created because somebody wanted metadata."""
+def _context_for(request: Message, version: int, ctx: RequestContext) -> RequestContext:
+    """`ctx` for `request`, which can differ from the client's: a Metadata request can cause a CreateTopics request."""
     key = schema_of(request).key
     return RequestContext(key, version, ctx.correlation_id, ctx.client_id, ctx.client, ctx.now_ms, ctx.received)
 
 
 def wrap(request: Message, ctx: RequestContext) -> EnvelopeRequest:
-    """The client's request as it would have come from the client."""
+    """Put the client's request into an Envelope, encoded as the client would have sent it."""
     key = ApiKey(ctx.api_key)
     header = RequestHeader(
         api_key=ctx.api_key,
@@ -229,12 +232,12 @@ def wrap(request: Message, ctx: RequestContext) -> EnvelopeRequest:
         client_id=ctx.client_id,
     )
     head = encode(header, request_header_version(key, ctx.api_version))
-    import ipaddress  # here: only a node that forwards needs it
+    import ipaddress  # imported here because only forwarding needs it
 
     try:
         address = ipaddress.ip_address(ctx.client.host).packed
     except ValueError:
-        address = bytes(4)  # it has a name only
+        address = bytes(4)  # the host is a name, not an address
     return EnvelopeRequest(
         request_data=head + encode(request, ctx.api_version),
         request_principal=write_principal(ctx.client.principal),
@@ -243,7 +246,7 @@ def wrap(request: Message, ctx: RequestContext) -> EnvelopeRequest:
 
 
 def unwrap(envelope: EnvelopeResponse, key: ApiKey, ctx: RequestContext) -> Message:
-    """The controller's answer to the client. Raises KafkaError with what the envelope says."""
+    """Return the controller's response in `envelope`. Raises KafkaError for an error code of the envelope."""
     if envelope.error_code:
         raise KafkaError(error_code(envelope.error_code))
     data = bytes(envelope.response_data or b"")
@@ -252,5 +255,5 @@ def unwrap(envelope: EnvelopeResponse, key: ApiKey, ctx: RequestContext) -> Mess
         return decode(APIS[key].response, ctx.api_version, data, body)
     except WireError as error:
         raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller's answer to {APIS[key].name} cannot be read: {error}"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller's response to {APIS[key].name} cannot be decoded: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Shell: what coordinators and partition leaders ask of each other, wherever they live.
+"""Shell: requests between coordinators and partition leaders, on this node or on other brokers.
 
     transaction coordinator ── WriteTxnMarkers ─────► leaders of the transaction's partitions    MarkerChannel
     partition leader ───────── AddPartitionsToTxn ──► coordinator of the transactional id        TransactionChannel
@@ -6,10 +6,10 @@
     group coordinator ──────── ...ShareGroupState ──► coordinator of the share partition         ShareChannel
     group coordinator ──────── ListOffsets ─────────► leaders of partitions, for lag             PartitionEnds
 
-The newest image says who that is. Where it is this node, its own coordinator or partition is asked without a message.
-Otherwise one request of a kind is under way to a broker at a time, on a connection of its own (the answer comes
-when what was asked for is committed, which may take long), and the next one carries what has gathered. Nothing is asked
-twice here: an answer that did not come is NETWORK_EXCEPTION, and whoever asked looks again where to ask.
+The newest metadata image has the leader or coordinator. If the leader or coordinator is this node, a method call
+replaces the request. For each other broker and API, one request is in flight at a time, on its own connection, because
+the response may wait for a commit. Items that arrive meanwhile are sent together in the next request. The channels do
+not retry: a missing response is the error NETWORK_EXCEPTION, and the caller finds the coordinator again and retries.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TRANSACTIONS_MAX: Final = 1_000
 
 
 class CoordinationChannels:
-    """All of them. `connect` when the services are assembled, `run` before anything is asked."""
+    """All channels of a broker. Call `connect` after `Services` is built; `run` must be running during requests."""
 
     def __init__(self, peers: PeerSender) -> None:
         self._router = PeerRouter(peers)
@@ -51,18 +51,18 @@ class CoordinationChannels:
         self.log_ends = LogEnds(self._router)
 
     def connect(self, services: Services) -> None:
-        """The coordinators, which are some of the services, are built with the channels: so these come later."""
+        """Set the services. They are built after the channels, because the coordinators in them use the channels."""
         self._router.services = services
 
     async def run(self) -> None:
-        """Own what is under way until cancelled."""
+        """Run the tasks that send batched requests, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.transactions.run())
             tasks.create_task(self.share_coordinators.run())
 
 
 class Markers:
-    """coordination.transaction.MarkerChannel: the queue before it (`MarkerSender`) makes the batches."""
+    """Implements `MarkerChannel` of the coordination package. `MarkerSender` builds the batches of markers."""
 
     def __init__(self, router: PeerRouter) -> None:
         self._router = router
@@ -81,12 +81,12 @@ class Markers:
 
 
 class AddPartitionsToTxnManager:
-    """broker.TransactionChannel (Kafka's AddPartitionsToTxnManager)."""
+    """Implements `TransactionChannel` of the broker package, as Kafka's class of the same name."""
 
     def __init__(self, router: PeerRouter) -> None:
         self._router = router
         self._batched: BatchedRequests[int, AddPartitionsToTxnTransaction, AddPartitionsToTxnResult]
-        self._batched = BatchedRequests(_of_different_ids, self._carry)
+        self._batched = BatchedRequests(_with_distinct_ids, self._send_batch)
 
     async def run(self) -> None:
         await self._batched.run()
@@ -99,26 +99,28 @@ class AddPartitionsToTxnManager:
             return await services.transactions.add_or_verify_partitions(transaction, version=2, max_wait_ms=max_wait_ms)
         return await self._batched.ask(broker_id, transaction)
 
-    async def _carry(
+    async def _send_batch(
         self, broker_id: int, transactions: list[AddPartitionsToTxnTransaction]
     ) -> Sequence[AddPartitionsToTxnResult | KafkaError]:
         request = AddPartitionsToTxnRequest(transactions=transactions)
         try:
             response = await self._router.send(broker_id, request, "transactions")
         except KafkaError as error:
-            if error.code is ErrorCode.UNSUPPORTED_VERSION:  # nothing that a producer could do about it
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:  # a producer cannot handle UNSUPPORTED_VERSION
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, error.detail) from error
             raise
         assert isinstance(response, AddPartitionsToTxnResponse)
         if response.error_code:
-            raise KafkaError(_for_producers(error_code(response.error_code)), f"Broker {broker_id} refused to say.")
+            raise KafkaError(_for_producers(error_code(response.error_code)), f"Broker {broker_id} returned an error.")
         results = {result.transactional_id: result for result in response.results_by_transaction}
-        missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Broker {broker_id} left the transaction out.")
+        missing = KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The response of broker {broker_id} has no result for the transaction."
+        )
         return [results.get(transaction.transactional_id, missing) for transaction in transactions]
 
 
-def _of_different_ids(waiting: Sequence[AddPartitionsToTxnTransaction]) -> list[int]:
-    """Answers are told apart by the transactional id, so a message has each once."""
+def _with_distinct_ids(waiting: Sequence[AddPartitionsToTxnTransaction]) -> list[int]:
+    """Choose transactions with different transactional ids, because the id identifies each result in the response."""
     chosen: dict[str, int] = {}
     for place, transaction in enumerate(waiting):
         chosen.setdefault(transaction.transactional_id, place)
@@ -128,5 +130,5 @@ def _of_different_ids(waiting: Sequence[AddPartitionsToTxnTransaction]) -> list[
 
 
 def _for_producers(code: ErrorCode) -> ErrorCode:
-    """That brokers are not trusted by each other is nothing that a producer did."""
+    """Replace CLUSTER_AUTHORIZATION_FAILED, which is an error between brokers, by an error for the producer."""
     return ErrorCode.INVALID_TXN_STATE if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code

@@ -1,4 +1,4 @@
-"""Shell: replication.PeerChannel over this node's peers and the controller: values to wire messages and back."""
+"""Shell: implements `PeerChannel` of the replication package with requests to other brokers and the controller."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BOUNDS_PURPOSE: Final = "bounds"
 
 
 class ReplicationChannel:
-    """`broker_epoch` gives that of this process's registration, -1 before."""
+    """`broker_epoch` returns the epoch of this process's registration; -1 before the registration."""
 
     def __init__(
         self, node_id: int, peers: PeerSender, controller: ControllerChannel, broker_epoch: Callable[[], int]

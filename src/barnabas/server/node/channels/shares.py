@@ -1,4 +1,4 @@
-"""Shell: share groups' way to their share coordinators, and to where partitions end; see `coordination`."""
+"""Shell: the channels of share groups: to share coordinators, and to partition leaders for end offsets."""
 
 from __future__ import annotations
 
@@ -29,19 +29,22 @@ if TYPE_CHECKING:
     from barnabas.server.broker.services import Services
 
 PARTITIONS_MAX: Final = 1_000
-"""Share partitions in one request."""
+"""The limit for the share partitions in one request."""
 
 _Kind = tuple[int, int]
 """(broker, API key)"""
 
 
 class ShareCoordinators:
-    """coordination.ShareChannel (Kafka's PersisterStateManager). A request is about one share partition here; on its
-    way it is joined with others of its kind and group."""
+    """Implements `ShareChannel` of the coordination package (Kafka's PersisterStateManager).
+
+    Each request passed to `send` has one share partition. Requests of the same API and group are joined into one
+    request to the broker.
+    """
 
     def __init__(self, router: PeerRouter) -> None:
         self._router = router
-        self._batched: BatchedRequests[_Kind, Any, Any] = BatchedRequests(_of_one_group, self._carry)
+        self._batched: BatchedRequests[_Kind, Any, Any] = BatchedRequests(_with_one_group, self._send_batch)
         self._creating: asyncio.Lock | None = None
 
     async def run(self) -> None:
@@ -53,7 +56,7 @@ class ShareCoordinators:
             await self._create_topic(services)
         broker_id = self._router.coordinator(SHARE_STATE_TOPIC, coordinator_key)
         if self._router.is_local(broker_id):
-            return await _ask_here(services, request)
+            return await _call_local(services, request)
         return await self._batched.ask((broker_id, request.__schema__.key), request)
 
     async def _create_topic(self, services: Services) -> None:
@@ -65,18 +68,18 @@ class ShareCoordinators:
             if refused:
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    f"{SHARE_STATE_TOPIC} could not be created ({refused[SHARE_STATE_TOPIC].name}); "
-                    "are as many brokers alive as share.coordinator.state.topic.replication.factor?",
+                    f"{SHARE_STATE_TOPIC} could not be created ({refused[SHARE_STATE_TOPIC].name}). Check that the "
+                    "cluster has at least share.coordinator.state.topic.replication.factor active brokers.",
                 )
 
-    async def _carry(self, kind: _Kind, requests: list[Any]) -> Sequence[Any]:
+    async def _send_batch(self, kind: _Kind, requests: list[Any]) -> Sequence[Any]:
         joined = join(requests)
         response: Any = await self._router.send(kind[0], joined, f"share {joined.__schema__.name}")
         return split(response, requests, kind[0])
 
 
-def _of_one_group(waiting: Sequence[Any]) -> list[int]:
-    """The group of the one who has waited longest; each share partition once."""
+def _with_one_group(waiting: Sequence[Any]) -> list[int]:
+    """Choose requests of the group of the oldest request, at most one for each share partition."""
     chosen: dict[tuple[Any, int], int] = {}
     for place, request in enumerate(waiting):
         if request.group_id == waiting[0].group_id:
@@ -93,7 +96,7 @@ def _share_partition(request: Any) -> tuple[Any, int]:
 
 
 def join(requests: Sequence[Any]) -> Any:
-    """One request for all of them: they are of one kind and group."""
+    """Build one request from `requests`, which have the same API and group."""
     topics: dict[Any, Any] = {}
     for request in requests:
         (topic,) = request.topics
@@ -103,14 +106,17 @@ def join(requests: Sequence[Any]) -> Any:
 
 
 def split(response: Any, requests: Sequence[Any], broker_id: int) -> list[Any]:
-    """To each request the response it would have had alone."""
+    """Split `response` into one response for each request; KafkaError for a share partition without a result."""
     found = {(result.topic_id, p.partition): (result, p) for result in response.results for p in result.partitions}
     answers: list[Any] = []
     for request in requests:
         entry = found.get(_share_partition(request))
         if entry is None:
             answers.append(
-                KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Broker {broker_id} left a share partition out.")
+                KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"The response of broker {broker_id} has no result for a share partition.",
+                )
             )
             continue
         result, partition = entry
@@ -119,7 +125,7 @@ def split(response: Any, requests: Sequence[Any], broker_id: int) -> list[Any]:
     return answers
 
 
-async def _ask_here(services: Services, request: Request) -> Any:
+async def _call_local(services: Services, request: Request) -> Any:
     coordinator = services.shares.coordinator
     match request:
         case InitializeShareGroupStateRequest():
@@ -132,17 +138,17 @@ async def _ask_here(services: Services, request: Request) -> Any:
             return await coordinator.delete_share_group_state(request)
         case ReadShareGroupStateSummaryRequest():
             return await coordinator.read_share_group_state_summary(request)
-    raise AssertionError(f"{type(request).__name__} is no request to a share coordinator")
+    raise AssertionError(f"{type(request).__name__} is not a request to a share coordinator")
 
 
 class LogEnds:
-    """coordination.group.PartitionEnds, and the share coordinator's LogPruner."""
+    """Implements `PartitionEnds` (group coordinator) and `LogPruner` (share coordinator)."""
 
     def __init__(self, router: PeerRouter) -> None:
         self._router = router
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """High watermarks; what cannot be learned is left out."""
+        """The high watermark of each partition; a partition whose leader does not answer is left out."""
         services = self._router.require()
         ends: dict[TopicPartition, int] = {}
         elsewhere: list[tuple[int, list[TopicPartition]]] = []
@@ -179,6 +185,6 @@ class LogEnds:
         }
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
-        """Of a partition that this node leads, for its own coordinator."""
+        """Delete the records of `tp` before `offset`. This node must lead `tp`."""
         services = self._router.require()
         services.partitions.require(tp.topic, tp.partition).delete_records(offset, services.clock.now_ms())

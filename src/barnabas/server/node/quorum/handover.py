@@ -1,9 +1,10 @@
-"""Shell: hands what the quorum has committed to the listeners of the metadata log: fills `raft.RaftListener`.
+"""Shell: notifies the listeners of the metadata log of committed records; implements `RaftListener`.
 
-A listener hears of a leader when it may act on it: of another node at once; that this node leads, only when everything
-of earlier epochs has been handed over (Kafka's `handleLeaderChange`), so that the controller decides on all that was
-ever committed. A replica that starts over in the same process begins again at its snapshot; what was handed over
-before is left out.
+`RaftListener` receives encoded batches and Raft's view of the leader; a `MetadataListener` receives decoded records and
+is notified of a leader when it may act on it. Another node's leadership is notified at once. This node's leadership is
+notified after all records of earlier epochs (Kafka's `handleLeaderChange`), so that the controller decides on complete
+metadata. A replica that restarts in the same process starts again at its snapshot; the listeners are not notified again
+of records that they have.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from barnabas.server.node.quorum.snapshot_store import SnapshotStore
 from barnabas.server.raft.machine.events import LeaderAndEpoch
 from barnabas.server.raft.machine.values import NO_NODE, OffsetAndEpoch, RaftBatch
 
-NOBODY = LeaderAndEpoch(NO_NODE, 0)
+NO_LEADER = LeaderAndEpoch(NO_NODE, 0)
 
 
 class Handover:
-    """`handed_over` is the offset before which the listeners know everything."""
+    """The listeners have been notified of everything before the offset `notified_offset`."""
 
     def __init__(self, node_id: int, log: RaftLog, snapshots: SnapshotStore) -> None:
         self._node_id = node_id
@@ -34,90 +35,90 @@ class Handover:
         self._snapshots = snapshots
         self._listeners: list[MetadataListener] = []
         self._proposed: deque[CommittedBatch] = deque()
-        self._to_lead: tuple[int, LeaderAndEpoch] | None = None
-        """(end of the log when this node won, what to tell then)"""
+        self._own_leadership: tuple[int, LeaderAndEpoch] | None = None
+        """(log end offset when this node was elected, leadership to notify when everything before it is committed)"""
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self.snapshot: OffsetAndEpoch | None = None
-        self.handed_over = 0
-        self.leader = NOBODY
-        """As told to the listeners."""
+        self.notified_offset = 0
+        self.leader = NO_LEADER
+        """The leader of which the listeners were last notified."""
         self.metadata_version = LATEST_METADATA_VERSION
-        """Of what is committed."""
+        """The metadata.version after the committed records."""
 
     # ---- listeners
 
     def register(self, listener: MetadataListener) -> None:
-        """Tell it everything so far, and from now on."""
+        """Notify `listener` of all committed records so far, and of all later ones."""
         if self.snapshot is not None:
             listener.on_snapshot(self._snapshots.load(self.snapshot))
         start = 0 if self.snapshot is None else self.snapshot.offset
-        if start < self.handed_over:
+        if start < self.notified_offset:
             for batch in self._log.batches_from(start):
-                if batch.next_offset > self.handed_over:
+                if batch.next_offset > self.notified_offset:
                     break
                 if not batch.controls:
                     listener.on_commit(_committed(batch))
         self._listeners.append(listener)
-        if self.leader != NOBODY:
+        if self.leader != NO_LEADER:
             listener.on_leader(self.leader.leader_id, self.leader.epoch)
 
     def expect(self, batch: CommittedBatch) -> None:
-        """This node has proposed it: when it comes back committed, it need not be decoded."""
+        """Remember a batch that this node has proposed, so that it need not be decoded when it is committed."""
         self._proposed.append(batch)
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Until it holds, looked at whenever something was handed over."""
+        """Wait until `condition` is true. The condition is checked after each notification."""
         if not condition():
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append((condition, done))
             await done
 
-    # ---- raft.RaftListener
+    # ---- RaftListener
 
     def on_commit(self, batch: RaftBatch) -> None:
-        if batch.next_offset <= self.handed_over:
+        if batch.next_offset <= self.notified_offset:
             return
         committed = self._take_proposed(batch) or _committed(batch)
-        self._note_version(committed.records)
+        self._update_version(committed.records)
         for listener in self._listeners:
             listener.on_commit(committed)
-        self.handed_over = batch.next_offset
+        self.notified_offset = batch.next_offset
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self.snapshot = snapshot_id
-        if snapshot_id.offset <= self.handed_over:
+        if snapshot_id.offset <= self.notified_offset:
             self._snapshots.forget()
             return
         snapshot = self._snapshots.load(snapshot_id)
-        self._note_version(snapshot.records)
+        self._update_version(snapshot.records)
         for listener in self._listeners:
             listener.on_snapshot(snapshot)
-        self.handed_over = snapshot_id.offset
+        self.notified_offset = snapshot_id.offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        self.handed_over = max(self.handed_over, high_watermark)
-        if self._to_lead is not None and self.handed_over >= self._to_lead[0]:
-            leader = self._to_lead[1]
-            self._to_lead = None
-            self._tell(leader)
+        self.notified_offset = max(self.notified_offset, high_watermark)
+        if self._own_leadership is not None and self.notified_offset >= self._own_leadership[0]:
+            leader = self._own_leadership[1]
+            self._own_leadership = None
+            self._notify_leader(leader)
         self._wake()
 
     def on_leader(self, leader: LeaderAndEpoch) -> None:
-        self._to_lead = None
+        self._own_leadership = None
         if leader.leader_id == self._node_id:
-            self._to_lead = (self._log.end_offset, leader)
+            self._own_leadership = (self._log.end_offset, leader)
             leader = LeaderAndEpoch(NO_NODE, leader.epoch)
-        self._tell(leader)
+        self._notify_leader(leader)
 
-    def on_stopped(self) -> None:
-        """The replica runs no more: nobody leads that this node knows of."""
-        self._to_lead = None
+    def on_replica_stopped(self) -> None:
+        """The replica has stopped: the leader is unknown."""
+        self._own_leadership = None
         if self.leader.leader_id != NO_NODE:
-            self._tell(LeaderAndEpoch(NO_NODE, self.leader.epoch))
+            self._notify_leader(LeaderAndEpoch(NO_NODE, self.leader.epoch))
 
     # ---- inside
 
-    def _tell(self, leader: LeaderAndEpoch) -> None:
+    def _notify_leader(self, leader: LeaderAndEpoch) -> None:
         if leader.leader_id != self._node_id:
             self._proposed.clear()
         self.leader = leader
@@ -143,12 +144,12 @@ class Handover:
             return proposed.popleft()
         return None
 
-    def _note_version(self, records: Iterable[MetadataRecord]) -> None:
+    def _update_version(self, records: Iterable[MetadataRecord]) -> None:
         self.metadata_version = version_after(records, self.metadata_version)
 
 
 def version_after(records: Iterable[MetadataRecord], version: int) -> int:
-    """The metadata.version that holds after these records."""
+    """The metadata.version after `records`, if `version` was the version before."""
     for record in records:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             version = record.feature_level

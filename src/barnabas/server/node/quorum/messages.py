@@ -1,7 +1,6 @@
-"""Codec: the quorum's requests and responses as messages of the wire, and back.
+"""Codec: converts the requests and responses of Raft to wire messages, and back.
 
-Only who talks to other replicas needs it, so `QuorumNetwork` imports it with its first request: a node that is a
-quorum by itself starts sooner without these messages.
+`QuorumNetwork` imports this module with its first request, so that a node that is the only voter starts faster.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def encode(request: RaftRequest, cluster_id: str) -> Request:
 
 
 def decode(request: RaftRequest, response: Any) -> RaftResponse:
-    """Raises KafkaError for bytes that make no sense."""
+    """Raises KafkaError if the response is invalid."""
     match request:
         case raft.VoteRequest():
             return votes.parse_vote_response(response)

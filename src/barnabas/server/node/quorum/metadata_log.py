@@ -1,11 +1,11 @@
-"""Shell: the metadata log as a replica of the quorum: fills the `MetadataLog` port, and shows how the quorum stands.
+"""Shell: the metadata log as a replica of the Raft quorum; implements the ports `MetadataLog` and `QuorumStatus`.
 
-One class for every node: a voter among several, the only voter (which leads as soon as it runs), and an observer (a
-broker, or a controller that has not joined yet). `open` reads the disk, `run` takes part.
+The same class serves a voter among several, the only voter (which becomes leader as soon as it runs), and an observer
+(a broker, or a controller that has not joined the quorum). `open` reads the disk; `run` takes part in the quorum.
 
-A disk that is full ends the replica and begins it again, ever later, with what is on the disk: the proposals that were
-not written fail, the rest of the quorum elects another leader, and nothing that was promised is lost. Any other
-failure of the disk ends `run`, because a disk that fails must not vote.
+If the disk is full, the replica stops and restarts from the disk, after a pause that grows with each attempt. Proposals
+that were not written fail, the other voters elect another leader, and no acknowledged record is lost. Any other
+disk failure ends `run`, because a node with a failing disk must not vote.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.server.metadata.records.base import MetadataRecord
 from barnabas.server.metadata.records.codec import encode_record
 from barnabas.server.node.quorum.finding import quorum_exists
 from barnabas.server.node.quorum.handover import Handover, version_after
-from barnabas.server.node.quorum.network import QuorumNetwork, Sender
+from barnabas.server.node.quorum.network import QuorumNetwork, RequestSender
 from barnabas.server.node.quorum.raft_log import METADATA_PARTITION, RECORD_BATCH_BYTES_MAX, RaftLog
 from barnabas.server.node.quorum.snapshot_files import SnapshotDamagedError
 from barnabas.server.node.quorum.snapshot_store import SnapshotStore
@@ -47,38 +47,38 @@ log = get_logger("barnabas.server.node")
 
 _RESTART_MIN_S: Final = 0.1
 _RESTART_MAX_S: Final = 5.0
-_SETTLED_S: Final = 60.0
-"""A replica that has run so long without trouble starts over quickly the next time."""
-_HAND_OVER_S: Final = 1.0
-"""How long an orderly stop waits for a successor."""
+_PAUSE_RESET_S: Final = 60.0
+"""After this time without a failure, the pause before a restart is the minimum again."""
+_RESIGN_TIMEOUT_S: Final = 1.0
+"""How long a clean shutdown waits for another node to become leader."""
 
 
 class QuorumConfig(Struct, frozen=True):
-    """What the configuration says of the quorum; see `starting` for what comes of it."""
+    """The configuration of the quorum. `starting.py` computes the initial voters from it."""
 
     raft: RaftConfig
     cluster_id: str = ""
     controller_quorum_voters: Mapping[int, Address] | Iterable[tuple[int, Address]] = ()
     controller_quorum_bootstrap_servers: Sequence[Address] = ()
     endpoints: Endpoints = ()
-    """This node's own controller listeners, as others reach them."""
+    """The advertised controller listeners of this node."""
     may_found: bool = True
-    """Whether this node may found a quorum of its own, if its directory is new and no voters are configured."""
+    """Whether this node may found a new quorum if its directory is new and no voters are configured."""
     fsync: bool = True
 
 
 class RaftMetadataLog:
-    """`open`, register listeners, `run`. The directory must exist and be locked by this process."""
+    """Call `open`, register listeners, and call `run`. This process must have locked the directory."""
 
     def __init__(
         self, fs: FileSystem, directory: str, me: ReplicaKey, config: QuorumConfig, *, clock: Clock, rng: Rng,
-        executor: Executor, sender: Sender, clean_shutdown: bool = False,
+        executor: Executor, sender: RequestSender, clean_shutdown: bool = False,
     ) -> None:  # fmt: skip
         path = f"{directory}/{METADATA_PARTITION}"
         if not fs.exists(path):
             fs.mkdir(path)
             if config.fsync:
-                fs.sync_dir(directory)  # a vote must not be lost with the directory that it is in
+                fs.sync_dir(directory)  # otherwise a power failure could lose the directory with a vote in it
         self._me = me
         self._config = config
         self._clock = clock
@@ -88,7 +88,7 @@ class RaftMetadataLog:
             fs, path, self._snapshots, clock=clock, executor=executor, fsync=config.fsync,
             clean_shutdown=clean_shutdown,
         )  # fmt: skip
-        self._votes = VoteStore(fs, path, executor, voters=self._voters_of_now, fsync=config.fsync)
+        self._votes = VoteStore(fs, path, executor, voters=self._current_voters, fsync=config.fsync)
         listener = config.endpoints[0].listener if config.endpoints else ""
         self._network = QuorumNetwork(
             sender, config.cluster_id, config.raft.controller_quorum_request_timeout_ms, listener
@@ -96,24 +96,29 @@ class RaftMetadataLog:
         self._handover = Handover(me.id, self._log, self._snapshots)
         self._driver: RaftDriver | None = None
         self._proposed_version: int | None = None
-        """metadata.version after what was proposed, while this node leads."""
+        """The metadata.version after all proposed records, while this node is the leader."""
 
-    # ---- life
+    # ---- start, run and stop
 
     async def find_quorum(self) -> None:
-        """Before `open`: a node that might found a quorum makes sure that the other controllers know of none. Only a
-        node whose log is empty, and that has others to ask, asks and waits."""
+        """Call this before `open`. A node that may found a quorum checks that the other controllers have none.
+
+        Only a node with an empty log and configured bootstrap servers sends requests, and waits for the responses.
+        """
         config = self._config
         own = {(endpoint.host, endpoint.port) for endpoint in config.endpoints}
         others = [address for address in config.controller_quorum_bootstrap_servers if address not in own]
         known = dict(config.controller_quorum_voters) or self._log.end_offset or self._snapshots.formatted().voters
         if config.may_found and others and not known and await quorum_exists(self._network, others):
-            log.info("there is a quorum already: this node, whose log is empty, does not found one")
+            log.info("a quorum exists already; this node, whose log is empty, does not found another")
             self._config = replace(config, may_found=False)
 
     def open(self) -> None:
-        """Read the disk; hand the newest snapshot to the listeners. What is committed beyond it, only the quorum can
-        say: that follows in `run`. Raises MetadataError, QuorumStateError, StorageError."""
+        """Read the disk and notify the listeners of the newest snapshot.
+
+        Only the quorum determines which later records are committed; the listeners are notified of those in `run`.
+        Raises MetadataError, QuorumStateError, StorageError.
+        """
         state = self._votes.state()
         config = self._config
         raft_config = starting_config(
@@ -132,7 +137,7 @@ class RaftMetadataLog:
         self._driver = driver
 
     async def run(self) -> None:
-        """Until cancelled. Raises what stops this node for good: a failing disk, broken rules of the quorum."""
+        """Take part in the quorum until cancelled. Raises a disk failure, or a violation of the rules of Raft."""
         loop = asyncio.get_running_loop()
         pause = _RESTART_MIN_S
         while True:
@@ -142,16 +147,16 @@ class RaftMetadataLog:
             except BaseExceptionGroup as group:
                 error = _first(group)
                 if self._log.failed or not isinstance(error, (DiskFullError, SnapshotDamagedError)):
-                    log.error("the metadata log has failed: this node leaves the quorum", reason=str(error))
+                    log.error("the metadata log failed; this node stops taking part in the quorum", reason=str(error))
                     raise error from None
             finally:
-                self._handover.on_stopped()
-            if loop.time() - began > _SETTLED_S:
+                self._handover.on_replica_stopped()
+            if loop.time() - began > _PAUSE_RESET_S:
                 pause = _RESTART_MIN_S
-            log.error("the metadata log cannot go on now and will try again", reason=str(error), after_s=pause)
-            pause = await self._start_over(pause)
+            log.error("the metadata log stopped and will restart", reason=str(error), after_s=pause)
+            pause = await self._restart(pause)
 
-    async def _start_over(self, pause: float) -> float:
+    async def _restart(self, pause: float) -> float:
         while True:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _RESTART_MAX_S)
@@ -160,22 +165,22 @@ class RaftMetadataLog:
             try:
                 self.open()
             except DiskFullError as error:
-                log.error("the metadata log cannot go on yet", reason=str(error), after_s=pause)
+                log.error("the metadata log cannot restart yet", reason=str(error), after_s=pause)
                 continue
             return pause
 
     async def resign(self) -> None:
-        """Hand leadership over, if this node has it, before it stops: wait a moment for the next leader."""
+        """Before a shutdown: if this node is the leader, resign, and wait up to one second for the next leader."""
         driver = self._replica
         others = [key for key in driver.machine.voters.keys if key.id != self._me.id]
         if not driver.machine.is_leader or not others:
             return
         driver.resign(shutting_down=True)
         try:
-            async with asyncio.timeout(_HAND_OVER_S):
+            async with asyncio.timeout(_RESIGN_TIMEOUT_S):
                 await self._handover.wait_until(lambda: self.leader_id not in (NO_NODE, self._me.id))
         except TimeoutError:
-            log.info("no other controller has taken over yet")
+            log.info("no other controller has become leader yet")
 
     def close(self, *, clean: bool = True) -> None:
         self._log.close(clean=clean)
@@ -189,13 +194,13 @@ class RaftMetadataLog:
         handover, driver = self._handover, self._replica
         if handover.leader.leader_id != self._me.id:
             self._proposed_version = None
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata log.")
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the leader of the metadata log.")
         before = handover.metadata_version if self._proposed_version is None else self._proposed_version
         version = version_after(records, before)
         now_ms = self._clock.now_ms()
         batch = build_batch([SimpleRecord(None, encode_record(record, version), now_ms) for record in records])
         if len(batch) > RECORD_BATCH_BYTES_MAX:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The change is too large for one batch of the metadata log.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The change exceeds the batch size limit of the metadata log.")
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             waiting = asyncio.ensure_future(driver.propose(batch, len(records)))
@@ -212,12 +217,12 @@ class RaftMetadataLog:
     async def write_snapshot(
         self, end_offset: int, epoch: int, timestamp_ms: int, records: Iterable[MetadataRecord]
     ) -> None:
-        """Raises StorageError. `records` is gone through in another thread: give what cannot change."""
-        # A replica that has just started over knows less than its listeners of what is committed, for a while.
+        """Write a snapshot. Another thread iterates over `records`, so they must not change. Raises StorageError."""
+        # After a restart of the replica, its high watermark can be lower than the offset its listeners have.
         await self._handover.wait_until(lambda: self._replica.machine.high_watermark >= end_offset)
         driver = self._replica
         snapshot_id, kraft_version, voters = driver.snapshot_controls(end_offset)
-        assert snapshot_id.epoch == epoch, f"the image says epoch {epoch}, the log {snapshot_id.epoch}"
+        assert snapshot_id.epoch == epoch, f"the image has epoch {epoch}, the log has {snapshot_id.epoch}"
         await self._snapshots.store(
             snapshot_id,
             records,
@@ -226,7 +231,7 @@ class RaftMetadataLog:
             kraft_version=kraft_version,
             voters=voters,
         )
-        if driver is self._driver:  # else the replica has started over, and has found it by itself
+        if driver is self._driver:  # a replica that restarted meanwhile found the snapshot on the disk
             driver.snapshot_taken(snapshot_id)
 
     def _on_settled(self, future: asyncio.Future[int], waiting: asyncio.Future[int]) -> None:
@@ -237,21 +242,21 @@ class RaftMetadataLog:
             future.set_result(waiting.result())
             return
         self._proposed_version = None
-        reason = f"The change may or may not be carried out: {error or 'the node is stopping'}"
+        reason = f"The change may or may not be committed: {error or 'the node is stopping'}"
         future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, reason))
-        future.exception()  # seen, even if nobody waits any more
+        future.exception()  # marks the exception as retrieved, in case the caller was cancelled
 
-    # ---- the quorum, for its handlers
+    # ---- requests of other replicas
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
-        """Answer another replica. Raises KafkaError when this one is stopping or cannot keep up."""
+        """Handle a request of another replica. Raises KafkaError if this replica is stopping or overloaded."""
         return await self._replica.handle(request)
 
     # ---- QuorumStatus
 
     @property
     def leader_id(self) -> int:
-        """-1 while there is none; this node only when it may act as the leader."""
+        """-1 if the leader is unknown. This node's id only after all records of earlier epochs are committed."""
         return self._handover.leader.leader_id
 
     @property
@@ -260,8 +265,8 @@ class RaftMetadataLog:
 
     @property
     def high_watermark(self) -> int:
-        """Before it, everything is committed and in this node's image."""
-        return self._handover.handed_over
+        """All records before this offset are committed and in this node's image."""
+        return self._handover.notified_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -276,9 +281,9 @@ class RaftMetadataLog:
         return self._replica.machine.quorum.kraft_version
 
     def upgrade_kraft_version(self) -> None:
-        """Raises KafkaError: INVALID_UPDATE_VERSION, or NOT_CONTROLLER where this node does not lead."""
+        """Raises KafkaError INVALID_UPDATE_VERSION, or NOT_CONTROLLER if this node is not the leader."""
         if self.leader_id != self._me.id:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata log.")
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the leader of the metadata log.")
         try:
             self._replica.upgrade_kraft_version()
         except NotRaftLeaderError as error:
@@ -299,42 +304,43 @@ class RaftMetadataLog:
         if not driver.machine.is_leader:
             return None
         view = driver.describe()
-        ago = self._clock.now_ms() - int(asyncio.get_running_loop().time() * 1000)
+        clock_difference_ms = self._clock.now_ms() - int(asyncio.get_running_loop().time() * 1000)
 
-        def by_the_clock(replica: QuorumReplicaState) -> QuorumReplicaState:
+        def with_wall_clock_times(replica: QuorumReplicaState) -> QuorumReplicaState:
             fetched, caught_up = (
-                time + ago if time >= 0 else -1 for time in (replica.last_fetch_ms, replica.last_caught_up_ms)
+                time + clock_difference_ms if time >= 0 else -1
+                for time in (replica.last_fetch_ms, replica.last_caught_up_ms)
             )
             return replace(replica, last_fetch_ms=fetched, last_caught_up_ms=caught_up)
 
         return replace(
             view,
-            voters=tuple(map(by_the_clock, view.voters)),
-            observers=tuple(map(by_the_clock, view.observers)),
+            voters=tuple(map(with_wall_clock_times, view.voters)),
+            observers=tuple(map(with_wall_clock_times, view.observers)),
         )
 
     async def wait_leader(self) -> None:
-        """Until a leader is known; if it is this node, it may act as such."""
+        """Wait until `leader_id` is known."""
         await self._handover.wait_until(lambda: self.leader_id != NO_NODE)
 
     async def wait_caught_up(self) -> None:
-        """Until a leader is known, and what it has said to be committed is in this node's image."""
+        """Wait until the leader is known and all records up to its high watermark are in this node's image."""
         await self._handover.wait_until(lambda: self.leader_id != NO_NODE and self._replica.machine.high_watermark >= 0)
 
     # ---- inside
 
     @property
     def _replica(self) -> RaftDriver:
-        assert self._driver is not None, "open() comes first"
+        assert self._driver is not None, "open() must be called first"
         return self._driver
 
-    def _voters_of_now(self) -> tuple[int, tuple[int, ...]]:
+    def _current_voters(self) -> tuple[int, tuple[int, ...]]:
         quorum = self._replica.machine.quorum
         return quorum.kraft_version, quorum.voters.ids
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What stopped the replica: its tasks may have failed together."""
+    """The first error in `group`. Several tasks of the replica can fail at the same time."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

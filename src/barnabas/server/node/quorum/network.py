@@ -1,7 +1,7 @@
-"""Shell: requests to other replicas, over the node's outgoing connections: fills `raft.Network`.
+"""Shell: sends requests to other replicas of the quorum; implements `NetworkChannel` of the raft package.
 
-Three connections to each node, so that a request that is answered late (a Fetch waits for records, a change of the
-voters for its commit) never delays a vote.
+Three connections to each node are used, so that a delayed response never delays a vote: a Fetch waits for records, and
+a change of the voters waits for its commit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ FETCH_PURPOSE: Final = "raft-fetch"
 CHANGE_PURPOSE: Final = "raft-change"
 
 
-class Sender(Protocol):
-    """`transport.NodeClient`, as far as it is needed here."""
+class RequestSender(Protocol):
+    """The method of `NodeClient` (transport package) that `QuorumNetwork` uses."""
 
     async def send(
         self,
@@ -37,21 +37,21 @@ class Sender(Protocol):
 
 
 class QuorumNetwork:
-    """One request, one response."""
+    """Encodes a request, sends it, and decodes the response."""
 
-    def __init__(self, sender: Sender, cluster_id: str, timeout_ms: int, listener: str = "") -> None:
+    def __init__(self, sender: RequestSender, cluster_id: str, timeout_ms: int, listener: str = "") -> None:
         self._sender = sender
         self._cluster_id = cluster_id
         self._timeout_ms = timeout_ms
         self._listener = listener
-        """Which listener of the others to use, where they have several."""
+        """The name of the listener to use if another node has several."""
 
     async def send(self, node_id: int, endpoints: Endpoints, request: RaftRequest) -> RaftResponse:
-        """Raises KafkaError, and ConnectionRefusedError where nothing listens."""
-        from barnabas.server.node.quorum.messages import decode, encode  # see there
+        """Raises KafkaError, and ConnectionRefusedError if no process listens at the address."""
+        from barnabas.server.node.quorum.messages import decode, encode  # imported lazily, see messages.py
 
         if not endpoints:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"Nobody has said where node {node_id} is.")
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"The address of node {node_id} is unknown.")
         endpoint = next((e for e in endpoints if e.listener == self._listener), endpoints[0])
         match request:
             case raft.FetchRequest() | raft.FetchSnapshotRequest():
@@ -73,12 +73,16 @@ class QuorumNetwork:
                 return _grant(request.epoch)
             if isinstance(error, KafkaError):
                 raise
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Node {node_id} is too old: {error}") from error
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"Node {node_id} does not support the request: {error}"
+            ) from error
         except WireError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node {node_id} made no sense: {error}") from error
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"The response of node {node_id} cannot be decoded: {error}"
+            ) from error
         return decode(request, response)
 
 
 def _grant(epoch: int) -> RaftResponse:
-    """A voter that does not know pre-votes stands in nobody's way (KIP-996); it is asked again for its real vote."""
+    """The assumed response of a voter without support for pre-votes: granted (KIP-996). The real vote follows."""
     return raft.VoteResponse(ErrorCode.NONE, epoch, granted=True)

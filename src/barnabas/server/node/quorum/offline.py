@@ -1,4 +1,4 @@
-"""Shell: reading the metadata log of a node that does not run, for tools."""
+"""Shell: reads the metadata log of a node that is not running, for tools."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ def replay(
     fs: FileSystem, directory: str, listener: MetadataListener, *, clock: Clock, executor: Executor,
     clean_shutdown: bool,
 ) -> None:  # fmt: skip
-    """Tell `listener` all that the log in `directory` holds. The last records need not be committed: which ones are,
-    only the quorum could say. Raises MetadataError, StorageError."""
+    """Notify `listener` of all records of the log in `directory`.
+
+    The last records may be uncommitted, because only the quorum knows the high watermark. Raises MetadataError,
+    StorageError.
+    """
     path = f"{directory}/{METADATA_PARTITION}"
     snapshots = SnapshotStore(fs, path, executor)
     log = RaftLog(fs, path, snapshots, clock=clock, executor=executor, clean_shutdown=clean_shutdown)
@@ -27,7 +30,7 @@ def replay(
         handover.register(listener)
         if summary.snapshots:
             handover.on_snapshot(summary.snapshots[-1])
-        for batch in log.batches_from(handover.handed_over):
+        for batch in log.batches_from(handover.notified_offset):
             if not batch.controls:
                 handover.on_commit(batch)
     finally:

@@ -1,7 +1,7 @@
-"""Codec: the `quorum-state` file of the metadata log: who leads, in which epoch, whom this node voted for.
+"""Codec: the `quorum-state` file of the metadata log: the epoch, its leader, and this node's vote.
 
-JSON in one line, as Kafka's FileQuorumStateStore writes it. Version 0 belongs to a static quorum (kraft.version 0) and
-names the voters; version 1 (KIP-853) names the directory voted for instead.
+The file has one line of JSON, as written by Kafka's FileQuorumStateStore. Version 0 (kraft.version 0, a static quorum)
+has the ids of the voters; version 1 (KIP-853) has the directory id of the voted replica instead.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NO_VOTE = -1
 
 
 class QuorumStateError(BarnabasError):
-    """The file cannot be understood."""
+    """The file cannot be parsed."""
 
 
 class QuorumState(Struct, frozen=True):
-    """One election state. `voters` is only kept by version 0."""
+    """One election state. Only version 0 has `voters`."""
 
     leader_id: int = -1
     leader_epoch: int = 0
@@ -62,7 +62,9 @@ def parse_quorum_state(text: str) -> QuorumState:
         fields = json.loads(text)
         version = int(fields["data_version"])
         if version not in (0, 1):
-            raise QuorumStateError(f"quorum-state has version {version}; 0 and 1 are known: a newer program wrote it.")
+            raise QuorumStateError(
+                f"quorum-state has version {version}, but only 0 and 1 are supported. Upgrade this node."
+            )
         return QuorumState(
             leader_id=int(fields["leaderId"]),
             leader_epoch=int(fields["leaderEpoch"]),

@@ -1,13 +1,14 @@
-"""Shell: the log of the quorum over `storage.Log`: fills `raft.RaftLog`.
+"""Shell: the log of the quorum, stored in a `Log` of the storage package; implements `ReplicatedLog`.
 
     <dir>/__cluster_metadata-0/00000000000000000000.log ...    record batches (broker/quorum/batches)
     <dir>/__cluster_metadata-0/<offset>-<epoch>.checkpoint     snapshots (snapshot_store)
 
-Where the log starts is not written down anywhere: it is where the newest snapshot ends that agrees with the log. So a
-new start is durable as soon as its snapshot is, and what lies before the snapshot *before* that one may go; the one
-before is kept, with the log from there on, in case the newest proves damaged.
+The start of the log is not stored: it is the end of the newest snapshot that is consistent with the log. So a new log
+start is durable as soon as its snapshot is durable. The previous snapshot is kept with the log from its end on, in case
+the newest snapshot is damaged; everything before the previous snapshot is deleted.
 
-What the log holds when it is opened is synced first: a follower's first fetch says that it is.
+`open` syncs the log, because a follower's first fetch tells the leader that all records before the fetch offset are
+durable.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _CONFIG: Final = ConfigBuilder(LogConfig, TOPIC_CONFIGS).from_defaults(
 
 
 class RaftLog:
-    """`open` it once; after that it follows the machine's effects."""
+    """Call `open`; then `apply` executes the effects of the Raft state machine."""
 
     def __init__(
         self, fs: FileSystem, path: str, snapshots: SnapshotStore, *, clock: Clock, executor: Executor,
@@ -81,13 +82,13 @@ class RaftLog:
 
     @property
     def failed(self) -> bool:
-        """The disk refused what it must not; nothing but a restart of the process helps."""
+        """The disk has failed. Only a restart of the process can recover."""
         return self._log.failed
 
-    # ---- raft.RaftLog
+    # ---- ReplicatedLog
 
     def open(self) -> LogSummary:
-        """May be called again: when the replica starts over, with what is on the disk."""
+        """Read the log. Called again if the replica restarts from the disk."""
         start, contents = self._find_start()
         if self._fsync:
             self._log.flush()
@@ -120,7 +121,9 @@ class RaftLog:
         match op:
             case Append(batch):
                 self._log.append_as_follower(render_batch(batch, now_ms), now_ms=now_ms)
-                assert self._log.log_end_offset == batch.next_offset, "the disk and the machine have parted"
+                assert self._log.log_end_offset == batch.next_offset, (
+                    "the log and the state machine have different end offsets"
+                )
             case Truncate(offset):
                 self._log.truncate_to(offset, now_ms=now_ms)
             case StartAt(snapshot_id):
@@ -133,7 +136,7 @@ class RaftLog:
     def read(self, offset: int, bytes_max: int) -> Sequence[RaftBatch]:
         if offset >= self._log.log_end_offset:
             return ()
-        # Its bytes were checked when they were written, and are again by whoever gets them.
+        # The CRC was checked when the bytes were written, and the receiver checks it again.
         return parse_batches(self._log.read(offset, bytes_max).data, check=False)
 
     async def sync(self) -> None:
@@ -150,7 +153,7 @@ class RaftLog:
         await asyncio.shield(running)
 
     async def settled(self) -> None:
-        """No sync is under way, such as one that a replica began before it was stopped."""
+        """Wait until no sync is running. A replica that was stopped may have started one."""
         while self._syncing is not None:
             await asyncio.wait((self._syncing,))
 
@@ -160,7 +163,7 @@ class RaftLog:
     # ---- inside
 
     def batches_from(self, offset: int) -> Iterator[RaftBatch]:
-        """Every batch from `offset` to the end. Raises MetadataError where they cannot be read."""
+        """Every batch from `offset` to the end of the log. Raises MetadataError if a batch cannot be read."""
         while offset < self._log.log_end_offset:
             before = offset
             for batch in self.read(offset, _SCAN_BYTES):
@@ -180,10 +183,13 @@ class RaftLog:
             job.failed(error)
 
     def _find_start(self) -> tuple[OffsetAndEpoch, SnapshotContents]:
-        """The newest whole snapshot that agrees with the log, or goes beyond it: then the log is empty from there."""
+        """The newest complete snapshot that is consistent with the log.
+
+        If the snapshot ends after the log, the log is truncated and starts at the end of the snapshot.
+        """
         log = self._log
-        whole = list(self._snapshots.whole())
-        for snapshot_id, contents in whole:
+        complete = list(self._snapshots.complete_snapshots())
+        for snapshot_id, contents in complete:
             if snapshot_id.offset > log.log_end_offset:
                 log.truncate_fully_and_start_at(snapshot_id.offset, now_ms=self._clock.now_ms())
                 return snapshot_id, contents
@@ -192,13 +198,13 @@ class RaftLog:
                 return snapshot_id, contents
         if log.log_start_offset == 0:
             return ORIGIN, self._snapshots.formatted()
-        if not whole:
+        if not complete:
             raise MetadataError(
-                f"The metadata log in {log.path} starts at offset {log.log_start_offset}, and there is no whole "
-                "snapshot of what came before. Restore the snapshot from a backup, or start with an empty directory: "
-                "if other controllers have the log, this one fetches it from them."
+                f"The metadata log in {log.path} starts at offset {log.log_start_offset}, but there is no complete "
+                "snapshot of the earlier records. Restore the snapshot from a backup, or start with an empty "
+                "directory: this node then fetches the log from other controllers, if they have it."
             )
-        snapshot_id, contents = whole[0]  # the log's beginning was dropped for it, when the process ended
+        snapshot_id, contents = complete[0]  # the process ended after it deleted the log before this snapshot
         log.truncate_fully_and_start_at(snapshot_id.offset, now_ms=self._clock.now_ms())
         return snapshot_id, contents
 
@@ -208,7 +214,7 @@ class RaftLog:
         self._log.delete_pending_files(now_ms)
 
     def _advance_start(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
-        """A segment per snapshot, so that those before the one that is kept can go."""
+        """Start a new segment for each snapshot, so that segments before the previous snapshot can be deleted."""
         previous = self._snapshots.drop_before(snapshot_id)
         self._log.roll(now_ms)
         if previous is not None:

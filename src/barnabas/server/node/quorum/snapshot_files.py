@@ -1,9 +1,8 @@
 """Codec: metadata snapshots, `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` (KIP-630).
 
-A snapshot is record batches like the log's: a header control record (from kraft.version 1 on followed by that version
-and the voters, KIP-853), the records that make the image, a footer control record. One without its footer was not
-finished. `bootstrap.checkpoint` and a snapshot at offset 0 are what Kafka's `format` leaves behind: the records with
-which a new log begins.
+A snapshot consists of record batches: a header control record (from kraft.version 1 on followed by control records with
+the version and the voters, KIP-853), the records of the image, and a footer control record. A file without a footer is
+incomplete. Kafka's `format` writes `bootstrap.checkpoint` and a snapshot at offset 0: the first records of a new log.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _RECORDS_PER_BATCH: Final = 1024
 
 
 class SnapshotDamagedError(MetadataError):
-    """The bytes are not a whole snapshot."""
+    """The file is damaged or incomplete."""
 
 
 class SnapshotContents(Struct, frozen=True):
-    """What a snapshot says. `voters` is None in a quorum of kraft.version 0."""
+    """A decoded snapshot. `voters` is None in a quorum of kraft.version 0."""
 
     records: Sequence[MetadataRecord]
     timestamp_ms: int = -1
@@ -63,7 +62,7 @@ def name_of(snapshot_id: OffsetAndEpoch) -> str:
 
 
 def list_snapshots(fs: FileSystem, path: str) -> list[OffsetAndEpoch]:
-    """The finished snapshots in a directory, ascending by offset, without the one at 0, which is part of formatting."""
+    """The snapshots in a directory, ascending by offset. The one at offset 0 is left out: `format` wrote it."""
     found = [match for name in fs.listdir(path) if (match := _NAME.match(name))]
     ids = [OffsetAndEpoch(int(match[2]), int(match[1])) for match in found if int(match[1]) > 0]
     return sorted(ids, key=lambda snapshot_id: (snapshot_id.offset, snapshot_id.epoch))
@@ -78,7 +77,7 @@ def render_snapshot(
     kraft_version: int = 0,
     voters: Voters | None = None,
 ) -> Iterator[Buffer]:
-    """The batches of a snapshot, each a piece of moderate size. `records` may be made as they are asked for."""
+    """Yield the batches of a snapshot, with up to 1,024 records each. `records` may be a generator."""
     head: list[ControlValue] = [SnapshotHeader(timestamp_ms)]
     if kraft_version > 0:
         head.append(to_control(KRaftVersionControl(kraft_version)))
@@ -96,7 +95,7 @@ def render_snapshot(
 
 
 def parse_snapshot(data: Buffer, path: str) -> SnapshotContents:
-    """Raises SnapshotDamagedError for bytes that are no batches; one without a footer is not `complete`."""
+    """Decode a snapshot; `complete` is False without a footer. Raises SnapshotDamagedError for invalid batches."""
     records: list[MetadataRecord] = []
     timestamp_ms = -1
     kraft_version = 0
@@ -111,13 +110,13 @@ def parse_snapshot(data: Buffer, path: str) -> SnapshotContents:
                         records.append(decode_record(record.value))
                     continue
                 value = parse_control(record)
-                said = from_control(value)
+                control = from_control(value)
                 if isinstance(value, SnapshotHeader):
                     timestamp_ms = value.last_contained_log_timestamp
-                elif isinstance(said, KRaftVersionControl):
-                    kraft_version = said.version
-                elif isinstance(said, Voters):
-                    voters = said
+                elif isinstance(control, KRaftVersionControl):
+                    kraft_version = control.version
+                elif isinstance(control, Voters):
+                    voters = control
                 complete = complete or isinstance(value, SnapshotFooter)
     except CorruptBatchError as error:
         raise SnapshotDamagedError(f"The snapshot {path} is damaged: {error}") from error
@@ -125,15 +124,15 @@ def parse_snapshot(data: Buffer, path: str) -> SnapshotContents:
 
 
 def load_snapshot(fs: FileSystem, path: str, name: str) -> SnapshotContents:
-    """Raises SnapshotDamagedError for one that is not complete, StorageError."""
+    """Read and decode a snapshot. Raises SnapshotDamagedError if it is damaged or incomplete, StorageError."""
     contents = parse_snapshot(read_file(fs, f"{path}/{name}"), f"{path}/{name}")
     if not contents.complete:
-        raise SnapshotDamagedError(f"The snapshot {path}/{name} has no footer: it was not finished.")
+        raise SnapshotDamagedError(f"The snapshot {path}/{name} has no footer, so it is incomplete.")
     return contents
 
 
 def formatted_contents(fs: FileSystem, path: str) -> SnapshotContents:
-    """What Kafka's `format` left in the directory of the metadata log: above all the voters (KIP-853)."""
+    """The snapshot that Kafka's `format` wrote into the directory of the metadata log, with the voters (KIP-853)."""
     try:
         return parse_snapshot(read_file(fs, f"{path}/{FORMATTED_FILE}"), f"{path}/{FORMATTED_FILE}")
     except FileMissingError:
@@ -141,7 +140,7 @@ def formatted_contents(fs: FileSystem, path: str) -> SnapshotContents:
 
 
 def bootstrap_records(fs: FileSystem, log_dir: str, metadata_path: str) -> Sequence[MetadataRecord]:
-    """The records that Kafka's `format` prepared for a new log; none if the directory was never formatted."""
+    """The first records of a new log, written by Kafka's `format`; empty if the directory was not formatted."""
     for path in (f"{log_dir}/{BOOTSTRAP_FILE}", f"{metadata_path}/{FORMATTED_FILE}"):
         if fs.exists(path):
             records = parse_snapshot(read_file(fs, path), path).records

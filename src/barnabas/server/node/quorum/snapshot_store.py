@@ -1,11 +1,11 @@
-"""Shell: snapshots of the metadata on the disk: fills `raft.SnapshotStore`, and writes those that this node takes.
+"""Shell: stores metadata snapshots on the disk; implements `SnapshotStorage` of the raft package.
 
-    <offset>-<epoch>.checkpoint          a whole snapshot, durable
-    <offset>-<epoch>.checkpoint.part     pieces fetched from the leader so far
-    <offset>-<epoch>.checkpoint.tmp      being written by this node
+    <offset>-<epoch>.checkpoint          a complete, durable snapshot
+    <offset>-<epoch>.checkpoint.part     the pieces fetched from the leader so far
+    <offset>-<epoch>.checkpoint.tmp      a snapshot that this node is writing
 
-Writing one, and checking one that was fetched, means going through every record of the cluster: that is done in the
-executor. What the last fetched one says is kept until the state machine has taken it over, which it does at once.
+To write a snapshot, or to check a fetched one, takes time proportional to the cluster's metadata, so both run in the
+executor. The contents of the last fetched snapshot are kept in memory until the listeners have been notified of it.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ class SnapshotStore:
             if name.endswith((f".checkpoint{FETCHED}", f".checkpoint{TAKEN}")):
                 fs.unlink(f"{path}/{name}")
 
-    # ---- what is there
+    # ---- snapshots on the disk
 
-    def whole(self) -> Iterator[tuple[OffsetAndEpoch, SnapshotContents]]:
-        """Newest first; those that are damaged are left out, with a warning."""
+    def complete_snapshots(self) -> Iterator[tuple[OffsetAndEpoch, SnapshotContents]]:
+        """All complete snapshots, newest first. Damaged snapshots are skipped with a warning."""
         for snapshot_id in reversed(list_snapshots(self._fs, self._path)):
             try:
                 contents = load_snapshot(self._fs, self._path, name_of(snapshot_id))
             except SnapshotDamagedError as error:
-                log.warning("a snapshot of the metadata is damaged and is not used", reason=str(error))
+                log.warning("skipping a damaged metadata snapshot", reason=str(error))
                 continue
             self._loaded = self._loaded or (snapshot_id, contents)
             yield snapshot_id, contents
 
     def formatted(self) -> SnapshotContents:
-        """What a formatting tool left for a new log."""
+        """The snapshot that Kafka's `format` wrote for a new log; empty if there is none."""
         return formatted_contents(self._fs, self._path)
 
     def load(self, snapshot_id: OffsetAndEpoch) -> LoadedSnapshot:
-        """For the state machine. Raises SnapshotDamagedError, StorageError."""
+        """The contents of a snapshot, for the listeners. Raises SnapshotDamagedError, StorageError."""
         for known in (self._fetched, self._loaded):
             if known is not None and known[0] == snapshot_id:
                 contents = known[1]
@@ -86,16 +86,16 @@ class SnapshotStore:
         return contents.loaded(snapshot_id)
 
     def forget(self) -> None:
-        """Nobody needs what was read at the start, or fetched, any more."""
+        """Release the contents that were kept in memory."""
         self._fetched = self._loaded = None
 
     async def settled(self) -> None:
-        """Nothing is being written or checked, such as what a replica began before it was stopped."""
+        """Wait until no snapshot is being written or checked. A replica that was stopped may have started one."""
         if self._running:
             await asyncio.wait(self._running)
 
     def drop_before(self, snapshot_id: OffsetAndEpoch) -> OffsetAndEpoch | None:
-        """Remove those before this one but the newest of them, which is returned."""
+        """Delete the snapshots before `snapshot_id` except the newest of them, which is returned."""
         older = [found for found in list_snapshots(self._fs, self._path) if found.offset < snapshot_id.offset]
         for found in older[:-1]:
             self._fs.unlink(f"{self._path}/{name_of(found)}")
@@ -106,7 +106,7 @@ class SnapshotStore:
             if found != snapshot_id:
                 self._fs.unlink(f"{self._path}/{name_of(found)}")
 
-    # ---- raft.SnapshotStore
+    # ---- SnapshotStorage
 
     def write(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer) -> None:
         part = self._part
@@ -117,9 +117,12 @@ class SnapshotStore:
         part[1].write_at(position, [data])
 
     async def finish(self, snapshot_id: OffsetAndEpoch) -> tuple[int, Voters | None]:
-        """Raises SnapshotDamagedError when the pieces do not make a snapshot."""
+        """Check and rename the fetched snapshot. Returns (kraft.version, voters).
+
+        Raises SnapshotDamagedError if the pieces are not a complete snapshot.
+        """
         part, self._part = self._part, None
-        assert part is not None and part[0] == snapshot_id, "what is finished was written before"
+        assert part is not None and part[0] == snapshot_id, "finish() without write() of this snapshot"
         contents = await self._run(partial(self._finish, name_of(snapshot_id), part[1]))
         self._fetched = (snapshot_id, contents)
         return contents.kraft_version, contents.voters
@@ -146,7 +149,7 @@ class SnapshotStore:
         kraft_version: int,
         voters: Voters | None,
     ) -> None:
-        """Durable when it returns. `records` is gone through in the executor: it must not change."""
+        """Write a snapshot, which is durable on return. The executor iterates over `records`; they must not change."""
         pieces = render_snapshot(
             records,
             epoch=snapshot_id.epoch,
@@ -203,7 +206,7 @@ class SnapshotStore:
     def _on_done(self, job: asyncio.Future[Any]) -> None:
         self._running.discard(job)
         if not job.cancelled():
-            job.exception()  # seen, even if nobody waits any more
+            job.exception()  # marks the exception as retrieved, in case the caller was cancelled
 
     def _drop_part(self) -> None:
         if self._part is not None:

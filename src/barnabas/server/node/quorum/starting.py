@@ -1,10 +1,11 @@
-"""Machine: which quorum a node starts with, before its log says so.
+"""Machine: computes the initial voters of the quorum when a node starts. The first row that applies wins.
 
-the log or a snapshot names voters       those, and its kraft.version (whatever the configuration says)
-controller.quorum.voters                 those, for ever: kraft.version 0
-quorum-state of kraft.version 0          this node alone, as it was
-nothing, and the node may found          this node alone, kraft.version 1: others may join (KIP-853)
-nothing, and it may not                  nobody: it observes, asks the bootstrap servers, and may join
+the log or a snapshot has voters         the voters and the kraft.version in the log or snapshot (used by `RaftMachine`)
+controller.quorum.voters is set          the configured voters, static: kraft.version 0
+quorum-state of kraft.version 0          this node is the only voter, as before
+none of these, the node may found        this node is the only voter, kraft.version 1: others may join (KIP-853)
+none of these, the node may not found    no voters: the node observes, finds the leader through the bootstrap servers,
+                                         and may join
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from barnabas.server.raft.machine.values import (
 Address = tuple[str, int]
 """(host, port)"""
 _FIRST_BOOTSTRAP_ID: Final = -2
-"""Servers whose ids are not known get ids of their own, downwards from here, as in Kafka."""
+"""Bootstrap servers have unknown node ids. They get negative ids, from this one downwards, as in Kafka."""
 
 
 def starting_config(
@@ -45,8 +46,10 @@ def starting_config(
     endpoints: Endpoints,
     may_found: bool,
 ) -> RaftConfig:
-    """`config` with the voters, the version and the addresses filled in. Raises MetadataError where the directory and
-    the configuration cannot both be right."""
+    """Return `config` with the voters, the kraft.version and the addresses set.
+
+    Raises MetadataError if the directory contradicts the configuration.
+    """
     name = endpoints[0].listener if endpoints else LISTENER
     config = replace(
         config,
@@ -67,8 +70,8 @@ def starting_config(
     others = [node for node in former if node != me.id]
     if others:
         raise MetadataError(
-            f"The metadata log belongs to a quorum of the nodes {sorted(former)}, and this node ({me.id}) must not "
-            "decide alone. Name them all in controller.quorum.voters, as before, and start it with the others."
+            f"The metadata log belongs to a quorum of the nodes {sorted(former)}; this node ({me.id}) cannot be its "
+            "only voter. Set controller.quorum.voters to all of them, as before, and start them all."
         )
     is_new = summary.end_offset == 0
     if config.can_vote and (former or (may_found and not is_new)):

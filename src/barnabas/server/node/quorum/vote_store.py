@@ -1,6 +1,6 @@
-"""Shell: the file `quorum-state`, on which elections stand: fills `raft.VoteStore`.
+"""Shell: stores the election state in the file `quorum-state`; implements `QuorumStateStore` of the raft package.
 
-Version 0 in a quorum of kraft.version 0, whose voters it names; version 1 from kraft.version 1 on (KIP-853).
+The file has version 0, with the voters, in a quorum of kraft.version 0; version 1 from kraft.version 1 on (KIP-853).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_STATE: Final = QuorumState()
 
 
 class VoteStore:
-    """`voters` says which kraft.version holds now, and the voters' ids."""
+    """`voters` returns (current kraft.version, ids of the voters)."""
 
     def __init__(
         self, fs: FileSystem, path: str, executor: Executor, *, voters: Callable[[], tuple[int, tuple[int, ...]]],
@@ -42,7 +42,7 @@ class VoteStore:
         self._saving: asyncio.Future[None] | None = None
 
     def state(self) -> QuorumState | None:
-        """The file as it is, or None. Raises QuorumStateError."""
+        """The contents of the file, None if it does not exist. Raises QuorumStateError if the file is damaged."""
         try:
             return parse_quorum_state(read_file(self._fs, self._file).decode("utf-8", "replace"))
         except FileMissingError:
@@ -50,7 +50,7 @@ class VoteStore:
         except QuorumStateError as error:
             raise QuorumStateError(f"{self._file}: {error}") from error
 
-    # ---- raft.VoteStore
+    # ---- QuorumStateStore
 
     def load(self) -> ElectionState:
         state = self.state() or _NO_STATE
@@ -81,11 +81,11 @@ class VoteStore:
         await asyncio.shield(self._saving)
 
     async def settled(self) -> None:
-        """Nothing is being written, such as what a replica began to save before it was stopped."""
+        """Wait until no write is running. A replica that was stopped may have started one."""
         while self._saving is not None:
             await asyncio.wait((self._saving,))
 
     def _on_saved(self, saving: asyncio.Future[None]) -> None:
         self._saving = None
         if not saving.cancelled():
-            saving.exception()  # seen, even if nobody waits any more
+            saving.exception()  # marks the exception as retrieved, in case the caller was cancelled

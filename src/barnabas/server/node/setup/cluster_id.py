@@ -1,12 +1,13 @@
-"""Shell: which cluster a new node belongs to: it asks the controllers that its configuration names.
+"""Shell: finds the cluster id of a new node by a request to each controller in the configuration.
 
-    somebody has an id            that is ours
-    nobody has one, all answered  the first controller of the configuration makes one; the others ask on
-    nobody has one, some missing  wait: one that is missing may know
+    a controller has an id               the new node takes this id
+    all answered, none has an id         the first controller in the configuration generates one; the others retry
+    some did not answer, none has an id  retry: a controller that did not answer may have an id
 
-So the first start of a cluster needs all its controllers once, and an emptied disk can never begin a second cluster
-beside the first. Kafka's controllers say theirs only when a majority runs: if that takes a new node of ours, it has to
-be told (`--cluster-id`). While a controller waits, `NewcomerHandler` answers the others on its listener.
+So the first start of a cluster needs all its controllers once, and a node with an emptied disk never starts a second
+cluster. Kafka's controllers send their cluster id only while a majority of them runs; if the new node is needed for
+that majority, pass the id with `--cluster-id`. While a controller waits here, `NewcomerHandler` answers the requests of
+the other controllers on its listener.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ _PAUSE_S: Final = 0.2
 _PAUSE_MAX_S: Final = 2.0
 _CONFIRM_PAUSE_MAX_S: Final = 30.0
 _REPEAT_S: Final = 10.0
-"""A wait is told again after so long."""
+"""While the node waits for other controllers, a warning is logged at this interval."""
 
-_MUTE: Final = (
-    "these controllers are Apache Kafka's, which say their cluster only when a majority of the quorum runs; "
-    "if that takes this node, start it with --cluster-id"
+_KAFKA_CONTROLLERS: Final = (
+    "these controllers run Apache Kafka and send their cluster id only while a majority of the quorum runs; "
+    "if the majority needs this node, start it with --cluster-id"
 )
 
 Ask = Callable[[Address], Awaitable[str]]
-"""The cluster id that the controller at an address knows, "" if it is new. Raises KafkaError."""
+"""Returns the cluster id of the controller at an address, "" if that controller is new. Raises KafkaError."""
 
 
 class ClusterIdError(BarnabasError):
@@ -50,45 +51,50 @@ class ClusterIdError(BarnabasError):
 
 
 async def agree_on_cluster_id(others: Sequence[Address], *, founder: bool, new_id: Callable[[], str], ask: Ask) -> str:
-    """The id of the cluster that `others` belong to, or a new one. Waits for them as long as it takes.
+    """Return the cluster id of the controllers `others`, or a new id. Waits for `others` without a limit.
 
-    Raises ClusterIdError when they contradict each other.
+    Raises ClusterIdError if `others` belong to different clusters.
     """
     loop = asyncio.get_running_loop()
-    pause, told_at = _PAUSE_S, loop.time() - _REPEAT_S + 1.0
+    pause, logged_at = _PAUSE_S, loop.time() - _REPEAT_S + 1.0
     while True:
         known, missing = await _ask_all(others, ask)
         if len(set(known.values())) > 1:
-            said = ", ".join(f"{_name(address)} belongs to {cluster_id}" for address, cluster_id in known.items())
-            raise ClusterIdError(f"The controllers in the configuration are not of one cluster: {said}.")
+            ids = ", ".join(f"{_name(address)} belongs to {cluster_id}" for address, cluster_id in known.items())
+            raise ClusterIdError(
+                f"The controllers in the configuration belong to different clusters: {ids}. Correct the configuration."
+            )
         if known:
             return next(iter(known.values()))
         if founder and not missing:
             return new_id()
-        if loop.time() - told_at >= _REPEAT_S:
-            told_at = loop.time()
+        if loop.time() - logged_at >= _REPEAT_S:
+            logged_at = loop.time()
             log.warning(
-                "waiting for the cluster: its first start needs every controller once",
-                not_reached=", ".join(_name(address) for address in missing) or "nobody; one of them founds it",
+                "waiting for controllers: the first start of a cluster needs every controller once",
+                not_reached=", ".join(_name(address) for address in missing)
+                or "none; one of them will generate the cluster id",
             )
-            mute = [_name(address) for address, error in missing.items() if error.code is ErrorCode.UNSUPPORTED_VERSION]
-            if mute:
-                log.warning(_MUTE, controllers=", ".join(mute))
+            kafka_controllers = [
+                _name(address) for address, error in missing.items() if error.code is ErrorCode.UNSUPPORTED_VERSION
+            ]
+            if kafka_controllers:
+                log.warning(_KAFKA_CONTROLLERS, controllers=", ".join(kafka_controllers))
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _PAUSE_MAX_S)
 
 
 async def confirm_cluster_id(own: str, others: Sequence[Address], *, ask: Ask) -> None:
-    """Until one of `others` says that it is of this cluster. Raises ClusterIdError when one is of another."""
+    """Wait until one of `others` confirms the cluster id `own`. Raises ClusterIdError if one has another id."""
     pause = _PAUSE_S
     while True:
         known, _ = await _ask_all(others, ask)
         for address, cluster_id in known.items():
             if cluster_id != own:
                 raise ClusterIdError(
-                    f"The data directories belong to cluster {own}, but the controller at {_name(address)} to "
-                    f"{cluster_id}: use the data directory of that cluster, or an empty one, or name this cluster's "
-                    "controllers in the configuration."
+                    f"The data directories belong to cluster {own}, but the controller at {_name(address)} belongs to "
+                    f"{cluster_id}. Use a data directory of that cluster, or an empty one, or set the addresses of "
+                    f"the controllers of {own} in the configuration."
                 )
         if known:
             return
@@ -97,24 +103,27 @@ async def confirm_cluster_id(own: str, others: Sequence[Address], *, ask: Ask) -
 
 
 async def _ask_all(others: Sequence[Address], ask: Ask) -> tuple[Mapping[Address, str], Mapping[Address, KafkaError]]:
-    """(address -> id of those that have one, address -> reason of those that did not answer)"""
+    """Returns (address -> cluster id of controllers that have one, address -> error of controllers that failed)."""
 
     async def one(address: Address) -> str | KafkaError:
         try:
             return await ask(address)
         except KafkaError as error:
-            log.debug("a controller did not say its cluster", address=_name(address), reason=str(error))
+            log.debug("a controller did not return its cluster id", address=_name(address), reason=str(error))
             return error
 
     answers = await asyncio.gather(*(one(address) for address in others))
-    told = list(zip(others, answers, strict=True))
-    known = {address: answer for address, answer in told if isinstance(answer, str) and answer}
-    return known, {address: answer for address, answer in told if isinstance(answer, KafkaError)}
+    results = list(zip(others, answers, strict=True))
+    known = {address: answer for address, answer in results if isinstance(answer, str) and answer}
+    return known, {address: answer for address, answer in results if isinstance(answer, KafkaError)}
 
 
 def ask_over(outgoing: NodeClient) -> Ask:
-    """By DescribeCluster, which every controller answers; Kafka's only once it has read a metadata.version, so not
-    before its quorum has a majority."""
+    """An `Ask` that sends DescribeCluster.
+
+    A Kafka controller answers DescribeCluster only after it has read a metadata.version, for which its quorum needs a
+    majority.
+    """
 
     async def ask(address: Address) -> str:
         request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
@@ -128,7 +137,7 @@ def ask_over(outgoing: NodeClient) -> Ask:
 
 
 class NewcomerHandler:
-    """net.RequestHandler of a controller that does not know its cluster yet: it says so, and nothing else."""
+    """`RequestHandler` of a controller without a cluster id: DescribeCluster returns an empty cluster id."""
 
     _SERVED: Final[Mapping[int, tuple[int, int]]] = {ApiKey.API_VERSIONS: (0, 3), ApiKey.DESCRIBE_CLUSTER: (1, 2)}
 
@@ -139,13 +148,13 @@ class NewcomerHandler:
         return self._handle(request)
 
     def on_closed(self, peer: Peer) -> None:
-        """Nothing is remembered of a connection."""
+        """There is no state of connections."""
 
     async def _handle(self, request: ReceivedRequest) -> Answer:
         key, version = request.header.api_key, request.header.api_version
         low, high = self._SERVED.get(key, (0, -1))
         if not low <= version <= high:
-            raise CloseConnectionError("this controller does not know its cluster yet")
+            raise CloseConnectionError("this controller has no cluster id yet")
         if key == ApiKey.DESCRIBE_CLUSTER:
             return request.answer(DescribeClusterResponse(endpoint_type=CONTROLLER_ENDPOINTS, cluster_id=""))
         served = [ApiVersion(api_key=k, min_version=low, max_version=high) for k, (low, high) in self._SERVED.items()]

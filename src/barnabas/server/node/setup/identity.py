@@ -1,7 +1,7 @@
-"""Shell: which cluster and which node a data directory belongs to: `meta.properties`, read before anything is opened.
+"""Shell: reads the cluster id and the node id from `meta.properties`, before any log directory is opened.
 
-A directory that Apache Kafka formatted brings its own ids, and we take them. A new one that is a cluster by itself gets
-a fresh cluster id here; there is no format step.
+The ids in a directory that Apache Kafka formatted are taken over. A new node that is a whole cluster gets a random
+cluster id here; there is no format step.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from barnabas.server.storage.names import META_PROPERTIES
 
 
 class IdentityError(BarnabasError):
-    """The data directories contradict each other, or the configuration."""
+    """The data directories contradict each other or the configuration."""
 
 
 class Identity(Struct, frozen=True):
-    """Who this node is."""
+    """The ids of this node and its cluster."""
 
     cluster_id: str
-    """"" for a new node of a cluster of several: the other nodes know, or make one together (`cluster_id.py`)."""
+    """Empty for a new node of a cluster with several nodes; `cluster_id.py` finds the id later."""
     node_id: int
     is_new: bool
 
 
 def find_identity(fs: FileSystem, config: NodeConfig, rng: Rng, cluster_id: str | None = None) -> Identity:
-    """The ids to start with. Raises IdentityError, saying which directory says what, and StorageError when those that
-    can be read do not say it: the others are no business of this one."""
+    """Return the ids of this node.
+
+    Raises IdentityError if the directories or the configuration contradict each other, and StorageError if a directory
+    cannot be read and no other directory has the ids.
+    """
     found: dict[str, dict[str, str]] = {}
     unreadable: StorageError | None = None
     for directory in config.log_dirs:
@@ -50,7 +53,7 @@ def find_identity(fs: FileSystem, config: NodeConfig, rng: Rng, cluster_id: str 
     if cluster_id is not None and known_cluster not in (None, cluster_id):
         raise IdentityError(
             f"{', '.join(found)} belongs to cluster {known_cluster}, not to {cluster_id}: "
-            "use another data directory, or leave the cluster id out."
+            "use another data directory, or omit the cluster id."
         )
     node_id = config.node_id
     if known_node is not None:
@@ -67,13 +70,13 @@ def find_identity(fs: FileSystem, config: NodeConfig, rng: Rng, cluster_id: str 
 
 
 def new_cluster_id(rng: Rng) -> str:
-    """As Kafka makes them: a random UUID in 22 characters."""
+    """A random UUID in Kafka's text form of 22 characters."""
     return uuid_to_text(random_uuid(rng))
 
 
 def _agree(found: dict[str, dict[str, str]], name: str) -> str | None:
     values = {path: properties[name] for path, properties in found.items() if properties.get(name)}
     if len(set(values.values())) > 1:
-        said = ", ".join(f"{path} says {value}" for path, value in values.items())
-        raise IdentityError(f"The data directories do not belong together: for {name}, {said}.")
+        found_ids = ", ".join(f"{value} in {path}" for path, value in values.items())
+        raise IdentityError(f"The data directories have different values of {name}: {found_ids}. Correct log.dirs.")
     return next(iter(values.values()), None)

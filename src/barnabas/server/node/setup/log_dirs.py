@@ -1,4 +1,4 @@
-"""Shell: the data directories of a node: claimed together at the start, left in order at the end."""
+"""Shell: opens and locks all data directories of a node at the start, and closes them at the end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ OnFailure = Callable[[LogDir, BaseException], None]
 def open_log_dirs(
     fs: FileSystem, config: NodeConfig, identity: Identity, rng: Rng, on_failure: OnFailure
 ) -> tuple[list[LogDir], list[str]]:
-    """Lock and read every one. Also the paths of those whose disk failed: they are offline from the start. Raises
-    StorageError when all are, and LogDirError for one that belongs to another node or is in use."""
+    """Open every directory. Returns the open directories, and the paths of directories whose disk failed.
+
+    Raises StorageError if no directory can be opened, and LogDirError for a directory that is in use or belongs to
+    another node.
+    """
     opened: list[LogDir] = []
     failures: dict[str, StorageError] = {}
     try:
@@ -38,11 +41,11 @@ def open_log_dirs(
             except LogDirError:
                 raise
             except StorageError as error:
-                log.error("log directory is offline from the start", path=path, reason=str(error))
+                log.error("log directory cannot be opened; it is offline", path=path, reason=str(error))
                 failures[path] = error
         if not opened:
-            told = "; ".join(f"{path}: {error}" for path, error in failures.items())
-            raise StorageError(f"No data directory can be used. {told}")
+            reasons = "; ".join(f"{path}: {error}" for path, error in failures.items())
+            raise StorageError(f"No data directory can be opened: {reasons}")
     except BaseException:
         close_log_dirs(opened, clean=False, broker_epoch=-1)
         raise
@@ -50,16 +53,16 @@ def open_log_dirs(
 
 
 def metadata_dir(config: NodeConfig, dirs: list[LogDir]) -> LogDir:
-    """Where the metadata log lies. Raises StorageError when that one is not online."""
+    """The directory of the metadata log. Raises StorageError if this directory is offline."""
     wanted = str(config["metadata.log.dir"] or config.log_dirs[0])
     for directory in dirs:
         if directory.path == wanted:
             return directory
-    raise StorageError(f"The directory of the metadata log, {wanted}, must be one of log.dirs, and be online.")
+    raise StorageError(f"The directory of the metadata log, {wanted}, must be in log.dirs and be online.")
 
 
 def close_log_dirs(dirs: list[LogDir], *, clean: bool, broker_epoch: int) -> None:
-    """Leave the disk so that the next start need not look at every log."""
+    """Close `dirs`. After a clean close, the next start does not recover every log."""
     for directory in dirs:
         try:
             directory.close(clean=clean, broker_epoch=broker_epoch)

@@ -1,6 +1,6 @@
-"""Shell: the ports of a node, taken before anything is written: one in use is the most common reason not to start.
+"""Shell: binds the ports of a node before anything is written, because a port in use is a common startup error.
 
-They are taken, and do not listen: a node that is not ready refuses connections, so that clients go to another one.
+The sockets are bound but do not listen yet: a node that is not ready refuses connections, so clients use another node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Listen = Callable[[ListenerEndpoint], socket.socket]
 
 
 class TakenPort(Struct, frozen=True):
-    """A bound socket, the endpoint with the port that was found, and what others are told of it."""
+    """A bound socket, its endpoint with the bound port, and the advertised endpoint."""
 
     endpoint: ListenerEndpoint
     advertised: ListenerEndpoint
@@ -26,13 +26,13 @@ class TakenPort(Struct, frozen=True):
 def take_ports(
     listen: Listen, endpoints: Sequence[ListenerEndpoint], advertised: Sequence[ListenerEndpoint]
 ) -> list[TakenPort]:
-    """All of them or none. Raises OSError for one that is in use."""
+    """Bind all `endpoints`. If one is in use, releases the others and raises OSError."""
     taken: list[TakenPort] = []
     try:
-        for endpoint, told in zip(endpoints, advertised, strict=True):
+        for endpoint, endpoint_advertised in zip(endpoints, advertised, strict=True):
             sock = listen(endpoint)
             bound = endpoint.with_port(sock.getsockname()[1])
-            taken.append(TakenPort(bound, _reachable(told, bound), sock))
+            taken.append(TakenPort(bound, _reachable(endpoint_advertised, bound), sock))
     except OSError:
         release_ports(taken)
         raise
@@ -44,7 +44,9 @@ def release_ports(taken: Sequence[TakenPort]) -> None:
         port.sock.close()
 
 
-def _reachable(told: ListenerEndpoint, bound: ListenerEndpoint) -> ListenerEndpoint:
-    """Without an address that others could use, the name of this host stands in."""
-    host = told.host if told.host not in ("", "0.0.0.0", "::") else socket.gethostname()
-    return ListenerEndpoint(told.name, host, told.port or bound.port, told.security_protocol)
+def _reachable(endpoint_advertised: ListenerEndpoint, bound: ListenerEndpoint) -> ListenerEndpoint:
+    """Replace an address to which others cannot connect, such as 0.0.0.0, by the name of this host."""
+    host = endpoint_advertised.host if endpoint_advertised.host not in ("", "0.0.0.0", "::") else socket.gethostname()
+    return ListenerEndpoint(
+        endpoint_advertised.name, host, endpoint_advertised.port or bound.port, endpoint_advertised.security_protocol
+    )

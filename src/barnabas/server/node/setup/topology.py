@@ -1,11 +1,11 @@
-"""Value: a node's place in its cluster: its roles, the controllers it knows, and the listeners between nodes.
+"""Value: the roles of a node and the addresses of the controllers, from the configuration.
 
     process.roles                          broker, controller, or both (the default)
-    controller.quorum.voters               1@host:port,2@host:port: a quorum that does not change (kraft.version 0)
-    controller.quorum.bootstrap.servers    host:port,...: where to ask for a quorum that may (KIP-853, kraft.version 1)
-    zookeeper.connect                      ZooKeeper keeps the metadata instead of a quorum of ours
+    controller.quorum.voters               1@host:port,2@host:port: a static quorum (kraft.version 0)
+    controller.quorum.bootstrap.servers    host:port,...: addresses of a dynamic quorum (KIP-853, kraft.version 1)
+    zookeeper.connect                      ZooKeeper stores the metadata log instead of a quorum
 
-A node that names none of the last three is a whole cluster by itself.
+If none of the last three configs is set, the node is a whole cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Address = tuple[str, int]
 
 
 class Topology(Struct, frozen=True):
-    """What the configuration says of the cluster; `voters` is empty where they are not static."""
+    """The configured topology. `voters` is empty if the quorum is not static."""
 
     roles: frozenset[str] = frozenset({BROKER, CONTROLLER})
     voters: tuple[tuple[int, Address], ...] = ()
@@ -41,17 +41,17 @@ class Topology(Struct, frozen=True):
 
     @property
     def decides_alone(self) -> bool:
-        """This node is the only controller that its configuration knows: it need ask nobody to found a cluster."""
+        """This node is the only configured controller, so it can found a cluster without other nodes."""
         return self.is_controller and not self.zookeeper and max(len(self.voters), len(self.bootstrap)) <= 1
 
     @property
     def controllers(self) -> tuple[Address, ...]:
-        """Where controllers are to be found before anyone has said who leads."""
+        """The configured addresses of controllers, used while the leader is unknown."""
         return tuple(address for _, address in self.voters) or self.bootstrap
 
 
 def read_topology(texts: Mapping[str, str], node_id: int | None) -> Topology:
-    """Raises ConfigError for what cannot work, with what to do."""
+    """Raises ConfigError for an invalid configuration. The message has the correction."""
     roles = _roles(texts.get("process.roles", ""))
     voters = _voters(texts.get("controller.quorum.voters", ""))
     bootstrap = tuple(
@@ -61,8 +61,8 @@ def read_topology(texts: Mapping[str, str], node_id: int | None) -> Topology:
     topology = Topology(roles, voters, bootstrap, texts.get("zookeeper.connect", "").strip())
     if topology.zookeeper and (voters or bootstrap):
         raise ConfigError(
-            "zookeeper.connect and controller.quorum.* are both set: the metadata is kept either by ZooKeeper or by a "
-            "quorum of controllers. Remove one of them."
+            "zookeeper.connect and controller.quorum.* are both set, but either ZooKeeper or a quorum of controllers "
+            "stores the metadata. Remove one of them."
         )
     _check_place(topology, node_id)
     return topology
@@ -72,29 +72,31 @@ def _check_place(topology: Topology, node_id: int | None) -> None:
     ids = [voter for voter, _ in topology.voters]
     if not topology.is_controller and not (topology.controllers or topology.zookeeper):
         raise ConfigError(
-            "process.roles=broker: a broker that is no controller must know one. Set controller.quorum.voters "
-            "(1@host:port,...) or controller.quorum.bootstrap.servers (host:port,...)."
+            "process.roles=broker, but no controller is configured. Set controller.quorum.voters (1@host:port,...) "
+            "or controller.quorum.bootstrap.servers (host:port,...)."
         )
     if node_id is None and not topology.decides_alone:
-        raise ConfigError("This node is to join a cluster: set node.id, which no other node of the cluster may have.")
+        raise ConfigError(
+            "node.id is not set, and this node joins a cluster. Set node.id to a value that no other node has."
+        )
     if node_id is None or not ids:
         return
     if topology.is_controller and node_id not in ids:
         raise ConfigError(
-            f"controller.quorum.voters names {ids}, not this controller, node.id={node_id}: add it there (the setting "
-            "must be the same on every node), or set process.roles=broker."
+            f"controller.quorum.voters contains nodes {ids}, but not this controller, node.id={node_id}. Add this "
+            "controller (on every node), or set process.roles=broker."
         )
     if not topology.is_controller and node_id in ids:
         raise ConfigError(
-            f"controller.quorum.voters names node {node_id} as a controller, but process.roles makes this node a "
-            "broker only: add the role controller, or choose another node.id."
+            f"controller.quorum.voters contains node {node_id}, but process.roles of this node is broker. Add the "
+            "role controller, or choose another node.id."
         )
 
 
 def _roles(text: str) -> frozenset[str]:
     roles = frozenset(_parts(text))
     if not roles or roles - {BROKER, CONTROLLER}:
-        raise ConfigError(f"process.roles={text}: the roles are broker and controller; name one or both.")
+        raise ConfigError(f"process.roles={text}: the value must be broker, controller, or broker,controller.")
     return roles
 
 
@@ -103,9 +105,9 @@ def _voters(text: str) -> tuple[tuple[int, Address], ...]:
     for part in _parts(text):
         number, at, address = part.partition("@")
         if not at or not number.strip().isdigit():
-            raise ConfigError(f"controller.quorum.voters: {part!r} is not id@host:port")
+            raise ConfigError(f"controller.quorum.voters: {part!r} does not have the form id@host:port.")
         if int(number) in found:
-            raise ConfigError(f"controller.quorum.voters names node {number} twice.")
+            raise ConfigError(f"controller.quorum.voters contains node {number} twice.")
         found[int(number)] = _address(address, "controller.quorum.voters")
     return tuple(sorted(found.items()))
 
@@ -113,7 +115,7 @@ def _voters(text: str) -> tuple[tuple[int, Address], ...]:
 def _address(text: str, setting: str) -> Address:
     host, colon, port = text.strip().rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise ConfigError(f"{setting}: {text!r} is not host:port")
+        raise ConfigError(f"{setting}: {text!r} does not have the form host:port.")
     return host.strip("[]"), int(port)
 
 

@@ -331,7 +331,7 @@ def test_a_log_without_its_beginning_is_an_error_that_says_what_to_do() -> None:
         log.open()
         log.apply(StartAt(OffsetAndEpoch(1, 5)))
         log.apply(data(5, 1, b"x"))
-        with pytest.raises(MetadataError, match="starts at offset 5, and there is no whole snapshot"):
+        with pytest.raises(MetadataError, match="starts at offset 5, but there is no complete snapshot"):
             log.open()
 
     run(main)

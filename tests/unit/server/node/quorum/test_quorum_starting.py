@@ -70,7 +70,7 @@ def test_a_directory_from_before_stays_a_quorum_of_one() -> None:
     alone = Voters((VoterNode(ReplicaKey(1), HERE),))
     assert start(USED, QuorumState(1, 5, -1, (1,))) == (alone, 0)
     assert start(USED) == (alone, 0)
-    with pytest.raises(MetadataError, match=r"\[1, 2, 3\].*must not decide alone"):
+    with pytest.raises(MetadataError, match=r"\[1, 2, 3\].*cannot be its only voter"):
         start(USED, QuorumState(1, 5, -1, (1, 2, 3)))
 
 
