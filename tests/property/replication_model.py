@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from barnabas.server.metadata.image.cluster import ClusterImage
-from barnabas.server.replication.rules.follower import AskBounds, FetchFrom, FollowerState
+from barnabas.server.replication.rules.follower import BoundsRequest, FetchFrom, FollowerState
 from barnabas.server.replication.rules.leader import LeaderState
 from barnabas.server.storage.epochs import LeaderEpochs
 from barnabas.server.storage.values import EpochEndOffset
@@ -103,7 +103,7 @@ class ModelBroker:
         self.high_watermark = min(max(self.checkpoint, self.log.log_start_offset), self.log.log_end_offset)
         self.waiting: list[tuple[int, Record]] = []
         self.attempt: object | None = None
-        self.asked: FetchFrom | AskBounds | None = None
+        self.asked: FetchFrom | BoundsRequest | None = None
         self.asked_until = 0
         self.stopping = False
         self.paused_until = 0

@@ -442,7 +442,7 @@ class World:
         self.send(broker.id, peer.id, serve)
 
     def _serve(
-        self, broker: ModelBroker, sender: int, sender_epoch: int, asked: follower.FetchFrom | follower.AskBounds
+        self, broker: ModelBroker, sender: int, sender_epoch: int, asked: follower.FetchFrom | follower.BoundsRequest
     ) -> tuple[ErrorCode, Any]:
         state, log = broker.leader, broker.log
         if state is None or sender not in state.replicas:
@@ -452,7 +452,7 @@ class World:
             return code, None
         if leader.is_stale_fetch(sender_epoch, broker.active().get(sender)):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
-        if isinstance(asked, follower.AskBounds):
+        if isinstance(asked, follower.BoundsRequest):
             return ErrorCode.NONE, (log.log_start_offset, log.log_end_offset)
         if asked.last_fetched_epoch >= 0:
             end = log.epoch_end_offset(asked.last_fetched_epoch)
@@ -483,14 +483,14 @@ class World:
         )
 
     def _on_fetched(
-        self, broker: ModelBroker, asked: follower.FetchFrom | follower.AskBounds, code: ErrorCode, answer: Any
+        self, broker: ModelBroker, asked: follower.FetchFrom | follower.BoundsRequest, code: ErrorCode, answer: Any
     ) -> None:
         state, log = broker.follower, broker.log
         assert state is not None
         if code is not ErrorCode.NONE:
             broker.follower = follower.on_error(state, asked, code, self.now, backoff_ms=TICK_MS)
             return
-        if isinstance(asked, follower.AskBounds):
+        if isinstance(asked, follower.BoundsRequest):
             broker.follower, step = follower.on_bounds(state, asked, *answer, log, self.now, backoff_ms=TICK_MS)
             fetched, records = None, []
         else:
@@ -500,18 +500,18 @@ class World:
             return
         self.dirty = True
         match step:
-            case follower.Append(leader_epoch):
+            case follower.AppendFetched(leader_epoch):
                 log.append([record for record in records if record.epoch <= leader_epoch])
                 assert fetched is not None
-                bounds = follower.applied(fetched, log, broker.high_watermark)
-            case follower.Truncate(offset):
+                bounds = follower.after_append(fetched, log, broker.high_watermark)
+            case follower.TruncateLog(offset):
                 self.log(f"{broker.id} cuts {log.log_end_offset} to {offset}, watermark {broker.high_watermark}")
                 log.truncate(offset)
-                bounds = follower.cut(log, broker.high_watermark)
-            case follower.Restart(offset):
+                bounds = follower.after_truncation(log, broker.high_watermark)
+            case follower.RestartLog(offset):
                 self.log(f"{broker.id} begins again at {offset}")
                 log.restart(offset)
-                bounds = follower.cut(log, broker.high_watermark)
+                bounds = follower.after_truncation(log, broker.high_watermark)
         log.advance_start(bounds.log_start_offset)
         broker.flushed = min(broker.flushed, log.log_end_offset)
         self.oracle.on_follower(broker, bounds.high_watermark)

@@ -16,15 +16,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.server.coordination.share.state import PersisterStateBatch, overlay
 from barnabas.server.replication.rules.share_partition import SharePartitionState
-from barnabas.server.replication.rules.share_runs import Runs
+from barnabas.server.replication.rules.share_runs import OffsetRuns
 from barnabas.server.replication.rules.share_values import (
     TERMINAL,
     Ack,
     AckType,
+    AcquireRequest,
     LogRange,
     RecordState,
     StateBatch,
-    Wish,
 )
 from tests.configs import share_partition_config
 
@@ -76,7 +76,7 @@ class ShareMachine(RuleBasedStateMachine):
     def acquire(self, member: str, most: int, strict: bool, span: int) -> None:
         offset = self.state.next_fetch_offset()
         ranges = [b for b in self.log if b.last >= offset][:span]
-        got = self.state.acquire(Wish(member, most, 4, strict), LIMITS, offset, ranges, self.now_ms)
+        got = self.state.acquire(AcquireRequest(member, most, 4, strict), LIMITS, offset, ranges, self.now_ms)
         count = 0
         for piece in got:
             for o in range(piece.first, piece.last + 1):
@@ -205,7 +205,7 @@ class ShareMachine(RuleBasedStateMachine):
             assert last + 1 == first
             assert cell != after
         if runs:
-            assert runs[0][2].state not in TERMINAL or runs[0][2].change is not None
+            assert runs[0][2].state not in TERMINAL or runs[0][2].pending is not None
 
     def teardown(self) -> None:
         """Whatever happened, patient members bring every record to its end."""
@@ -225,7 +225,7 @@ class ShareMachine(RuleBasedStateMachine):
             if not ranges:
                 self.state.on_log_start(self.log_end)  # nothing but holes is left, which only a later batch would show
                 continue
-            for piece in self.state.acquire(Wish("a", 5), LIMITS, offset, ranges, self.now_ms):
+            for piece in self.state.acquire(AcquireRequest("a", 5), LIMITS, offset, ranges, self.now_ms):
                 self.state.acknowledge("a", [Ack(piece.first, piece.last, [1])], LIMITS, self.now_ms)
         assert self.state.start_offset >= max((b.last + 1 for b in self.log), default=0)
 
@@ -235,11 +235,11 @@ TestShareMachine.settings = settings(max_examples=60, stateful_step_count=40, de
 
 
 class RunsMachine(RuleBasedStateMachine):
-    """Runs against a plain dict."""
+    """OffsetRuns against a plain dict."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.runs: Runs[int] = Runs(10)
+        self.runs: OffsetRuns[int] = OffsetRuns(10)
         self.model: dict[int, int] = {}
         self.end = 10
 

@@ -1,11 +1,12 @@
-"""Shell: one fetcher: copies partitions from one leader, by one Fetch at a time in a session (`ReplicaFetcherThread`).
+"""Shell: a replica fetcher: replicates partitions from one leader in one fetch session (`ReplicaFetcherThread`).
 
-    look ──► what each partition wants now (only those of which something has changed are asked)
-         ──► bounds, where a partition was out of range
-         ──► one Fetch for all the others ──► each answer onto its log ──► look
+    collect requests of the changed partitions
+      ├─► ListOffsets for the partitions that are out of range
+      └─► one Fetch for all the others ──► apply each response to its log ──► collect again
 
-A partition that fails waits for replica.fetch.backoff.ms; the others go on. A call that is not answered makes all of
-them wait. What answers mean is decided in `rules/follower.py`, by epochs and offsets: late ones change nothing.
+One request is in flight at a time. A partition with an error waits for replica.fetch.backoff.ms while the others
+continue. A request without a response makes all its partitions wait. The machine `rules/follower.py` interprets the
+responses by leader epoch and offset, so a late response changes nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ from barnabas.server.replication.context import ReplicationContext
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.ports import FetchCall, Fetched, FetchReply, PartitionKey, PeerChannel
 from barnabas.server.replication.rules.fetch_session import FetchSessionHandler
-from barnabas.server.replication.rules.follower import AskBounds, FetchAnswer, FetchFrom
+from barnabas.server.replication.rules.follower import BoundsRequest, FetchAnswer, FetchFrom
 
 log = get_logger("barnabas.server.replication")
 
 _JITTER: Final = 0.2
 _FLUSH_WAIT_MAX_S: Final = 1.0
-"""How long a flush may hold up the other partitions; without them the fetch would park, and hold up the flushed one."""
+"""The longest time that a flush of one partition delays the fetch of the others. Without this wait, the leader would
+delay the response to a fetch of only the others, and thereby the next fetch of the flushed partition."""
 _BOUNDS_MAX: Final = 500
 """Partitions in one ListOffsets."""
 
 
 class ReplicaFetcher:
-    """`run` copies until there is no partition left."""
+    """Fetches partitions from one leader."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class ReplicaFetcher:
         fetcher_id: int,
         channel: PeerChannel,
         context: ReplicationContext,
-        settings: Callable[[], ReplicationConfig],
+        config: Callable[[], ReplicationConfig],
         clock: Clock,
         rng: Rng,
     ) -> None:
@@ -52,19 +54,21 @@ class ReplicaFetcher:
         self.bytes_fetched = 0
         self._channel = channel
         self._context = context
-        self._settings = settings
+        self._config = config
         self._throttle = context.follower_throttle
         self._clock = clock
         self._rng = rng
         self._partitions: dict[PartitionKey, Partition] = {}
         self._changed: dict[PartitionKey, None] = {}
-        """What each of these wants next must be looked at."""
+        """Partitions whose next request must be determined again."""
         self._later: dict[PartitionKey, int] = {}
-        """When to look again (the host's milliseconds)."""
+        """Partition -> time (`ReplicationContext.now_ms`) at which its next request must be determined again."""
         self._wanted: dict[PartitionKey, FetchFrom | None] = {}
-        """Changes that the leader has not been told of."""
+        """Changes of the fetch session that no request has carried yet; None removes the partition from the session."""
         self._flushing: set[PartitionKey] = set()
+        """Partitions whose next request waits for an fsync."""
         self._lagging: set[PartitionKey] = set()
+        """Partitions below the leader's high watermark: replication quotas apply to them."""
         self._session: FetchSessionHandler[PartitionKey, FetchFrom] = FetchSessionHandler()
         self._wake = asyncio.Event()
 
@@ -72,7 +76,7 @@ class ReplicaFetcher:
         return len(self._partitions)
 
     def add(self, partition: Partition) -> None:
-        """Copy it too, or look at it anew: its epoch, or what is on its disk, has changed."""
+        """Fetch the partition, or determine its next request again after a change of leader epoch or a flush."""
         key = partition.topic_id, partition.name.partition
         if self._partitions.get(key) is not partition:
             self._lagging.add(key)
@@ -91,48 +95,49 @@ class ReplicaFetcher:
             self._wake.set()
 
     async def run(self) -> None:
+        """Fetch until no partition is left."""
         while self._partitions:
             self._wake.clear()
-            bounds = self._look()
+            bounds = self._collect_requests()
             if bounds:
-                await self._ask_bounds(bounds)
+                await self._request_bounds(bounds)
                 continue
-            if self._flushing and await self._woken(_FLUSH_WAIT_MAX_S):
+            if self._flushing and await self._wait_woken(_FLUSH_WAIT_MAX_S):
                 continue
             self._flushing.clear()
             wanted, self._wanted = self._wanted, {}
-            ask = self._session.build(wanted)
-            if self._session.asked:
-                await self._fetch(FetchCall(*ask))
+            request = self._session.build(wanted)
+            if self._session.requested:
+                await self._fetch(FetchCall(*request))
             else:
                 self._session.reset()
-                await self._woken(self._sleep_s())
+                await self._wait_woken(self._sleep_s())
 
-    # -- what to ask -----------------------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------------------------
 
-    def _look(self) -> list[tuple[Partition, AskBounds]]:
-        """Find out what the partitions want of which something has changed. Gives those that are out of range."""
+    def _collect_requests(self) -> list[tuple[Partition, BoundsRequest]]:
+        """Determine the next request of each changed partition. Returns the partitions that are out of range."""
         now_ms = self._context.now_ms()
         for key in [key for key, at in self._later.items() if at <= now_ms]:
             del self._later[key]
             self._changed[key] = None
         changed, self._changed = self._changed, {}
         wanted = self._wanted
-        bounds: list[tuple[Partition, AskBounds]] = []
+        bounds: list[tuple[Partition, BoundsRequest]] = []
         for key in changed:
             partition = self._partitions.get(key)
-            asked = None if partition is None else partition.next_fetch(now_ms)
+            request = None if partition is None else partition.next_fetch(now_ms)
             wanted[key] = None
             if partition is None:
                 continue
-            if isinstance(asked, FetchFrom):
+            if isinstance(request, FetchFrom):
                 if self._is_held_back(key, partition, now_ms):
                     self._later[key] = now_ms + self._throttle.wait_ms(now_ms)
                 else:
-                    wanted[key] = asked
+                    wanted[key] = request
                     self._flushing.discard(key)
-            elif asked is not None:
-                bounds.append((partition, asked))
+            elif request is not None:
+                bounds.append((partition, request))
             elif partition.follower is not None and partition.follower.retry_at_ms > now_ms:
                 self._later[key] = partition.follower.retry_at_ms
             elif partition.waits_for_flush:
@@ -152,8 +157,8 @@ class ReplicaFetcher:
             return None
         return max((min(self._later.values()) - self._context.now_ms()) / 1000, 0.001)
 
-    async def _woken(self, timeout_s: float | None) -> bool:
-        """Until something has changed (True) or the time is over."""
+    async def _wait_woken(self, timeout_s: float | None) -> bool:
+        """Wait for a change of a partition. Returns False after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._wake.wait()
@@ -161,19 +166,19 @@ class ReplicaFetcher:
             return False
         return True
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- responses ---------------------------------------------------------------------------------------------------
 
     async def _fetch(self, call: FetchCall) -> None:
-        limits = self._settings()
+        config = self._config()
         try:
-            reply = await self._channel.fetch(self.leader_id, self.fetcher_id, call, limits)
+            reply = await self._channel.fetch(self.leader_id, self.fetcher_id, call, config)
         except KafkaError as error:
-            self._unanswered(error)
+            self._on_no_response(error)
             return
         if reply.error is not ErrorCode.NONE:
             self._session.reset()
             if reply.error not in _SESSION_LOST:
-                self._unanswered(KafkaError(reply.error))
+                self._on_no_response(KafkaError(reply.error))
             return
         self._session.on_reply(reply.session_id)
         self._apply(reply)
@@ -183,26 +188,28 @@ class ReplicaFetcher:
         backoff_ms = self._backoff_ms()
         for fetched in reply.partitions:
             partition = self._partitions.get(fetched.key)
-            asked = self._session.asked.get(fetched.key)
-            if partition is None or asked is None:
-                continue  # it has left since
+            request = self._session.requested.get(fetched.key)
+            if partition is None or request is None:
+                continue  # the partition was removed after the request was sent
             self._changed[fetched.key] = None
             if fetched.error is ErrorCode.NONE:
-                self._take(partition, asked, fetched, wall_ms, backoff_ms)
+                self._on_fetched(partition, request, fetched, wall_ms, backoff_ms)
             else:
                 log.info(
-                    "the leader refused a fetch",
+                    "the leader rejected a fetch; it is sent again after replica.fetch.backoff.ms",
                     partition=str(partition.name),
                     leader=self.leader_id,
                     error=fetched.error.name,
                 )
-                partition.on_fetch_failed(asked, fetched.error, self._context.now_ms(), backoff_ms=backoff_ms)
+                partition.on_fetch_failed(request, fetched.error, self._context.now_ms(), backoff_ms=backoff_ms)
 
-    def _take(self, partition: Partition, asked: FetchFrom, fetched: Fetched, wall_ms: int, backoff_ms: int) -> None:
+    def _on_fetched(
+        self, partition: Partition, request: FetchFrom, fetched: Fetched, wall_ms: int, backoff_ms: int
+    ) -> None:
         answer = FetchAnswer(
             fetched.high_watermark, fetched.log_start_offset, len(fetched.records) > 0, fetched.diverging
         )
-        size = partition.on_fetched(asked, answer, fetched.records, wall_ms, backoff_ms=backoff_ms)
+        size = partition.on_fetched(request, answer, fetched.records, wall_ms, backoff_ms=backoff_ms)
         if size:
             self.bytes_fetched += size
             self._session.to_back(fetched.key)
@@ -215,42 +222,45 @@ class ReplicaFetcher:
         else:
             self._lagging.add(fetched.key)
 
-    def _unanswered(self, error: KafkaError) -> None:
-        """The leader is not there, or not well: everything waits for a while."""
+    def _on_no_response(self, error: KafkaError) -> None:
+        """The leader did not respond, or rejected the whole request: all partitions wait for the backoff."""
         self._session.reset()
         log.info(
-            "a leader does not answer", leader=self.leader_id, partitions=len(self._session.asked), reason=str(error)
+            "fetch failed; it is sent again after replica.fetch.backoff.ms",
+            leader=self.leader_id,
+            partitions=len(self._session.requested),
+            reason=str(error),
         )
         now_ms, backoff_ms = self._context.now_ms(), self._backoff_ms()
-        for key, asked in self._session.asked.items():
+        for key, request in self._session.requested.items():
             partition = self._partitions.get(key)
             if partition is not None:
-                partition.on_fetch_failed(asked, ErrorCode.REQUEST_TIMED_OUT, now_ms, backoff_ms=backoff_ms)
+                partition.on_fetch_failed(request, ErrorCode.REQUEST_TIMED_OUT, now_ms, backoff_ms=backoff_ms)
                 self._changed[key] = None
 
-    async def _ask_bounds(self, bounds: list[tuple[Partition, AskBounds]]) -> None:
-        """Partitions whose offset the leader does not have: they find out where to go on."""
+    async def _request_bounds(self, bounds: list[tuple[Partition, BoundsRequest]]) -> None:
+        """Request the leader's log start and end offsets for the partitions whose fetch offset is out of range."""
         some, rest = bounds[:_BOUNDS_MAX], bounds[_BOUNDS_MAX:]
         backoff_ms = self._backoff_ms()
-        wanted = [(partition.name, asked.leader_epoch) for partition, asked in some]
+        wanted = [(partition.name, request.leader_epoch) for partition, request in some]
         try:
-            found = await self._channel.list_bounds(self.leader_id, wanted, self._settings())
+            found = await self._channel.list_bounds(self.leader_id, wanted, self._config())
         except KafkaError:
             now_ms = self._context.now_ms()
-            for partition, asked in some:
-                partition.on_fetch_failed(asked, ErrorCode.REQUEST_TIMED_OUT, now_ms, backoff_ms=backoff_ms)
+            for partition, request in some:
+                partition.on_fetch_failed(request, ErrorCode.REQUEST_TIMED_OUT, now_ms, backoff_ms=backoff_ms)
         else:
             now_ms = self._context.now_ms()
-            for (partition, asked), (error, start, end) in zip(some, found, strict=True):
+            for (partition, request), (error, start, end) in zip(some, found, strict=True):
                 if error is ErrorCode.NONE:
-                    partition.on_leader_bounds(asked, start, end, self._clock.now_ms(), backoff_ms=backoff_ms)
+                    partition.on_leader_bounds(request, start, end, self._clock.now_ms(), backoff_ms=backoff_ms)
                 else:
-                    partition.on_fetch_failed(asked, error, now_ms, backoff_ms=backoff_ms)
+                    partition.on_fetch_failed(request, error, now_ms, backoff_ms=backoff_ms)
         for partition, _ in some + rest:
             self._changed[partition.topic_id, partition.name.partition] = None
 
     def _backoff_ms(self) -> int:
-        return int(self._settings().replica_fetch_backoff_ms * (1.0 - _JITTER + 2 * _JITTER * self._rng.random()))
+        return int(self._config().replica_fetch_backoff_ms * (1.0 - _JITTER + 2 * _JITTER * self._rng.random()))
 
 
 _SESSION_LOST: Final = frozenset(
@@ -260,4 +270,4 @@ _SESSION_LOST: Final = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""The leader has given the slot away or has started again: ask for everything, at once."""
+"""The leader has evicted the session or has restarted: the next request is full and is sent at once."""

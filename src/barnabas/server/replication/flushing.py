@@ -1,7 +1,7 @@
-"""Shell: fsync in an executor, one at a time per log, shared by everyone who waits for it (group commit).
+"""Shell: fsync in an executor, at most one per log at a time, shared by all requests that wait for it (group commit).
 
-Kafka leaves durability to replication and does not fsync by default. Who sets `flush.messages` gets what it promises:
-the acknowledgement comes after the fsync, but the event loop never waits for the disk.
+Kafka leaves durability to replication and does not fsync by default. With `flush.messages` an append is acknowledged
+after its fsync. The event loop never waits for the disk.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ log = get_logger("barnabas.server.replication")
 
 
 class Flusher:
-    """Runs flush jobs. `run` owns the tasks; what is asked for before it runs is done when it does."""
+    """Runs the flush jobs of all logs. `run` owns the tasks; flushes requested before `run` start when `run` starts."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._running: dict[int, asyncio.Task[None]] = {}
+        """The flush in progress, by the identity of its log."""
         self._again: set[int] = set()
+        """Logs that are flushed again when their flush in progress ends."""
         self._early: dict[int, Log] = {}
+        """Logs whose flush was requested before `run`."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -35,33 +38,38 @@ class Flusher:
             await asyncio.get_running_loop().create_future()
 
     async def flushed(self, target: Log, offset: int) -> None:
-        """Until everything below `offset` is on the platter. Raises StorageError when the disk refuses, KafkaError
-        NOT_LEADER_OR_FOLLOWER when another leader's log has taken its place."""
+        """Wait until all records below `offset` are durable.
+
+        Raises StorageError on a disk error, and KafkaError NOT_LEADER_OR_FOLLOWER if the log was truncated below
+        `offset` because another broker became the leader.
+        """
         while target.durable_offset < offset:
             target.check_usable()
             if target.log_end_offset < offset:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{target.topic_partition} was truncated meanwhile.")
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{target.topic_partition} was truncated before the flush ended."
+                )
             await asyncio.shield(self._start(target, everything=True))
 
     async def flush_all(self, target: Log) -> None:
-        """Until what is there now is on the platter, or was truncated meanwhile. Raises StorageError."""
+        """Wait until all records that the log holds now are durable or truncated. Raises StorageError."""
         end = target.log_end_offset
         while target.durable_offset < min(end, target.log_end_offset):
             target.check_usable()
             await asyncio.shield(self._start(target, everything=True))
 
     def is_busy(self, target: Log) -> bool:
-        """Whether a flush of it is under way; somebody may wait for more."""
+        """Whether a flush of the log is in progress."""
         return id(target) in self._running
 
     async def idle(self, target: Log) -> None:
-        """Until the flush that is under way has ended, well or not."""
+        """Wait for the end of the flush in progress, successful or not."""
         running = self._running.get(id(target))
         if running is not None:
             await asyncio.wait((running,))
 
     def request(self, target: Log) -> None:
-        """Flush soon what is due; nobody waits (a segment was rolled, or `flush.ms` has passed)."""
+        """Flush the data that is due (a segment was rolled, or `flush.ms` has passed). The caller does not wait."""
         if target.failure is None:
             self._start(target, everything=False)
 
@@ -99,13 +107,13 @@ class Flusher:
         try:
             job = target.flush_job(everything=everything)
         except StorageError:
-            return  # the log is offline, and its directory has been told
+            return  # the log is offline, and its listeners have been notified
         if job is None:
             return
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
         except StorageError as error:
-            log.error("fsync failed", log=target.path, reason=str(error))
+            log.error("fsync failed; the log directory goes offline", log=target.path, reason=str(error))
             job.failed(error)
         else:
             job.finish()

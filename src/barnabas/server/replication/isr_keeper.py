@@ -1,8 +1,8 @@
-"""Shell: keeps the in-sync replicas of the partitions that this node leads (Kafka's AlterPartitionManager).
+"""Shell: maintains the ISRs of the partitions that this broker leads (Kafka's `AlterPartitionManager`).
 
-Every half replica.lag.time.max.ms it looks for followers that lag too long. Proposals of all partitions that have one
-go to the controller in one AlterPartition, one request at a time. One that is not answered is sent again, in the broker
-epoch of then; one that an image has settled meanwhile is dropped.
+Every half replica.lag.time.max.ms the followers are checked for lag. The proposals of all partitions go to the
+controller in one AlterPartition request, one request at a time. A proposal without a response is sent again with the
+broker epoch of that time, unless an image has settled the proposal meanwhile.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = get_logger("barnabas.server.replication")
 
 _BATCH_MAX: Final = 5_000
 """Partitions in one AlterPartition."""
-_BREATH: Final = 256
-"""Partitions looked at before other work gets a turn on the loop."""
+_YIELD_EVERY: Final = 256
+"""Partitions that are checked before other tasks get a turn on the event loop."""
 _LAG_CHECKS: Final = 2
-"""In each replica.lag.time.max.ms."""
+"""The follower lag is checked this many times in each replica.lag.time.max.ms."""
 
 
 class IsrKeeper:
@@ -41,7 +41,7 @@ class IsrKeeper:
         self._backoff = Backoff(50, 1_000)
         self._failures = 0
         self._waiting: dict[PartitionKey, tuple[Partition, IsrProposal]] = {}
-        """At most one a partition: the rules make no second proposal before the first is settled."""
+        """At most one proposal per partition: the rules make no second proposal before the first is settled."""
         self._wake = asyncio.Event()
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
@@ -59,22 +59,22 @@ class IsrKeeper:
             await asyncio.sleep(self._context.replica_lag_time_max_ms / _LAG_CHECKS / 1000)
             for count, partition in enumerate(list(partitions)):
                 partition.shrink_isr()
-                if count % _BREATH == _BREATH - 1:
+                if count % _YIELD_EVERY == _YIELD_EVERY - 1:
                     await asyncio.sleep(0)
 
     async def _send(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while batch := self._take():
-                if await self._ask(batch):
+            while batch := self._next_batch():
+                if await self._send_batch(batch):
                     self._failures = 0
                 else:
                     await asyncio.sleep(self._backoff.delay_ms(self._failures, self._rng) / 1000)
                     self._failures += 1
 
-    def _take(self) -> list[tuple[PartitionKey, Partition, IsrProposal]]:
-        """What is to be asked next; what is settled is forgotten."""
+    def _next_batch(self) -> list[tuple[PartitionKey, Partition, IsrProposal]]:
+        """The proposals for the next request. Settled proposals are removed."""
         batch: list[tuple[PartitionKey, Partition, IsrProposal]] = []
         for key, (partition, proposal) in list(self._waiting.items()):
             if partition.leader is None or partition.leader.inflight != proposal:
@@ -83,12 +83,12 @@ class IsrKeeper:
                 batch.append((key, partition, proposal))
         return batch
 
-    async def _ask(self, batch: list[tuple[PartitionKey, Partition, IsrProposal]]) -> bool:
-        """Whether every one of them is settled, as far as this node can settle it."""
+    async def _send_batch(self, batch: list[tuple[PartitionKey, Partition, IsrProposal]]) -> bool:
+        """Send one request and apply the responses. Returns False if a proposal has to be sent again."""
         try:
             answers = await self._channel.alter_isr([(key, proposal) for key, _, proposal in batch])
         except KafkaError as error:
-            log.info("the controller did not answer AlterPartition", partitions=len(batch), reason=str(error))
+            log.info("AlterPartition failed; it is sent again", partitions=len(batch), reason=str(error))
             answers = [IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)] * len(batch)
         settled = True
         for (key, partition, proposal), answer in zip(batch, answers, strict=True):
@@ -97,10 +97,10 @@ class IsrKeeper:
                 settled = False
                 continue
             waiting = self._waiting.get(key)
-            if waiting is not None and waiting[1] is proposal:  # another may have been made meanwhile
+            if waiting is not None and waiting[1] is proposal:  # the partition may have a newer proposal by now
                 del self._waiting[key]
             log.info(
-                "in-sync replicas",
+                "ISR proposal answered",
                 partition=str(partition.name),
                 proposed=sorted(proposal.members),
                 outcome=answer.error.name if answer.error is not ErrorCode.NONE else "committed",

@@ -28,7 +28,7 @@ from barnabas.server.replication.reading import Isolation, PartitionRead, Specia
 from barnabas.server.replication.roles.follower import FollowerRole
 from barnabas.server.replication.roles.leader import FollowerFetch, LeaderRole
 from barnabas.server.replication.roles.offline import NO_ROLE, OfflineRole
-from barnabas.server.replication.rules.follower import AskBounds, FetchAnswer, FetchFrom, FollowerState, follow
+from barnabas.server.replication.rules.follower import BoundsRequest, FetchAnswer, FetchFrom, FollowerState, follow
 from barnabas.server.replication.rules.isr import CommittedIsr, Next
 from barnabas.server.replication.rules.leader import (
     IsrProposal,
@@ -370,27 +370,29 @@ class Partition(LocalReplica, LogListener):
         """A follower whose next fetch must wait for an fsync (flush.messages=1)."""
         return isinstance(self.role, FollowerRole) and self.role.waits_for_flush
 
-    def next_fetch(self, now_ms: int) -> FetchFrom | AskBounds | None:
+    def next_fetch(self, now_ms: int) -> FetchFrom | BoundsRequest | None:
         """The next request to the leader, None if there is none now: see `FollowerRole.next_fetch`."""
         return self.role.next_fetch(now_ms) if isinstance(self.role, FollowerRole) else None
 
     def on_fetched(
-        self, asked: FetchFrom, answer: FetchAnswer, records: Buffer, now_ms: int, *, backoff_ms: int
+        self, request: FetchFrom, answer: FetchAnswer, records: Buffer, now_ms: int, *, backoff_ms: int
     ) -> int:
         """Apply the leader's answer to a fetch. Returns the number of bytes appended."""
         role = self.role
         if not isinstance(role, FollowerRole):
             return 0
-        return role.on_fetched(asked, answer, records, now_ms, backoff_ms=backoff_ms)
+        return role.on_fetched(request, answer, records, now_ms, backoff_ms=backoff_ms)
 
     def on_leader_bounds(
-        self, asked: AskBounds, leader_start: int, leader_end: int, now_ms: int, *, backoff_ms: int
+        self, request: BoundsRequest, leader_start: int, leader_end: int, now_ms: int, *, backoff_ms: int
     ) -> None:
         """Apply the leader's log start and end offsets."""
         if isinstance(self.role, FollowerRole):
-            self.role.on_leader_bounds(asked, leader_start, leader_end, now_ms, backoff_ms=backoff_ms)
+            self.role.on_leader_bounds(request, leader_start, leader_end, now_ms, backoff_ms=backoff_ms)
 
-    def on_fetch_failed(self, asked: FetchFrom | AskBounds, error: ErrorCode, now_ms: int, *, backoff_ms: int) -> None:
+    def on_fetch_failed(
+        self, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
+    ) -> None:
         """The leader rejected a request or did not answer."""
         if isinstance(self.role, FollowerRole):
-            self.role.on_fetch_failed(asked, error, now_ms, backoff_ms=backoff_ms)
+            self.role.on_fetch_failed(request, error, now_ms, backoff_ms=backoff_ms)

@@ -76,7 +76,7 @@ class _NoMover:
         return ()
 
 
-class ReplicaView(NamedTuple):
+class DirectoryReplica(NamedTuple):
     """A replica in a directory: its size in bytes, and how many offsets it is behind.
 
     A `future` one is a copy on its way here, and behind the log it is a copy of; others behind the high watermark.
@@ -95,7 +95,7 @@ class DirectoryView(Struct, frozen=True):
     online: bool
     total_bytes: int = -1
     usable_bytes: int = -1
-    replicas: tuple[ReplicaView, ...] = ()
+    replicas: tuple[DirectoryReplica, ...] = ()
     """By partition."""
 
 
@@ -179,16 +179,16 @@ class Partitions:
 
     def describe_dirs(self) -> list[DirectoryView]:
         """Every log directory with what lies in it."""
-        members: dict[str, list[ReplicaView]] = {}
+        members: dict[str, list[DirectoryReplica]] = {}
         for key, directory in self._dir_of.items():
             partition = self._by_name[key]
             if partition.log is not None:
                 lag = max(partition.high_watermark - partition.log.log_end_offset, 0)
-                view = ReplicaView(partition.name, partition.log.size_bytes, lag)
+                view = DirectoryReplica(partition.name, partition.log.size_bytes, lag)
                 members.setdefault(directory.path, []).append(view)
         for partition, directory, original, copy in self.mover.copies():
             lag = original.log_end_offset - copy.log_end_offset
-            view = ReplicaView(partition.name, copy.size_bytes, lag, future=True)
+            view = DirectoryReplica(partition.name, copy.size_bytes, lag, future=True)
             members.setdefault(directory.path, []).append(view)
         views = [_view(directory, members.get(directory.path, [])) for directory in self._dirs]
         return views + [DirectoryView(path, online=False) for path in self.homes.missing]
@@ -348,7 +348,7 @@ class Partitions:
             partition.close()
 
 
-def _view(directory: LogDir, replicas: list[ReplicaView]) -> DirectoryView:
+def _view(directory: LogDir, replicas: list[DirectoryReplica]) -> DirectoryView:
     if directory.failure is not None:
         return DirectoryView(directory.path, online=False)
     try:

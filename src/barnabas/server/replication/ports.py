@@ -1,4 +1,4 @@
-"""Port: what a broker's replicas need of other brokers and of the controller, in values."""
+"""Port: the requests that a broker's replicas send to other brokers and to the controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PartitionKey = tuple[TopicId, int]
 
 
 class FetchCall(NamedTuple):
-    """One Fetch of a follower, incremental where it has a session (KIP-227)."""
+    """One Fetch request of a follower, incremental if a fetch session is open (KIP-227)."""
 
     session_id: int
     session_epoch: int
@@ -30,7 +30,7 @@ class FetchCall(NamedTuple):
 
 
 class Fetched(Struct, frozen=True):
-    """What the leader says of one partition."""
+    """One partition of a Fetch response."""
 
     key: PartitionKey
     error: ErrorCode
@@ -41,7 +41,7 @@ class Fetched(Struct, frozen=True):
 
 
 class FetchReply(Struct, frozen=True):
-    """`error` is that of the request as a whole; `session_id` is 0 when there is no session."""
+    """A Fetch response. `error` is the top-level error; `session_id` is 0 if there is no fetch session."""
 
     error: ErrorCode
     session_id: int
@@ -49,7 +49,7 @@ class FetchReply(Struct, frozen=True):
 
 
 class LogBounds(NamedTuple):
-    """Where the leader's log begins and ends, or why it does not say."""
+    """The leader's log start and end offsets, or the error."""
 
     error: ErrorCode
     log_start_offset: int = -1
@@ -57,29 +57,32 @@ class LogBounds(NamedTuple):
 
 
 class IsrAnswer(Struct, frozen=True):
-    """The controller's answer to one proposal."""
+    """The controller's response to one ISR proposal."""
 
     error: ErrorCode
     committed: CommittedIsr | None = None
 
 
 class PeerChannel(Protocol):
-    """The other brokers, and the controller. Each raises KafkaError when it got no answer: it may have arrived."""
+    """Connections to the other brokers and to the controller.
 
-    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, limits: ReplicationConfig) -> FetchReply:
+    A method raises KafkaError if there is no response; the request may have been processed in that case.
+    """
+
+    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, config: ReplicationConfig) -> FetchReply:
         """The fetches of one fetcher are sent and answered in order."""
         ...
 
     async def list_bounds(
-        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], limits: ReplicationConfig
+        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], config: ReplicationConfig
     ) -> Sequence[LogBounds]:
-        """For each (partition, leader epoch), as a replica."""
+        """ListOffsets, sent as a replica, for each (partition, leader epoch)."""
         ...
 
     async def alter_isr(self, proposals: Sequence[tuple[PartitionKey, IsrProposal]]) -> Sequence[IsrAnswer]:
-        """AlterPartition, in the broker epoch of now; an answer for each."""
+        """AlterPartition with the current broker epoch. Returns a response for each proposal, in the same order."""
         ...
 
     async def assign_dirs(self, replicas: Sequence[tuple[PartitionKey, UUID]]) -> None:
-        """AssignReplicasToDirs: in which directory each of this broker's replicas lies."""
+        """AssignReplicasToDirs: report the log directory of each of this broker's replicas."""
         ...

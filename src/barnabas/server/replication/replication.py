@@ -1,4 +1,4 @@
-"""Shell: copying between brokers: the fetchers of the partitions that follow, the ISR of those that lead.
+"""Shell: replication between brokers: fetchers for the partitions that follow, ISRs of the partitions that lead.
 
 Create one `Replication` per broker before `Partitions`, which need its context and notify it of role changes. Subscribe
 `Replication` to images after `Partitions`.
@@ -37,23 +37,23 @@ class Replication:
         node_id: int,
         channel: PeerChannel,
         flusher: Flusher,
-        settings: Callable[[], ReplicationConfig],
+        config: Callable[[], ReplicationConfig],
         clock: Clock,
         rng: Rng,
     ) -> None:
-        """`settings` returns the settings that are in effect at the moment of the call."""
+        """`config` returns the values that are in effect at the moment of the call."""
         self._channel = channel
-        self._settings_now = settings
-        self._settings = settings()
+        self._current_config = config
+        self._config = config()
         self._clock = clock
         self._rng = rng
         self.context = ReplicationContext(
             node_id=node_id,
             now_ms=lambda: int(clock.monotonic() * 1000),
             flush=flusher.request_all,
-            replica_lag_time_max_ms=self._settings.replica_lag_time_max_ms,
-            leader_throttle=ReplicaThrottle(self._settings.leader_replication_throttled_rate),
-            follower_throttle=ReplicaThrottle(self._settings.follower_replication_throttled_rate),
+            replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
+            leader_throttle=ReplicaThrottle(self._config.leader_replication_throttled_rate),
+            follower_throttle=ReplicaThrottle(self._config.follower_replication_throttled_rate),
             active_brokers={},
         )
         self._isr_keeper = IsrKeeper(channel, self.context, rng)
@@ -95,7 +95,7 @@ class Replication:
         state = partition.follower
         wanted = None
         if state is not None and state.leader_id != NO_LEADER and partition.log is not None:
-            wanted = self._fetcher(state.leader_id, self._lane(partition))
+            wanted = self._fetcher(state.leader_id, self._fetcher_id(partition))
         present = self._fetcher_of.get(partition)
         if present is not None and present is not wanted:
             present.remove(partition)
@@ -104,17 +104,17 @@ class Replication:
             self._fetcher_of[partition] = wanted
             wanted.add(partition)
 
-    def _lane(self, partition: Partition) -> int:
-        """Which of the leader's fetchers copies it (`AbstractFetcherManager.getFetcherId`)."""
+    def _fetcher_id(self, partition: Partition) -> int:
+        """The number of the fetcher for this partition (`AbstractFetcherManager.getFetcherId`)."""
         topic, index = partition.name.topic, partition.name.partition
-        return abs(31 * java_string_hash(topic) + index) % max(self._settings.num_replica_fetchers, 1)
+        return abs(31 * java_string_hash(topic) + index) % max(self._config.num_replica_fetchers, 1)
 
     def _fetcher(self, leader_id: int, fetcher_id: int) -> ReplicaFetcher:
         place = leader_id, fetcher_id
         found = self._fetchers.get(place)
         if found is None:
             found = self._fetchers[place] = ReplicaFetcher(
-                leader_id, fetcher_id, self._channel, self.context, lambda: self._settings, self._clock, self._rng
+                leader_id, fetcher_id, self._channel, self.context, lambda: self._config, self._clock, self._rng
             )
             if self._tasks is not None:
                 self._start(place, found)
@@ -122,17 +122,17 @@ class Replication:
 
     def _start(self, place: tuple[int, int], fetcher: ReplicaFetcher) -> None:
         assert self._tasks is not None
-        self._tasks.create_task(self._copy(place, fetcher), name=f"fetcher {place[0]}-{place[1]}")
+        self._tasks.create_task(self._run_fetcher(place, fetcher), name=f"fetcher {place[0]}-{place[1]}")
 
-    async def _copy(self, place: tuple[int, int], fetcher: ReplicaFetcher) -> None:
-        """Until it has nothing left; the next partition gets a new one."""
+    async def _run_fetcher(self, place: tuple[int, int], fetcher: ReplicaFetcher) -> None:
+        """Run a fetcher until it has no partition left. A partition that is added later gets a new fetcher."""
         try:
             await fetcher.run()
         finally:
             if self._fetchers.get(place) is fetcher:
                 del self._fetchers[place]
 
-    # -- settings ----------------------------------------------------------------------------------------------------
+    # -- images ------------------------------------------------------------------------------------------------------
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         context = self.context
@@ -140,21 +140,21 @@ class Replication:
             if image.topics.get_by_id(topic_id) is None and gone.name not in image.topics:
                 context.leader_throttle.forget({gone.name: None})
                 context.follower_throttle.forget({gone.name: None})
-        obeyed = False
+        is_applied = False
         for resource in delta.configs.changed:
             if resource.type == ResourceType.TOPIC:
                 own = image.configs.topic(resource.name)
                 context.leader_throttle.set_replicas(resource.name, own.get(_LEADER_REPLICAS), context.node_id)
                 context.follower_throttle.set_replicas(resource.name, own.get(_FOLLOWER_REPLICAS), context.node_id)
-            elif resource.type == ResourceType.BROKER and not obeyed:
-                obeyed = True
-                self._settings = self._settings_now()
-                self._obey()
+            elif resource.type == ResourceType.BROKER and not is_applied:
+                is_applied = True
+                self._config = self._current_config()
+                self._apply_config()
 
-    def _obey(self) -> None:
-        context, settings = self.context, self._settings
-        context.replica_lag_time_max_ms = settings.replica_lag_time_max_ms
-        context.leader_throttle.set_rate(settings.leader_replication_throttled_rate)
-        context.follower_throttle.set_rate(settings.follower_replication_throttled_rate)
+    def _apply_config(self) -> None:
+        context, config = self.context, self._config
+        context.replica_lag_time_max_ms = config.replica_lag_time_max_ms
+        context.leader_throttle.set_rate(config.leader_replication_throttled_rate)
+        context.follower_throttle.set_rate(config.follower_replication_throttled_rate)
         for partition in list(self._fetcher_of):
             self._assign_fetcher(partition)  # num.replica.fetchers may have changed

@@ -19,7 +19,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.core.telemetry import Metrics, render
 from barnabas.protocol.records.batch import iter_batches, iter_records
 from barnabas.protocol.records.build import SimpleRecord, build_batch
-from barnabas.server.replication.cleaning.compaction import CleanerFacts, Compactor
+from barnabas.server.replication.cleaning.compaction import CleanerStatus, Compactor
 from barnabas.server.replication.cleaning.engine import CleanerEngine, InlineEngine, ProcessEngine, Step
 from barnabas.server.replication.partitions import Partitions
 from barnabas.server.storage.cleaner.errors import CleaningError
@@ -190,7 +190,7 @@ def test_disabled(tmp_path: Path) -> None:
 
     asyncio.run(a_while())
     assert log.cleaned_offset == 0
-    assert world.compactor.facts(TopicPartition("a", 0)) == CleanerFacts(False, False, None, None)
+    assert world.compactor.facts(TopicPartition("a", 0)) == CleanerStatus(False, False, None, None)
 
 
 def test_limits_are_shared_by_the_threads() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from barnabas.server.replication.rules.fetch_session import Ask, FetchSessionHandler
+from barnabas.server.replication.rules.fetch_session import FetchSessionHandler, FetchSessionRequest
 
 
 def test_first_everything_then_only_what_has_changed() -> None:
     session: FetchSessionHandler[str, int] = FetchSessionHandler()
-    assert session.build({"a": 0, "b": 0}) == Ask(0, 0, [("a", 0), ("b", 0)], [])
+    assert session.build({"a": 0, "b": 0}) == FetchSessionRequest(0, 0, [("a", 0), ("b", 0)], [])
     session.on_reply(7)
-    assert session.build({}) == Ask(7, 1, [], [])
+    assert session.build({}) == FetchSessionRequest(7, 1, [], [])
     session.on_reply(7)
-    assert session.build({"a": 5, "b": 0, "c": 1}) == Ask(7, 2, [("a", 5), ("c", 1)], [])
+    assert session.build({"a": 5, "b": 0, "c": 1}) == FetchSessionRequest(7, 2, [("a", 5), ("c", 1)], [])
     session.on_reply(7)
-    assert session.build({"b": None, "gone": None}) == Ask(7, 3, [], ["b"])
-    assert session.asked == {"a": 5, "c": 1}
+    assert session.build({"b": None, "gone": None}) == FetchSessionRequest(7, 3, [], ["b"])
+    assert session.requested == {"a": 5, "c": 1}
 
 
 def test_without_a_slot_at_the_leader_everything_each_time() -> None:
@@ -22,7 +22,7 @@ def test_without_a_slot_at_the_leader_everything_each_time() -> None:
     session.build({"a": 0, "b": 0})
     session.on_reply(0)
     session.to_back("a")
-    assert session.build({"a": 3}) == Ask(0, 0, [("b", 0), ("a", 3)], [])
+    assert session.build({"a": 3}) == FetchSessionRequest(0, 0, [("b", 0), ("a", 3)], [])
 
 
 def test_a_lost_answer_closes_the_session_and_asks_for_another() -> None:
@@ -31,9 +31,9 @@ def test_a_lost_answer_closes_the_session_and_asks_for_another() -> None:
     session.on_reply(7)
     session.build({"a": 1})
     session.reset()
-    assert session.build({"b": 0}) == Ask(7, 0, [("a", 1), ("b", 0)], [])
+    assert session.build({"b": 0}) == FetchSessionRequest(7, 0, [("a", 1), ("b", 0)], [])
     session.on_reply(8)
-    assert session.build({}) == Ask(8, 1, [], [])
+    assert session.build({}) == FetchSessionRequest(8, 1, [], [])
 
 
 def test_epochs_wrap_to_one() -> None:

@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode
 from barnabas.server.replication.rules.follower import (
-    Append,
-    AskBounds,
-    Bounds,
+    AppendFetched,
+    BoundsRequest,
     FetchAnswer,
     FetchFrom,
-    Restart,
+    ReplicaBounds,
+    RestartLog,
     Stage,
-    Truncate,
-    applied,
-    cut,
+    TruncateLog,
+    after_append,
+    after_truncation,
     follow,
     loses_committed,
     next_request,
@@ -61,23 +61,23 @@ def test_it_asks_with_its_last_epoch() -> None:
 )
 def test_it_cuts_where_the_epochs_part(leader_end: EpochEndOffset, offset: int) -> None:
     _, step = on_answer(STATE, ASKED, FetchAnswer(9, 0, diverging=leader_end), Log())
-    assert step == Truncate(offset)
+    assert step == TruncateLog(offset)
     assert loses_committed(step, 9) == (offset < 9)
 
 
 def test_answers_to_another_question_are_dropped() -> None:
     answer = FetchAnswer(9, 0, has_records=True)
-    assert on_answer(STATE, ASKED, answer, Log()) == (STATE, Append(5))
+    assert on_answer(STATE, ASKED, answer, Log()) == (STATE, AppendFetched(5))
     for asked in (replace(ASKED, leader_epoch=4), replace(ASKED, fetch_offset=9), replace(ASKED, last_fetched_epoch=1)):
         assert on_answer(STATE, asked, answer, Log()) == (STATE, None)
 
 
 def test_the_watermark_follows_and_never_goes_back() -> None:
     log = Log()
-    assert applied(FetchAnswer(8, 2), log, 5) == Bounds(8, 2)
-    assert applied(FetchAnswer(20, 15), log, 5) == Bounds(10, 10), "never beyond the own log"
-    assert applied(FetchAnswer(3, 0), log, 5) == Bounds(5, 0), "a new leader may know less than we do"
-    assert cut(log, 12) == Bounds(10, 0)
+    assert after_append(FetchAnswer(8, 2), log, 5) == ReplicaBounds(8, 2)
+    assert after_append(FetchAnswer(20, 15), log, 5) == ReplicaBounds(10, 10), "never beyond the own log"
+    assert after_append(FetchAnswer(3, 0), log, 5) == ReplicaBounds(5, 0), "a new leader may know less than we do"
+    assert after_truncation(log, 12) == ReplicaBounds(10, 0)
 
 
 def test_fencing_waits_for_an_image_other_errors_for_a_while() -> None:
@@ -95,9 +95,9 @@ def test_fencing_waits_for_an_image_other_errors_for_a_while() -> None:
 def test_out_of_range() -> None:
     lost = on_error(STATE, ASKED, ErrorCode.OFFSET_OUT_OF_RANGE, 0, backoff_ms=100)
     ask = next_request(lost, Log(), 0)
-    assert ask == AskBounds(5)
-    assert on_bounds(lost, AskBounds(5), 20, 30, Log(), 0, backoff_ms=100) == (STATE, Restart(20))
-    assert on_bounds(lost, AskBounds(5), 0, 6, Log(), 0, backoff_ms=100) == (STATE, Truncate(6))
-    again, step = on_bounds(lost, AskBounds(5), 0, 12, Log(), 0, backoff_ms=100)
+    assert ask == BoundsRequest(5)
+    assert on_bounds(lost, BoundsRequest(5), 20, 30, Log(), 0, backoff_ms=100) == (STATE, RestartLog(20))
+    assert on_bounds(lost, BoundsRequest(5), 0, 6, Log(), 0, backoff_ms=100) == (STATE, TruncateLog(6))
+    again, step = on_bounds(lost, BoundsRequest(5), 0, 12, Log(), 0, backoff_ms=100)
     assert (step, again.retry_at_ms, again.stage) == (None, 100, Stage.FETCHING)
-    assert on_bounds(lost, AskBounds(4), 20, 30, Log(), 0, backoff_ms=100) == (lost, None)
+    assert on_bounds(lost, BoundsRequest(4), 20, 30, Log(), 0, backoff_ms=100) == (lost, None)

@@ -15,7 +15,7 @@ from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.build import SimpleRecord, build_batch
 from barnabas.server.replication.partition import Isolation, Partition, PartitionRead, SpecialTimestamp
 from barnabas.server.replication.purgatory import Purgatory
-from barnabas.server.replication.rules.share_values import Ack, Wish
+from barnabas.server.replication.rules.share_values import Ack, AcquireRequest
 from barnabas.server.replication.shares.partition import SharePartition
 from barnabas.server.replication.shares.partitions import SharePartitions
 from barnabas.server.replication.shares.ports import ShareGroupConfig
@@ -120,7 +120,7 @@ def test_where_it_begins_is_written_at_once() -> None:
 def test_steps_gather_while_one_is_written() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
-        taken = await share.fetch(Wish("m", 100), 1 << 20, NO_DISK)
+        taken = await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
         assert [tuple(piece) for piece in taken.acquired] == [(0, 9, 1)]
         stage.coordinator.gate = asyncio.Event()
         first = share.acknowledge("m", [Ack(5, 5, [1])])
@@ -142,7 +142,7 @@ def test_steps_gather_while_one_is_written() -> None:
 def test_what_could_not_be_written_is_still_held() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
-        await share.fetch(Wish("m", 100), 1 << 20, NO_DISK)
+        await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
         stage.coordinator.codes.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         refused = share.acknowledge("m", [Ack(0, 9, [1])])
         assert refused is not None
@@ -160,10 +160,10 @@ def test_what_could_not_be_written_is_still_held() -> None:
 def test_locks_run_out_and_those_who_wait_are_told() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
-        await share.fetch(Wish("m", 100), 1 << 20, NO_DISK)
-        assert (await share.fetch(Wish("n", 100), 1 << 20, NO_DISK)).acquired == []
+        await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
+        assert (await share.fetch(AcquireRequest("n", 100), 1 << 20, NO_DISK)).acquired == []
         await asyncio.sleep(1.2)
-        taken = await share.fetch(Wish("n", 100), 1 << 20, NO_DISK)
+        taken = await share.fetch(AcquireRequest("n", 100), 1 << 20, NO_DISK)
         assert [tuple(piece) for piece in taken.acquired] == [(0, 9, 2)]
         with pytest.raises(KafkaError) as refused:
             share.acknowledge("m", [Ack(0, 9, [1])])
@@ -176,7 +176,7 @@ def test_locks_run_out_and_those_who_wait_are_told() -> None:
 def test_a_fenced_leader_begins_anew(code: ErrorCode) -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
-        await share.fetch(Wish("m", 100), 1 << 20, NO_DISK)
+        await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
         stage.coordinator.codes.append(code)
         refused = share.acknowledge("m", [Ack(0, 9, [1])])
         assert refused is not None
@@ -184,12 +184,12 @@ def test_a_fenced_leader_begins_anew(code: ErrorCode) -> None:
             await refused
         await asyncio.sleep(0)
         with pytest.raises(KafkaError) as told:
-            await share.fetch(Wish("m", 100), 1 << 20, NO_DISK)
+            await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
         assert told.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         stage.coordinator.stored = (7, 4, [(5, 6, 2, 1)])
         fresh = await stage.get()
         assert fresh is not share
-        taken = await fresh.fetch(Wish("m", 100), 1 << 20, NO_DISK)
+        taken = await fresh.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
         assert [tuple(piece) for piece in taken.acquired] == [(4, 4, 1), (7, 9, 1)]
 
     on_stage(story)
@@ -198,7 +198,7 @@ def test_a_fenced_leader_begins_anew(code: ErrorCode) -> None:
 def test_a_lost_leadership_answers_everyone() -> None:
     async def story(stage: Stage) -> None:
         share = await stage.get()
-        await share.fetch(Wish("m", 100), 1 << 20, NO_DISK)
+        await share.fetch(AcquireRequest("m", 100), 1 << 20, NO_DISK)
         stage.coordinator.gate = asyncio.Event()
         waiting = share.acknowledge("m", [Ack(0, 9, [1])])
         await asyncio.sleep(0.1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from barnabas.server.replication.rules.share_partition import SharePartitionState
 from barnabas.server.replication.rules.share_values import (
     Acquired,
+    AcquireRequest,
     LogRange,
     RecordState,
+    ShareStateWrite,
     StateBatch,
-    Wish,
-    Write,
 )
 from tests.configs import share_partition_config
 
@@ -21,12 +21,12 @@ def test_a_release_counts_and_the_last_delivery_allowed_is_the_last() -> None:
     state = SharePartitionState(0)
     seen = []
     for _ in range(LIMITS.share_delivery_count_limit):
-        got = state.acquire(Wish("m", 10), LIMITS, 0, LOG, 0)
+        got = state.acquire(AcquireRequest("m", 10), LIMITS, 0, LOG, 0)
         assert state.release("m", LIMITS) is not None
         seen.append((got, state.take_write()))
         state.settle(written=True)
     assert seen == [
-        ([Acquired(0, 3, 1)], Write(1, 0, 0, [StateBatch(0, 3, RecordState.AVAILABLE, 1)])),
-        ([Acquired(0, 3, 2)], Write(2, 0, 4, [StateBatch(0, 3, RecordState.ARCHIVED, 2)])),
+        ([Acquired(0, 3, 1)], ShareStateWrite(1, 0, 0, [StateBatch(0, 3, RecordState.AVAILABLE, 1)])),
+        ([Acquired(0, 3, 2)], ShareStateWrite(2, 0, 4, [StateBatch(0, 3, RecordState.ARCHIVED, 2)])),
     ]
-    assert (state.start_offset, state.acquire(Wish("m", 10), LIMITS, 0, LOG, 0)) == (4, [])
+    assert (state.start_offset, state.acquire(AcquireRequest("m", 10), LIMITS, 0, LOG, 0)) == (4, [])

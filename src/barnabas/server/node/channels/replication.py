@@ -55,20 +55,20 @@ class ReplicationChannel:
 
     # -- Fetch -------------------------------------------------------------------------------------------------------
 
-    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, limits: ReplicationConfig) -> FetchReply:
+    async def fetch(self, leader_id: int, fetcher_id: int, call: FetchCall, config: ReplicationConfig) -> FetchReply:
         """Each fetcher uses a connection of its own, because the leader may delay the response to a Fetch."""
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=limits.replica_fetch_wait_max_ms,
-            min_bytes=limits.replica_fetch_min_bytes,
-            max_bytes=limits.replica_fetch_response_max_bytes,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
             session_id=call.session_id,
             session_epoch=call.session_epoch,
-            topics=_topics(call.wanted, limits.replica_fetch_max_bytes),
+            topics=_topics(call.wanted, config.replica_fetch_max_bytes),
             forgotten_topics_data=_forgotten(call.forgotten),
         )
         response = await self._peers.send(
-            leader_id, request, timeout_ms=limits.replica_socket_timeout_ms, purpose=f"fetch-{fetcher_id}"
+            leader_id, request, timeout_ms=config.replica_socket_timeout_ms, purpose=f"fetch-{fetcher_id}"
         )
         assert isinstance(response, FetchResponse)
         return FetchReply(
@@ -80,11 +80,11 @@ class ReplicationChannel:
     # -- ListOffsets -------------------------------------------------------------------------------------------------
 
     async def list_bounds(
-        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], limits: ReplicationConfig
+        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], config: ReplicationConfig
     ) -> Sequence[LogBounds]:
         """The earliest first: a log that moves meanwhile then looks shorter, never longer than it is."""
-        earliest = await self._list(leader_id, wanted, SpecialTimestamp.EARLIEST, limits)
-        latest = await self._list(leader_id, wanted, SpecialTimestamp.LATEST, limits)
+        earliest = await self._list(leader_id, wanted, SpecialTimestamp.EARLIEST, config)
+        latest = await self._list(leader_id, wanted, SpecialTimestamp.LATEST, config)
         found = []
         for tp, _ in wanted:
             (error, start), (latest_error, end) = earliest[tp], latest[tp]
@@ -92,7 +92,7 @@ class ReplicationChannel:
         return found
 
     async def _list(
-        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], timestamp: int, limits: ReplicationConfig
+        self, leader_id: int, wanted: Sequence[tuple[TopicPartition, int]], timestamp: int, config: ReplicationConfig
     ) -> dict[TopicPartition, tuple[ErrorCode, int]]:
         by_topic: dict[str, list[offsets.ListOffsetsPartition]] = {}
         for tp, leader_epoch in wanted:
@@ -106,7 +106,7 @@ class ReplicationChannel:
             topics=[offsets.ListOffsetsTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
         )
         response = await self._peers.send(
-            leader_id, request, timeout_ms=limits.replica_socket_timeout_ms, purpose=_BOUNDS_PURPOSE
+            leader_id, request, timeout_ms=config.replica_socket_timeout_ms, purpose=_BOUNDS_PURPOSE
         )
         assert isinstance(response, offsets.ListOffsetsResponse)
         found = dict.fromkeys((tp for tp, _ in wanted), (ErrorCode.UNKNOWN_SERVER_ERROR, -1))

@@ -38,7 +38,7 @@ _IDLE_MS: Final = 60_000
 """After so long without work the cleaner's process goes."""
 
 
-class Failure(Struct, frozen=True):
+class CleaningFailure(Struct, frozen=True):
     """Why the last pass over a partition failed, and when the next one may begin."""
 
     reason: str
@@ -54,13 +54,13 @@ class LastPass(Struct, frozen=True):
     done: PassDone
 
 
-class CleanerFacts(Struct, frozen=True):
+class CleanerStatus(Struct, frozen=True):
     """What the cleaner has to do with one partition."""
 
     enabled: bool
     running: bool
     last_pass: LastPass | None
-    failure: Failure | None
+    failure: CleaningFailure | None
 
 
 class Compactor:
@@ -83,7 +83,7 @@ class Compactor:
         self._clock = clock
         self._rng = rng
         self._metrics = metrics
-        self._failures: dict[TopicPartition, Failure] = {}
+        self._failures: dict[TopicPartition, CleaningFailure] = {}
         self._last: dict[TopicPartition, LastPass] = {}
         self._asked = asyncio.Lock()
         self._last_run_ms = clock.now_ms()
@@ -267,7 +267,7 @@ class Compactor:
         count = 1 if before is None else before.count + 1
         pause = min(_RETRY_MIN_MS << min(count - 1, 10), _RETRY_MAX_MS)
         since = now_ms if before is None else before.since_ms
-        self._failures[name] = Failure(str(error), since, count, now_ms + pause)
+        self._failures[name] = CleaningFailure(str(error), since, count, now_ms + pause)
         self._failed.add()
         self._metrics.gauge(
             "barnabas_log_cleaner_uncleanable_since_seconds",
@@ -284,16 +284,16 @@ class Compactor:
             retry_in_seconds=pause // 1000,
         )
 
-    def facts(self, name: TopicPartition) -> CleanerFacts:
+    def facts(self, name: TopicPartition) -> CleanerStatus:
         """What came of the partition's last passes, and whether one is under way.
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION.
         """
         partition = self._partitions.require(name.topic, name.partition)
         running = partition.log is not None and partition.log.cleaning is not None
-        return CleanerFacts(self._config().log_cleaner_enable, running, self._last.get(name), self._failures.get(name))
+        return CleanerStatus(self._config().log_cleaner_enable, running, self._last.get(name), self._failures.get(name))
 
     @property
-    def failures(self) -> dict[TopicPartition, Failure]:
+    def failures(self) -> dict[TopicPartition, CleaningFailure]:
         """The partitions whose last pass failed."""
         return dict(self._failures)

@@ -16,7 +16,7 @@ from barnabas.core.clock import Clock
 from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.ids import TopicPartition
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
-from barnabas.server.replication.cleaning.compaction import CleanerFacts, Compactor
+from barnabas.server.replication.cleaning.compaction import CleanerStatus, Compactor
 from barnabas.server.replication.maintenance.scheduled import ScheduledMaintenance, enforce_retention
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partitions import Partitions
@@ -61,7 +61,7 @@ class PartitionExplanation(Struct, frozen=True):
 
     leader_epoch: int
     log: LogFacts
-    cleaner: CleanerFacts
+    cleaner: CleanerStatus
     retention_interval_ms: int
 
 

@@ -14,7 +14,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 from barnabas.core.telemetry import get_logger
 from barnabas.server.replication.local_replica import LocalReplica
 from barnabas.server.replication.rules import follower as rules
-from barnabas.server.replication.rules.follower import AskBounds, FetchAnswer, FetchFrom, FollowerState
+from barnabas.server.replication.rules.follower import BoundsRequest, FetchAnswer, FetchFrom, FollowerState
 from barnabas.server.storage.errors import StorageError
 
 log = get_logger("barnabas.server.replication")
@@ -40,7 +40,7 @@ class FollowerRole:
         target = self._replica.open_log
         return self._replica.flushes_first and target.durable_offset < target.log_end_offset
 
-    def next_fetch(self, now_ms: int) -> FetchFrom | AskBounds | None:
+    def next_fetch(self, now_ms: int) -> FetchFrom | BoundsRequest | None:
         """The next request to the leader. None while the follower waits for its retry time, a flush, or an image."""
         target = self._replica.open_log
         request = rules.next_request(self.state, target, now_ms)
@@ -50,30 +50,30 @@ class FollowerRole:
         return request
 
     def on_fetched(
-        self, asked: FetchFrom, answer: FetchAnswer, records: Buffer, now_ms: int, *, backoff_ms: int
+        self, request: FetchFrom, answer: FetchAnswer, records: Buffer, now_ms: int, *, backoff_ms: int
     ) -> int:
         """Apply the leader's answer to the log. Returns the number of bytes appended. `now_ms` is wall clock time."""
-        self.state, step = rules.on_answer(self.state, asked, answer, self._replica.open_log)
+        self.state, step = rules.on_answer(self.state, request, answer, self._replica.open_log)
         try:
             match step:
-                case rules.Append():
+                case rules.AppendFetched():
                     return self._append(step, answer, records, now_ms)
-                case rules.Truncate() | rules.Restart():
+                case rules.TruncateLog() | rules.RestartLog():
                     self._truncate(step, now_ms)
                 case None:
                     pass
         except KafkaError as error:  # corrupt records or a disk error: the log is unchanged
             log.error("fetched records were not appended", partition=str(self._replica.name), reason=str(error))
-            self.on_fetch_failed(asked, ErrorCode.CORRUPT_MESSAGE, self._context.now_ms(), backoff_ms=backoff_ms)
+            self.on_fetch_failed(request, ErrorCode.CORRUPT_MESSAGE, self._context.now_ms(), backoff_ms=backoff_ms)
         return 0
 
     def on_leader_bounds(
-        self, asked: AskBounds, leader_start: int, leader_end: int, now_ms: int, *, backoff_ms: int
+        self, request: BoundsRequest, leader_start: int, leader_end: int, now_ms: int, *, backoff_ms: int
     ) -> None:
         """Apply the leader's log start and end offsets after an OFFSET_OUT_OF_RANGE. `now_ms` is wall clock time."""
         self.state, step = rules.on_bounds(
             self.state,
-            asked,
+            request,
             leader_start,
             leader_end,
             self._replica.open_log,
@@ -81,22 +81,24 @@ class FollowerRole:
             backoff_ms=backoff_ms,
         )
         if step is not None:
-            assert not isinstance(step, rules.Append)
+            assert not isinstance(step, rules.AppendFetched)
             try:
                 self._truncate(step, now_ms)
             except StorageError as error:
                 log.error("the log could not be truncated", partition=str(self._replica.name), reason=str(error))
                 self.on_fetch_failed(
-                    asked, ErrorCode.KAFKA_STORAGE_ERROR, self._context.now_ms(), backoff_ms=backoff_ms
+                    request, ErrorCode.KAFKA_STORAGE_ERROR, self._context.now_ms(), backoff_ms=backoff_ms
                 )
 
-    def on_fetch_failed(self, asked: FetchFrom | AskBounds, error: ErrorCode, now_ms: int, *, backoff_ms: int) -> None:
+    def on_fetch_failed(
+        self, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
+    ) -> None:
         """The leader rejected the request or did not answer. `now_ms` is the context's monotonic time."""
-        self.state = rules.on_error(self.state, asked, error, now_ms, backoff_ms=backoff_ms)
+        self.state = rules.on_error(self.state, request, error, now_ms, backoff_ms=backoff_ms)
 
     # -- the log ---------------------------------------------------------------------------------------------------
 
-    def _append(self, step: rules.Append, answer: FetchAnswer, records: Buffer, now_ms: int) -> int:
+    def _append(self, step: rules.AppendFetched, answer: FetchAnswer, records: Buffer, now_ms: int) -> int:
         replica, target = self._replica, self._replica.open_log
         size = 0
         if len(records):
@@ -106,14 +108,14 @@ class FollowerRole:
             replica.add_unannounced(size)
             if replica.must_flush:
                 self._context.flush(target)
-        bounds = rules.applied(answer, target, replica.high_watermark)
+        bounds = rules.after_append(answer, target, replica.high_watermark)
         if bounds.log_start_offset > target.log_start_offset:
             target.advance_log_start(bounds.log_start_offset)
         if replica.log is target:  # False if the epoch file could not be written: that takes the log offline silently
             self._set_high_watermark(bounds.high_watermark)
         return size
 
-    def _truncate(self, step: rules.Truncate | rules.Restart, now_ms: int) -> None:
+    def _truncate(self, step: rules.TruncateLog | rules.RestartLog, now_ms: int) -> None:
         """Remove the records that the leader does not have."""
         replica, target = self._replica, self._replica.open_log
         if rules.loses_committed(step, replica.high_watermark):
@@ -132,13 +134,13 @@ class FollowerRole:
                 end_offset=target.log_end_offset,
                 truncated_to=step.offset,
             )
-        if isinstance(step, rules.Truncate):
+        if isinstance(step, rules.TruncateLog):
             target.truncate_to(step.offset, now_ms=now_ms)
         else:
             target.truncate_fully_and_start_at(step.offset, now_ms=now_ms)
         if replica.log is not target:
             return  # as in `_append`
-        self._set_high_watermark(rules.cut(target, replica.high_watermark).high_watermark)
+        self._set_high_watermark(rules.after_truncation(target, replica.high_watermark).high_watermark)
         self._context.flush(target)  # `high_watermark_to_checkpoint` is bounded by the truncation until this flush
         replica.mark_changed()
 

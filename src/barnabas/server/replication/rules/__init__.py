@@ -1,1 +1,1 @@
-"""Machines: leader, in-sync replicas, watermarks. Values in, values out; no clock, no disk."""
+"""Machines of replication: leader, follower, ISR, high watermark, share partitions. No clock, no disk, no sockets."""

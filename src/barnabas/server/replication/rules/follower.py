@@ -1,20 +1,22 @@
-"""Machine: a follower of a partition: where it fetches, where it cuts its log, when it tries again.
+"""Machine: a follower of a partition: its fetch position, the truncation of its log, its retries.
 
-    follow ──► FETCHING ◄───────────────────────────────┐
-                  │ divergence: cut, fetch again ────────┤
-                  │ OFFSET_OUT_OF_RANGE ──► OUT_OF_RANGE ┘ the leader's bounds: cut there, or begin again at its start
-                  │ FENCED_LEADER_EPOCH ──► FENCED        nothing until an image names a newer epoch
+    follow ──► FETCHING ◄──────────────────────────────────────┐
+                  │ divergence: truncate, fetch again ──────────┤
+                  │ OFFSET_OUT_OF_RANGE ──► OUT_OF_RANGE ───────┘ with the leader's log start and end offsets: truncate,
+                  │                                              or restart the log at the leader's log start
+                  │ FENCED_LEADER_EPOCH ──► FENCED   no requests until an image has a newer leader epoch
 
-A follower never cuts at its high watermark: that may lie below what the leader has committed, and above what a later
-leader wrote differently (KIP-101, KIP-279). Where two logs part is found by leader epochs alone: each Fetch names the
-epoch of the last record, the leader answers where that epoch ended in its log (KIP-595). `AbstractFetcherThread` does
-this in Kafka. Here the state and the answer come in and a step comes out; the shell reads, cuts and appends.
+A follower never truncates to its high watermark. That offset may lie below records that the leader has committed, and
+above records that a later leader wrote differently (KIP-101, KIP-279). Leader epochs alone determine where two logs
+diverge: each Fetch carries the epoch of the follower's last record, and the leader responds with the end offset of that
+epoch in its own log (KIP-595). Kafka's counterpart is `AbstractFetcherThread`. The functions here take a state and a
+response and return a step; the shell `roles/follower.py` truncates and appends.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,12 +25,9 @@ from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import NO_LEADER, NO_LEADER_EPOCH
 from barnabas.server.replication.rules.watermark import follower_watermark, truncated_watermark
 
-RETRY_BACKOFF_MS: Final = 1_000
-"""`replica.fetch.backoff.ms` by default."""
-
 
 class EpochEnd(Protocol):
-    """An epoch, and the offset at which it ended in some log; (-1, -1) when it is not known there."""
+    """A leader epoch and its end offset in some log; (-1, -1) if that log does not know the epoch."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -38,7 +37,7 @@ class EpochEnd(Protocol):
 
 
 class ReplicaLog(Protocol):
-    """What a follower asks its own log."""
+    """Port: the attributes of the follower's own log that the rules read."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -48,13 +47,15 @@ class ReplicaLog(Protocol):
 
     @property
     def latest_epoch(self) -> int | None:
-        """The latest epoch it knows of: that of the last record, or one in which it led and wrote nothing."""
+        """The leader epoch of the last record, or a later one in which this replica led and appended nothing."""
         ...
 
     def epoch_end_offset(self, epoch: int, /) -> EpochEnd: ...
 
 
 class Stage(Enum):
+    """The stages of the drawing above; NO_LEADER: the partition has no leader to fetch from."""
+
     NO_LEADER = auto()
     FETCHING = auto()
     OUT_OF_RANGE = auto()
@@ -62,7 +63,7 @@ class Stage(Enum):
 
 
 class FollowerState(Struct, frozen=True):
-    """What a follower remembers besides its log and high watermark."""
+    """The state of a follower besides its log and its high watermark."""
 
     leader_id: int
     leader_epoch: int
@@ -72,7 +73,7 @@ class FollowerState(Struct, frozen=True):
 
 
 class FetchFrom(Struct, frozen=True):
-    """The partition's part of the next Fetch. An answer counts only while this is still what would be asked."""
+    """The partition's entry in a Fetch request. A response is applied only if the entry would still be the same."""
 
     leader_epoch: int
     fetch_offset: int
@@ -80,14 +81,14 @@ class FetchFrom(Struct, frozen=True):
     log_start_offset: int
 
 
-class AskBounds(Struct, frozen=True):
-    """Ask the leader by ListOffsets, as a replica, for its log start and log end."""
+class BoundsRequest(Struct, frozen=True):
+    """A request for the leader's log start and log end offsets: ListOffsets, sent as a replica."""
 
     leader_epoch: int
 
 
 class FetchAnswer(Struct, frozen=True):
-    """What the leader answered without an error; `has_records` says that there are batches to append."""
+    """The leader's response without an error; `has_records` is True if there are batches to append."""
 
     high_watermark: int
     log_start_offset: int
@@ -95,39 +96,42 @@ class FetchAnswer(Struct, frozen=True):
     diverging: EpochEnd | None = None
 
 
-class Append(Struct, frozen=True):
-    """Append the batches (those of later epochs left out: `append_as_follower(leader_epoch=...)`), then `applied`."""
+class AppendFetched(Struct, frozen=True):
+    """Step: append the fetched batches, then call `after_append`. Batches of an epoch later than `leader_epoch` are
+    left out."""
 
     leader_epoch: int
 
 
-class Truncate(Struct, frozen=True):
-    """Cut the log to `offset` (its epochs too, even where there is no record to cut), then `cut`."""
+class TruncateLog(Struct, frozen=True):
+    """Step: truncate the log to `offset`, then call `after_truncation`. Leader epochs that start at or above `offset`
+    are removed too, even if the log has no record there."""
 
     offset: int
 
 
-class Restart(Struct, frozen=True):
-    """Drop the whole log and begin at `offset`, then `cut`: the leader has nothing older any more."""
+class RestartLog(Struct, frozen=True):
+    """Step: delete the whole log and start it at `offset`, then call `after_truncation`. The leader has no older
+    records."""
 
     offset: int
 
 
-Step = Append | Truncate | Restart | None
+Step = AppendFetched | TruncateLog | RestartLog | None
 
 
-class Bounds(Struct, frozen=True):
-    """What a follower's partition is to have after a step."""
+class ReplicaBounds(Struct, frozen=True):
+    """The high watermark and the log start offset of the follower after a step."""
 
     high_watermark: int
     log_start_offset: int
 
 
-# -- roles and requests ----------------------------------------------------------------------------------------------
+# -- roles and requests ------------------------------------------------------------------------------------------------
 
 
 def follow(state: FollowerState | None, leader_id: int, leader_epoch: int) -> FollowerState:
-    """The image's word. An epoch that is known already leaves back-off and fencing as they are."""
+    """The state after an image with this leader. A known leader epoch leaves retry time and fencing unchanged."""
     if state is not None and leader_epoch < state.leader_epoch:
         return state
     if state is not None and (leader_id, leader_epoch) == (state.leader_id, state.leader_epoch):
@@ -135,53 +139,53 @@ def follow(state: FollowerState | None, leader_id: int, leader_epoch: int) -> Fo
     return FollowerState(leader_id, leader_epoch, Stage.FETCHING if leader_id != NO_LEADER else Stage.NO_LEADER)
 
 
-def next_request(state: FollowerState, log: ReplicaLog, now_ms: int) -> FetchFrom | AskBounds | None:
-    """What to ask the leader now; None for nothing, until `retry_at_ms` or an image."""
+def next_request(state: FollowerState, log: ReplicaLog, now_ms: int) -> FetchFrom | BoundsRequest | None:
+    """The next request to the leader. None until `retry_at_ms`, or until an image with a newer leader epoch."""
     if now_ms < state.retry_at_ms:
         return None
     match state.stage:
         case Stage.FETCHING:
             return FetchFrom(state.leader_epoch, log.log_end_offset, _last_epoch(log), log.log_start_offset)
         case Stage.OUT_OF_RANGE:
-            return AskBounds(state.leader_epoch)
+            return BoundsRequest(state.leader_epoch)
         case Stage.NO_LEADER | Stage.FENCED:
             return None
 
 
-# -- answers ---------------------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------------------
 
 
 def on_answer(
-    state: FollowerState, asked: FetchFrom, answer: FetchAnswer, log: ReplicaLog
+    state: FollowerState, request: FetchFrom, answer: FetchAnswer, log: ReplicaLog
 ) -> tuple[FollowerState, Step]:
-    """The leader answered a fetch."""
-    if not _is_current(state, asked, log):
+    """The leader's response to a fetch without an error."""
+    if not _is_current(state, request, log):
         return state, None
     state = _healthy(state)
     if answer.diverging is not None:
-        return state, Truncate(divergence_point(answer.diverging, log))
-    return state, Append(state.leader_epoch)
+        return state, TruncateLog(divergence_point(answer.diverging, log))
+    return state, AppendFetched(state.leader_epoch)
 
 
 def divergence_point(leader_end: EpochEnd, log: ReplicaLog) -> int:
-    """Where to cut, when the leader says that `leader_end.leader_epoch` ended at `leader_end.end_offset`.
+    """The offset to truncate to, given the leader's end offset of a leader epoch.
 
-    If our log has that epoch too, the logs agree up to where the first of the two ended it. If it has not, everything
-    after the largest epoch below goes, and the next fetch asks again with that epoch (KIP-279).
+    If the follower's log has the same epoch, the logs agree up to the smaller of the two end offsets. If not, the
+    follower removes all records after its largest epoch below; the next fetch carries that epoch (KIP-279).
     """
     ours = log.epoch_end_offset(leader_end.leader_epoch)
     if ours.end_offset < 0:
-        cut = leader_end.end_offset
+        offset = leader_end.end_offset
     elif ours.leader_epoch != leader_end.leader_epoch:
-        cut = ours.end_offset
+        offset = ours.end_offset
     else:
-        cut = min(ours.end_offset, leader_end.end_offset)
-    return min(cut, log.log_end_offset)
+        offset = min(ours.end_offset, leader_end.end_offset)
+    return min(offset, log.log_end_offset)
 
 
 def on_bounds(
     state: FollowerState,
-    asked: AskBounds,
+    request: BoundsRequest,
     leader_start: int,
     leader_end: int,
     log: ReplicaLog,
@@ -189,60 +193,66 @@ def on_bounds(
     *,
     backoff_ms: int,
 ) -> tuple[FollowerState, Step]:
-    """The leader said where its log begins and ends, after we had asked for something outside."""
-    if state.stage is not Stage.OUT_OF_RANGE or asked.leader_epoch != state.leader_epoch:
+    """The leader's log start and end offsets, which the follower requested after OFFSET_OUT_OF_RANGE."""
+    if state.stage is not Stage.OUT_OF_RANGE or request.leader_epoch != state.leader_epoch:
         return state, None
     state = replace(state, stage=Stage.FETCHING)
     if leader_start > log.log_end_offset:
-        return _healthy(state), Restart(leader_start)
+        return _healthy(state), RestartLog(leader_start)
     if leader_end < log.log_end_offset:
-        return _healthy(state), Truncate(max(leader_end, 0))  # only an unclean election leads here
-    # Within its bounds after all: they have moved. Not at once, in case they have not.
+        return _healthy(state), TruncateLog(max(leader_end, 0))  # only an unclean election leads here
+    # The follower's offset is within the leader's bounds: these have changed since. The fetch waits for the backoff,
+    # because it might fail again.
     return replace(state, retry_at_ms=now_ms + backoff_ms, failures=state.failures + 1), None
 
 
 def on_error(
-    state: FollowerState, asked: FetchFrom | AskBounds, error: ErrorCode, now_ms: int, *, backoff_ms: int
+    state: FollowerState, request: FetchFrom | BoundsRequest, error: ErrorCode, now_ms: int, *, backoff_ms: int
 ) -> FollowerState:
-    """The leader refused, or did not answer (REQUEST_TIMED_OUT). `backoff_ms`: `replica.fetch.backoff.ms`, jittered."""
-    if asked.leader_epoch != state.leader_epoch:
-        return state  # asked in an epoch that is over
+    """The leader rejected the request, or did not respond (REQUEST_TIMED_OUT).
+
+    `backoff_ms` is replica.fetch.backoff.ms with jitter.
+    """
+    if request.leader_epoch != state.leader_epoch:
+        return state  # the request was sent in an earlier leader epoch
     if error is ErrorCode.FENCED_LEADER_EPOCH:
         return replace(state, stage=Stage.FENCED, failures=state.failures + 1)
     stage = state.stage
     if error is ErrorCode.OFFSET_OUT_OF_RANGE and stage is Stage.FETCHING:
         return replace(state, stage=Stage.OUT_OF_RANGE)
-    # UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID: it does not know yet; or its disk, or the network.
+    # UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID: the leader has an older image. Other errors come
+    # from its disk or from the network.
     return replace(state, retry_at_ms=now_ms + backoff_ms, failures=state.failures + 1)
 
 
-# -- after the step has been carried out -------------------------------------------------------------------------------
+# -- after a step ------------------------------------------------------------------------------------------------------
 
 
-def applied(answer: FetchAnswer, log: ReplicaLog, high_watermark: int) -> Bounds:
-    """After an Append: the watermark follows the leader's, and the log start too, never beyond what is committed."""
+def after_append(answer: FetchAnswer, log: ReplicaLog, high_watermark: int) -> ReplicaBounds:
+    """The bounds after an `AppendFetched`. Both follow the leader's; the log start never passes the high watermark."""
     watermark = follower_watermark(high_watermark, answer.high_watermark, log.log_start_offset, log.log_end_offset)
-    return Bounds(watermark, max(log.log_start_offset, min(answer.log_start_offset, watermark)))
+    return ReplicaBounds(watermark, max(log.log_start_offset, min(answer.log_start_offset, watermark)))
 
 
-def cut(log: ReplicaLog, high_watermark: int) -> Bounds:
-    """After a Truncate or Restart."""
+def after_truncation(log: ReplicaLog, high_watermark: int) -> ReplicaBounds:
+    """The bounds after a `TruncateLog` or `RestartLog`."""
     watermark = max(truncated_watermark(high_watermark, log.log_end_offset), log.log_start_offset)
-    return Bounds(watermark, log.log_start_offset)
+    return ReplicaBounds(watermark, log.log_start_offset)
 
 
 def loses_committed(step: Step, high_watermark: int) -> bool:
-    """A cut below the watermark: an unclean election, or a fault. Worth a loud line in the log."""
-    return isinstance(step, Truncate) and step.offset < high_watermark
+    """Whether the step removes records below the high watermark: after an unclean election, or because of a bug."""
+    return isinstance(step, TruncateLog) and step.offset < high_watermark
 
 
-def _is_current(state: FollowerState, asked: FetchFrom, log: ReplicaLog) -> bool:
-    """KAFKA-18723 and its kin: answers of an earlier role, or to a log that has changed since, are dropped."""
+def _is_current(state: FollowerState, request: FetchFrom, log: ReplicaLog) -> bool:
+    """Whether the response may be applied. A response to a request of an earlier role, or of a log that has changed
+    since the request, is discarded (KAFKA-18723)."""
     return (
         state.stage is Stage.FETCHING
-        and asked.leader_epoch == state.leader_epoch != NO_LEADER_EPOCH
-        and asked.fetch_offset == log.log_end_offset
-        and asked.last_fetched_epoch == _last_epoch(log)
+        and request.leader_epoch == state.leader_epoch != NO_LEADER_EPOCH
+        and request.fetch_offset == log.log_end_offset
+        and request.last_fetched_epoch == _last_epoch(log)
     )
 
 

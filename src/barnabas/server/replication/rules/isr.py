@@ -1,13 +1,13 @@
-"""Machine: who is in sync: what the leader proposes to the controller (AlterPartition), and what becomes of it.
+"""Machine: the in-sync replicas (ISR): the leader's proposals to the controller (AlterPartition) and their outcomes.
 
                  try_expand / try_shrink                    on_outcome
-    committed ISR ──────────────────────► proposal under way ──────────► committed: the new ISR
-                                              ▲      │                   refused: as before
-                                              └──────┘ not answered      overtaken: the next image settles it
+    committed ISR ──────────────────────► proposal in flight ──────────► committed: the new ISR
+                                              ▲      │                   rejected: the ISR is unchanged
+                                              └──────┘ no response       outdated: the next image settles the proposal
 
-There is at most one proposal under way, and as long as it may take effect its members count in the maximal ISR, on
-which the watermark depends. A shrink takes effect only when it is committed; an expansion holds the watermark from the
-moment it is proposed (`PendingShrinkIsr`, `PendingExpandIsr`).
+At most one proposal is in flight. As long as it may take effect, its members belong to the maximal ISR, on which the
+high watermark depends. A shrink takes effect only when it is committed; an expansion holds the high watermark back from
+the moment of the proposal (`PendingShrinkIsr`, `PendingExpandIsr`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from barnabas.core.errors import ErrorCode
 from barnabas.server.replication.rules.leader import UNKNOWN_BROKER_EPOCH, IsrProposal, LeaderState
 
 ActiveBrokers = Mapping[int, int]
-"""Broker -> its epoch, of those that the newest image shows neither fenced nor shutting down."""
+"""Broker id -> broker epoch of every broker that is neither fenced nor shutting down in the newest image."""
 
-_REFUSED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-_OVERTAKEN: Final = frozenset(
+_REJECTED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+_OUTDATED: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.NEW_LEADER_ELECTED,
@@ -39,18 +39,18 @@ _OVERTAKEN: Final = frozenset(
 
 
 class Next(Enum):
-    """What the shell does after an answer to AlterPartition."""
+    """The shell's next action after a response to AlterPartition."""
 
     DONE = auto()
-    """Settled: look at the watermark again."""
+    """The proposal is settled: evaluate the high watermark again."""
     RETRY = auto()
-    """Send the same proposal again, after a while."""
+    """Send the same proposal again after a backoff."""
     WAIT = auto()
-    """The controller knows something newer; the image that says so is on its way."""
+    """The controller has a newer state of the partition; wait for its image."""
 
 
 class CommittedIsr(Struct, frozen=True):
-    """The controller's answer: the partition as it is now."""
+    """The controller's response: the committed state of the partition."""
 
     leader_epoch: int
     partition_epoch: int
@@ -61,7 +61,7 @@ class CommittedIsr(Struct, frozen=True):
 
 
 def is_eligible(state: LeaderState, follower: int, active: ActiveBrokers) -> bool:
-    """The controller would take it: it is active, and it was this very lifetime of it that fetched."""
+    """Whether the controller would accept the follower: the broker is active, and its current process has fetched."""
     registered = active.get(follower)
     if registered is None:
         return False
@@ -70,10 +70,10 @@ def is_eligible(state: LeaderState, follower: int, active: ActiveBrokers) -> boo
 
 
 def is_in_sync(state: LeaderState, follower: int, high_watermark: int) -> bool:
-    """It has everything that is committed, and what was in the log when this leadership began.
+    """Whether the follower has all committed records, and all records from before this leader epoch.
 
-    The second is not implied by the first: a new leader's watermark may lag behind what its predecessor has committed,
-    but never behind in what lies before the start of its own epoch.
+    The second condition does not follow from the first: a new leader's high watermark may be below the previous
+    leader's, but every committed record of earlier epochs lies below the start of the new epoch.
     """
     end = state.progress(follower).log_end_offset
     return end >= high_watermark and end >= state.epoch_start_offset
@@ -82,8 +82,10 @@ def is_in_sync(state: LeaderState, follower: int, high_watermark: int) -> bool:
 def try_expand(
     state: LeaderState, high_watermark: int, active: ActiveBrokers
 ) -> tuple[LeaderState, IsrProposal] | None:
-    """After a fetch: take in everyone who is in sync and eligible. None when there is nobody, or a proposal under
-    way."""
+    """After a fetch: propose to add all followers that are in sync and eligible.
+
+    None if there is no such follower, or if a proposal is in flight.
+    """
     if state.inflight is not None:
         return None
     new = {
@@ -100,7 +102,7 @@ def try_expand(
 def try_shrink(
     state: LeaderState, log_end_offset: int, active: ActiveBrokers, replica_lag_time_max_ms: int, now_ms: int
 ) -> tuple[LeaderState, IsrProposal] | None:
-    """Now and then: leave out everyone who has not been caught up for replica.lag.time.max.ms."""
+    """Propose to remove the followers that have not been caught up for replica.lag.time.max.ms. None as above."""
     if state.inflight is not None:
         return None
     late = out_of_sync(state, log_end_offset, replica_lag_time_max_ms, now_ms)
@@ -108,7 +110,7 @@ def try_shrink(
 
 
 def out_of_sync(state: LeaderState, log_end_offset: int, replica_lag_time_max_ms: int, now_ms: int) -> frozenset[int]:
-    """Members of the committed ISR that lag too long."""
+    """The members of the committed ISR that have lagged for longer than replica.lag.time.max.ms."""
     return frozenset(
         broker
         for broker in state.isr
@@ -120,7 +122,7 @@ def out_of_sync(state: LeaderState, log_end_offset: int, replica_lag_time_max_ms
 def joining_soon(
     state: LeaderState, log_end_offset: int, active: ActiveBrokers, replica_lag_time_max_ms: int, now_ms: int
 ) -> Collection[int]:
-    """Followers outside the maximal ISR that keep up and may join: the watermark waits for them."""
+    """The followers outside the maximal ISR that are caught up and eligible. They hold the high watermark back."""
     maximal = state.maximal_isr
     return [
         broker
@@ -134,7 +136,7 @@ def joining_soon(
 def _propose(state: LeaderState, members: frozenset[int], active: ActiveBrokers) -> tuple[LeaderState, IsrProposal]:
     isr = tuple((broker, _epoch_of(state, broker, active)) for broker in sorted(members))
     proposal = IsrProposal(state.leader_epoch, state.partition_epoch, isr)
-    # What an earlier proposal may still do is not forgotten: `proposed_isr` is emptied by a new partition epoch only.
+    # An earlier proposal whose outcome is unknown may still take effect until the partition epoch changes.
     pending = state.proposed_isr | members if state.in_doubt else members
     return replace(state, proposed_isr=pending, inflight=proposal), proposal
 
@@ -151,17 +153,17 @@ def _epoch_of(state: LeaderState, broker: int, active: ActiveBrokers) -> int:
 def on_outcome(
     state: LeaderState, proposal: IsrProposal, error: ErrorCode, answer: CommittedIsr | None = None
 ) -> tuple[LeaderState, Next]:
-    """The controller's answer to `proposal`. A request that was not answered is REQUEST_TIMED_OUT."""
+    """The controller's response to `proposal`. `error` is REQUEST_TIMED_OUT if there was no response."""
     if state.inflight != proposal:
-        return state, Next.DONE  # an image or an earlier answer has settled it
+        return state, Next.DONE  # an image or an earlier response has settled the proposal
     if error is ErrorCode.NONE and answer is not None:
         return _on_committed(state, answer)
-    if error in _REFUSED:
-        # An attempt that was not answered may yet arrive, and find the replica eligible by then: until the partition
-        # epoch moves on, the watermark goes on waiting for it.
+    if error in _REJECTED:
+        # An earlier attempt without a response may still arrive at the controller and find the replica eligible. The
+        # high watermark therefore depends on the proposed members until the partition epoch changes.
         kept = state.proposed_isr if state.in_doubt else frozenset()
         return replace(state, inflight=None, proposed_isr=kept), Next.DONE
-    if error in _OVERTAKEN:
+    if error in _OUTDATED:
         return state, Next.WAIT
     return replace(state, in_doubt=True), Next.RETRY
 

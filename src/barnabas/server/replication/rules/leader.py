@@ -1,11 +1,11 @@
-"""Machine: what the leader of a partition knows of its replicas, and what it may answer to producers.
+"""Machine: the leader's state of a partition: the progress of its followers, the ISR, and the answers to producers.
 
-    Fetch of a follower  -> LeaderState.on_fetch     it has everything below its fetch offset
-    AlterPartition       -> isr.py                   who should be in sync; at most one proposal under way
-    both                 -> watermark.py             what is committed
+    Fetch of a follower  -> LeaderState.on_fetch     the follower has all records below its fetch offset
+    AlterPartition       -> isr.py                   the ISR; at most one proposal is in flight
+    both                 -> watermark.py             the high watermark
 
-A `LeaderState` is one leadership: it begins when an image names this broker leader in a new epoch, and ends with it.
-Kafka's counterparts are `Partition`, `Replica` and `PartitionState`.
+A `LeaderState` covers one leader epoch: it is created when an image makes this broker the leader in a new epoch, and
+replaced with the next epoch. Kafka's counterparts are `Partition`, `Replica` and `PartitionState`.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ NEVER_MS: Final = -(1 << 62)
 
 
 class FollowerProgress(Struct, frozen=True):
-    """How far one follower has come, from its own Fetch requests (`ReplicaState`)."""
+    """The progress of one follower, taken from its Fetch requests (`ReplicaState`)."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int = NEVER_MS
-    """The last moment at which it had everything the leader had then (`lastCaughtUpTimeMs`)."""
+    """The last time at which the follower had all records that the leader had then (`lastCaughtUpTimeMs`)."""
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
-    """The lifetime of the process that fetched (KIP-903); another lifetime may have lost what this one had."""
+    """The broker epoch of the process that fetched (KIP-903). A later process of that broker may have lost records."""
     log_start_offset: int = UNKNOWN_OFFSET
     last_fetch_ms: int = NEVER_MS
     last_fetch_leader_end: int = UNKNOWN_OFFSET
-    """Where the leader's log ended at its last fetch: reaching that now means it was caught up then."""
+    """The leader's log end offset at the last fetch. A follower that reaches this offset was caught up at that time."""
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, replica_lag_time_max_ms: int) -> bool:
-        """It has everything, or had everything not longer ago than replica.lag.time.max.ms."""
+        """Whether the follower is caught up, or was caught up within the last replica.lag.time.max.ms."""
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= replica_lag_time_max_ms
 
 
 class IsrProposal(Struct, frozen=True):
-    """One AlterPartition: who is to be in sync. What it is compared with when its answer comes."""
+    """The ISR in one AlterPartition request, and the epochs that the controller's answer is matched with."""
 
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
-    """(broker, its epoch), by broker; -1 where this leader has not heard of the broker itself."""
+    """(broker id, broker epoch), sorted by id; the epoch is -1 if the broker has not sent a fetch to this leader."""
 
     @property
     def members(self) -> frozenset[int]:
@@ -55,7 +55,7 @@ class IsrProposal(Struct, frozen=True):
 
 
 class LeaderState(Struct, frozen=True):
-    """One leadership, from the moment the image named this broker leader of the partition in this epoch."""
+    """The state of a leader in one leader epoch."""
 
     local_id: int
     leader_epoch: int
@@ -63,20 +63,21 @@ class LeaderState(Struct, frozen=True):
     replicas: tuple[int, ...]
     isr: frozenset[int]
     proposed_isr: frozenset[int] = frozenset()
-    """Members that a proposal may have made, or may yet make, in sync; they already hold the watermark back."""
+    """Members of the ISR in proposals whose outcome is unknown. They already hold the high watermark back."""
     epoch_start_offset: int = 0
     followers: Mapping[int, FollowerProgress] = field(default_factory=dict)
     inflight: IsrProposal | None = None
     in_doubt: bool = False
-    """An attempt to send the proposal was not answered: it may still arrive, whatever later attempts are told."""
+    """An attempt to send the proposal got no response. That attempt may still take effect, even if a later attempt is
+    rejected."""
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everyone who may be in sync as far as the controller knows (KIP-497). It decides what is committed."""
+        """All replicas that the controller may consider in sync (KIP-497). The high watermark depends on this set."""
         return self.isr | self.proposed_isr
 
     def progress(self, follower: int) -> FollowerProgress:
-        return self.followers.get(follower, _NOTHING_KNOWN)
+        return self.followers.get(follower, _UNKNOWN_PROGRESS)
 
     def on_fetch(
         self,
@@ -88,8 +89,11 @@ class LeaderState(Struct, frozen=True):
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> LeaderState:
-        """A follower asked for `fetch_offset`: it has everything below. Call it only when the fetch was in order: the
-        leader epoch is ours, the logs do not diverge, and `is_stale_fetch` says no."""
+        """A follower fetched at `fetch_offset`: it has all records below.
+
+        Call this only for a valid fetch: the leader epoch matches, the logs do not diverge, and `is_stale_fetch` is
+        False.
+        """
         known = self.progress(follower)
         caught_up = known.caught_up_ms
         if fetch_offset >= log_end_offset:
@@ -100,8 +104,11 @@ class LeaderState(Struct, frozen=True):
         return replace(self, followers={**self.followers, follower: progress})
 
     def on_image(self, partition_epoch: int, replicas: tuple[int, ...], isr: Collection[int]) -> LeaderState:
-        """The cluster's word within this leadership. An image older than the last answer of AlterPartition changes
-        nothing; a newer one settles every proposal, since each was made for a partition epoch that has passed."""
+        """Apply an image of the same leader epoch.
+
+        An image that is older than the last AlterPartition response changes nothing. A newer image settles every
+        proposal, because each proposal was made for an earlier partition epoch.
+        """
         if partition_epoch <= self.partition_epoch:
             return self
         return replace(
@@ -116,7 +123,7 @@ class LeaderState(Struct, frozen=True):
         )
 
 
-_NOTHING_KNOWN: Final = FollowerProgress()
+_UNKNOWN_PROGRESS: Final = FollowerProgress()
 
 
 def begin_leadership(
@@ -128,7 +135,7 @@ def begin_leadership(
     log_end_offset: int,
     now_ms: int,
 ) -> LeaderState:
-    """A new leader. Members of the ISR get a full replica.lag.time.max.ms to show themselves."""
+    """The state of a new leader. ISR members have replica.lag.time.max.ms from now on to send their first fetch."""
     followers = {
         broker: FollowerProgress(caught_up_ms=now_ms if broker in isr else NEVER_MS)
         for broker in replicas
@@ -146,21 +153,22 @@ def begin_leadership(
 
 
 def is_stale_fetch(broker_epoch: int, registered_epoch: int | None) -> bool:
-    """A fetch sent by an earlier life of a broker that has registered again since (KIP-903)."""
+    """Whether the fetch was sent by a previous process of a broker that has registered again since (KIP-903)."""
     return broker_epoch != UNKNOWN_BROKER_EPOCH and registered_epoch is not None and broker_epoch < registered_epoch
 
 
 def refuse_append(state: LeaderState, acks: int, min_insync_replicas: int) -> ErrorCode:
-    """What `acks=all` must be refused with before anything is written (NONE: go ahead)."""
+    """The error that rejects an append with acks=all before anything is written, or NONE."""
     if acks == -1 and len(state.isr) < effective_min_insync(state.replicas, min_insync_replicas):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.NONE
 
 
 def acknowledge(state: LeaderState, required_offset: int, watermark: int, min_insync_replicas: int) -> ErrorCode | None:
-    """The answer to a parked `acks=all` append; None while it must go on waiting.
+    """The answer to a delayed append with acks=all, or None while the append has to wait.
 
-    The in-sync count is looked at again when the watermark has passed: the ISR may have shrunk since the append.
+    The size of the ISR is checked again when the high watermark has passed `required_offset`, because the ISR may have
+    shrunk since the append.
     """
     if watermark < required_offset:
         return None
@@ -170,18 +178,21 @@ def acknowledge(state: LeaderState, required_offset: int, watermark: int, min_in
 
 
 def effective_min_insync(replicas: Collection[int], min_insync_replicas: int) -> int:
-    """min.insync.replicas cannot ask for more replicas than there are (`Partition.effectiveMinIsr`)."""
+    """min.insync.replicas, but at most the number of replicas (`Partition.effectiveMinIsr`)."""
     return min(min_insync_replicas, len(replicas))
 
 
 def check_leader_epoch(local: int, requested: int) -> ErrorCode:
-    """The client's idea of the leader epoch against ours (KIP-320); -1 asks for no check."""
+    """Compare the leader epoch of a request with the local one (KIP-320); -1 in the request skips the check."""
     if requested < 0 or requested == local:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if requested < local else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def latest_is_known(state: LeaderState, watermark: int) -> bool:
-    """Whether this leader may say what the latest offset is. Before its watermark has reached the start of its epoch,
-    an earlier leader may have told clients of more (`OFFSET_NOT_AVAILABLE`, KIP-207)."""
+    """Whether this leader may return the latest offset to clients.
+
+    Until the high watermark has reached the start of the leader's epoch, a previous leader may have returned a higher
+    offset (`OFFSET_NOT_AVAILABLE`, KIP-207).
+    """
     return watermark >= state.epoch_start_offset

@@ -1,21 +1,21 @@
-"""Machine: the delivery state of a share partition (KIP-932): one partition, as one share group sees it.
+"""Machine: the delivery state of a share partition (KIP-932): one topic-partition in one share group.
 
     start_offset                                                end_offset
-    everything below is done with                               nothing above has been offered yet
+    all records below are completed                             no record from here on has been delivered yet
 
                     acquire                     accept
     Available ───────────────► Acquired ───────────────────► Acknowledged ─┐
-        ▲                         │  reject, or a gap                      ├─► done: start_offset passes over it
+        ▲                         │  reject, or a gap                      ├─► completed: start_offset moves past it
         │                         ├──────────────────────────► Archived ───┘
         └─────────────────────────┘
-          release, lock ran out, member gone;
-          after the last delivery allowed: Archived instead
+          release, lock expired, member left the group;
+          Archived instead after share.delivery.count.limit deliveries
 
-Acquiring is remembered nowhere but here: a new leader offers acquired records again. Every other step takes effect
-when it has been written (`take_write`, `settle`); until then the record stays acquired, and no one else can touch it.
-So a record that was acknowledged is never offered again, whoever leads.
+The acquired state exists only in memory: a new leader delivers acquired records again. Every other transition takes
+effect when the share coordinator has written it (`take_write`, `settle`). Until then the record stays acquired, and no
+other member can acquire it. An acknowledged record is therefore never delivered again, even by another leader.
 
-Kafka's counterpart is SharePartition; this has no locks and no timers, the driver (`replication.shares`) has them.
+Kafka's counterpart is SharePartition. This class has no locks and no timers; the shell `shares/partition.py` has them.
 """
 
 from __future__ import annotations
@@ -28,51 +28,52 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from barnabas.core.errors import ErrorCode, KafkaError
-from barnabas.server.replication.rules.share_runs import Runs
+from barnabas.server.replication.rules.share_runs import OffsetRuns
 from barnabas.server.replication.rules.share_values import (
     TERMINAL,
     Ack,
     AckType,
     Acquired,
+    AcquireRequest,
     LogRange,
     RecordState,
     SharePartitionConfig,
+    ShareStateWrite,
     StateBatch,
-    Wish,
-    Write,
 )
 
 
-class Change(Struct, frozen=True):
-    """A step that is not written yet; it belongs to the turn that asked for it."""
+class PendingTransition(Struct, frozen=True):
+    """A transition that is not written yet. A write covers all transitions up to its sequence number."""
 
-    turn: int
+    sequence: int
     state: RecordState
     deliveries: int
 
 
-class Cell(Struct, frozen=True):
-    """What is known of an offset."""
+class InFlightState(Struct, frozen=True):
+    """The delivery state of an offset."""
 
     state: RecordState
     deliveries: int = 0
     member: str = ""
     lock_until_ms: int = 0
-    change: Change | None = None
+    pending: PendingTransition | None = None
 
 
-_AVAILABLE: Final = Cell(RecordState.AVAILABLE)
-_ARCHIVED: Final = Cell(RecordState.ARCHIVED)
+_AVAILABLE: Final = InFlightState(RecordState.AVAILABLE)
+_ARCHIVED: Final = InFlightState(RecordState.ARCHIVED)
 THROTTLE_FROM_MIN: Final = 2
+"""The smallest delivery count from which fewer records are delivered together (see `_throttle`)."""
 
 
 class SharePartitionState:
-    """One share partition at its leader."""
+    """The delivery states of one share partition, at the leader of the partition."""
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = ()) -> None:
-        """As read from the share coordinator. Offsets that no batch names were never offered, or not settled."""
-        self._runs: Runs[Cell] = Runs(start_offset)
-        self._turn = 0
+        """`batches` are the stored states. All other offsets from `start_offset` on are available."""
+        self._runs: OffsetRuns[InFlightState] = OffsetRuns(start_offset)
+        self._sequence = 0
         self._written = 0
         self._writing = 0
         for batch in sorted(batches):
@@ -80,10 +81,10 @@ class SharePartitionState:
                 continue
             if batch.first > self._runs.end:
                 self._runs.append(batch.first - 1, _AVAILABLE)
-            self._runs.append(batch.last, Cell(RecordState(batch.state), batch.deliveries))
+            self._runs.append(batch.last, InFlightState(RecordState(batch.state), batch.deliveries))
         self._advance()
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     @property
     def start_offset(self) -> int:
@@ -91,43 +92,48 @@ class SharePartitionState:
 
     @property
     def end_offset(self) -> int:
-        """One past the last offset that has been offered."""
+        """The offset after the last delivered one."""
         return self._runs.end
 
-    def runs(self) -> list[tuple[int, int, Cell]]:
-        """Everything between start and end, for those who want to look."""
+    def runs(self) -> list[tuple[int, int, InFlightState]]:
+        """The runs between the start and end offsets, for tests and diagnostics."""
         return list(self._runs)
 
     def next_fetch_offset(self) -> int:
-        """Where the next record that may be acquired is, or will be."""
-        for first, _, cell in self._runs:
-            if cell.state is RecordState.AVAILABLE:
+        """The offset of the first record that can be acquired; the end offset if there is none below it."""
+        for first, _, entry in self._runs:
+            if entry.state is RecordState.AVAILABLE:
                 return first
         return self._runs.end
 
     def held(self) -> int:
-        """Records that count against the limit of locks: offered, and not done with."""
-        return sum(last - first + 1 for first, last, cell in self._runs if cell.state not in TERMINAL)
+        """The number of in-flight records, which share.partition.max.record.locks limits."""
+        return sum(last - first + 1 for first, last, entry in self._runs if entry.state not in TERMINAL)
 
-    def may_acquire(self, limits: SharePartitionConfig) -> bool:
-        """Records are available again, or there is room for new ones."""
-        return self.next_fetch_offset() < self._runs.end or self.held() < limits.share_partition_max_record_locks
+    def may_acquire(self, config: SharePartitionConfig) -> bool:
+        """Whether records are available again, or the limit of in-flight records allows new ones."""
+        return self.next_fetch_offset() < self._runs.end or self.held() < config.share_partition_max_record_locks
 
     def next_deadline_ms(self) -> int | None:
-        """When the first lock runs out."""
+        """The time at which the first acquisition lock expires, or None."""
         deadlines = [
-            cell.lock_until_ms
-            for _, _, cell in self._runs
-            if cell.state is RecordState.ACQUIRED and cell.change is None
+            entry.lock_until_ms
+            for _, _, entry in self._runs
+            if entry.state is RecordState.ACQUIRED and entry.pending is None
         ]
         return min(deadlines, default=None)
 
     # -- acquire -------------------------------------------------------------------------------------------------
 
     def acquire(
-        self, wish: Wish, limits: SharePartitionConfig, fetch_offset: int, ranges: Iterable[LogRange], now_ms: int
+        self,
+        request: AcquireRequest,
+        config: SharePartitionConfig,
+        fetch_offset: int,
+        ranges: Iterable[LogRange],
+        now_ms: int,
     ) -> list[Acquired]:
-        """Give the member what it may have of `ranges`, which the log has from `fetch_offset` on."""
+        """Acquire records of `ranges`, the batches that the log holds from `fetch_offset` on, for one member."""
         cursor = max(fetch_offset, self.start_offset)
         acquired: list[Acquired] = []
         taken = 0
@@ -141,39 +147,39 @@ class SharePartitionState:
                 self._archive_missing(first, batch.last)
                 cursor = batch.last + 1
                 continue
-            got, more = self._acquire_batch(wish, limits, first, batch.last, wish.max_records - taken, now_ms)
+            got, more = self._acquire_batch(request, config, first, batch.last, request.max_records - taken, now_ms)
             for piece in got:
                 taken += piece.last - piece.first + 1
-                _add(acquired, piece, wish.batch_size)
+                _add(acquired, piece, request.batch_size)
             cursor = batch.last + 1
-            if taken >= wish.max_records or not more:
+            if taken >= request.max_records or not more:
                 break
         self._advance()
         return acquired
 
     def _archive_missing(self, first: int, last: int) -> None:
-        """Offsets that hold nothing to deliver. That need not be written: the log says so again."""
-        for low, high, cell in self._runs.within(first, last):
-            if cell.state is RecordState.AVAILABLE:
+        """Archive offsets without records for members. A new leader learns this from the log, so it is not written."""
+        for low, high, entry in self._runs.within(first, last):
+            if entry.state is RecordState.AVAILABLE:
                 self._runs.put(low, high, _ARCHIVED)
         if last >= self._runs.end:
             self._runs.append(last, _ARCHIVED)
 
     def _acquire_batch(
-        self, wish: Wish, limits: SharePartitionConfig, first: int, last: int, wanted: int, now_ms: int
+        self, request: AcquireRequest, config: SharePartitionConfig, first: int, last: int, wanted: int, now_ms: int
     ) -> tuple[list[Acquired], bool]:
-        """What was acquired of one batch of the log, and whether the next one may be tried."""
-        lock_until_ms = now_ms + limits.share_record_lock_duration_ms
+        """Acquire records of one batch of the log. The second result is whether the next batch may be acquired too."""
+        lock_until_ms = now_ms + config.share_record_lock_duration_ms
         got: list[Acquired] = []
-        for low, high, cell in self._runs.within(first, last):
-            if cell.state is not RecordState.AVAILABLE:
+        for low, high, entry in self._runs.within(first, last):
+            if entry.state is not RecordState.AVAILABLE:
                 continue
-            share, throttled = _throttle(cell.deliveries, high - low + 1, limits.share_delivery_count_limit)
-            if wish.strict:
+            share, throttled = _throttle(entry.deliveries, high - low + 1, config.share_delivery_count_limit)
+            if request.strict:
                 share = min(share, wanted)
             if share <= 0:
                 return got, False
-            fresh = Cell(RecordState.ACQUIRED, cell.deliveries + 1, wish.member, lock_until_ms)
+            fresh = InFlightState(RecordState.ACQUIRED, entry.deliveries + 1, request.member, lock_until_ms)
             self._runs.put(low, low + share - 1, fresh)
             got.append(Acquired(low, low + share - 1, fresh.deliveries))
             wanted -= share
@@ -181,133 +187,146 @@ class SharePartitionState:
                 return got, False
         if last >= self._runs.end:
             begin = self._runs.end
-            share = min(last - begin + 1, limits.share_partition_max_record_locks - self.held())
-            if wish.strict:
+            share = min(last - begin + 1, config.share_partition_max_record_locks - self.held())
+            if request.strict:
                 share = min(share, wanted)
             if share <= 0:
                 return got, False
-            self._runs.append(begin + share - 1, Cell(RecordState.ACQUIRED, 1, wish.member, lock_until_ms))
+            self._runs.append(begin + share - 1, InFlightState(RecordState.ACQUIRED, 1, request.member, lock_until_ms))
             got.append(Acquired(begin, begin + share - 1, 1))
             return got, begin + share - 1 == last
         return got, True
 
-    # -- what members, clocks and logs say -----------------------------------------------------------------------
+    # -- transitions ---------------------------------------------------------------------------------------------
 
-    def acknowledge(self, member: str, acks: Sequence[Ack], limits: SharePartitionConfig, now_ms: int) -> int | None:
-        """All of it or nothing. Gives the turn that must be written before the member is told; None: nothing must.
+    def acknowledge(self, member: str, acks: Sequence[Ack], config: SharePartitionConfig, now_ms: int) -> int | None:
+        """Apply all acknowledgements or none.
 
-        Raises KafkaError INVALID_RECORD_STATE, INVALID_REQUEST. What lies below the start is done with, and fine.
+        Returns the sequence number that must be written before the response is sent, or None if nothing must be
+        written. Acknowledgements below the start offset are ignored. Raises KafkaError INVALID_RECORD_STATE,
+        INVALID_REQUEST.
         """
         pieces = [piece for ack in acks for piece in _pieces(ack, self.start_offset)]
         for first, last, kind in pieces:
             if last >= self._runs.end:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Offsets {first} to {last} were never acquired.")
-            if kind is AckType.RENEW and not limits.share_renew_acknowledge_enable:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "This group's members may not renew their locks.")
-            for low, high, cell in self._runs.within(first, last):
-                if cell.state is not RecordState.ACQUIRED or cell.change is not None or cell.member != member:
+            if kind is AckType.RENEW and not config.share_renew_acknowledge_enable:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Lock renewal is disabled for this group: set share.renew.acknowledge.enable to allow it.",
+                )
+            for low, high, entry in self._runs.within(first, last):
+                if entry.state is not RecordState.ACQUIRED or entry.pending is not None or entry.member != member:
                     raise KafkaError(
                         ErrorCode.INVALID_RECORD_STATE,
                         f"Offsets {low} to {high} are not acquired by member {member}.",
                     )
-        lock_until_ms = now_ms + limits.share_record_lock_duration_ms
-        turn = self._turn + 1
+        lock_until_ms = now_ms + config.share_record_lock_duration_ms
+        sequence = self._sequence + 1
         for first, last, kind in pieces:
             if kind is AckType.RENEW:
                 self._runs.change(first, last, partial(replace, lock_until_ms=lock_until_ms))
             else:
-                self._turn = turn
-                self._runs.change(first, last, partial(_changed, kind=kind, turn=turn, limits=limits))
-        return turn if self._turn == turn else None
+                self._sequence = sequence
+                self._runs.change(first, last, partial(_changed, kind=kind, sequence=sequence, config=config))
+        return sequence if self._sequence == sequence else None
 
-    def release(self, member: str, limits: SharePartitionConfig) -> int | None:
-        """The member is gone. What it held was delivered: that counts since Kafka 4.3. Gives the turn."""
-        return self._free(lambda cell: cell.member == member, partial(_returned, limits=limits))
+    def release(self, member: str, config: SharePartitionConfig) -> int | None:
+        """Release the records of a member that left. The delivery counts, as in Kafka 4.3.
 
-    def expire(self, limits: SharePartitionConfig, now_ms: int) -> int | None:
-        """Locks that have run out. Gives the turn, if there are any."""
-        return self._free(lambda cell: cell.lock_until_ms <= now_ms, partial(_returned, limits=limits))
+        Returns the sequence number, or None.
+        """
+        return self._free(lambda entry: entry.member == member, partial(_returned, config=config))
 
-    def _free(self, chosen: Callable[[Cell], bool], after: Callable[[Cell], tuple[RecordState, int]]) -> int | None:
-        turn = self._turn + 1
-        for first, last, cell in list(self._runs):
-            if cell.state is RecordState.ACQUIRED and cell.change is None and chosen(cell):
-                self._turn = turn
-                self._runs.put(first, last, replace(cell, change=Change(turn, *after(cell))))
-        return turn if self._turn == turn else None
+    def expire(self, config: SharePartitionConfig, now_ms: int) -> int | None:
+        """Release the records whose acquisition lock has expired. Returns the sequence number, or None."""
+        return self._free(lambda entry: entry.lock_until_ms <= now_ms, partial(_returned, config=config))
+
+    def _free(
+        self, chosen: Callable[[InFlightState], bool], after: Callable[[InFlightState], tuple[RecordState, int]]
+    ) -> int | None:
+        sequence = self._sequence + 1
+        for first, last, entry in list(self._runs):
+            if entry.state is RecordState.ACQUIRED and entry.pending is None and chosen(entry):
+                self._sequence = sequence
+                self._runs.put(first, last, replace(entry, pending=PendingTransition(sequence, *after(entry))))
+        return sequence if self._sequence == sequence else None
 
     def on_log_start(self, offset: int) -> None:
-        """The log no longer has what is below `offset`: whatever was to become of it, it is done with."""
+        """The log start offset is now `offset`: all records below are completed."""
         if offset > self.start_offset:
             self._runs.drop_below(offset)
             self._advance()
 
-    # -- what is written -----------------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------------------
 
     @property
     def unwritten(self) -> bool:
-        """Something waits to be written, and nothing is being written."""
-        return self._turn > self._written and self._writing == 0
+        """Whether transitions wait to be written and no write is in progress."""
+        return self._sequence > self._written and self._writing == 0
 
-    def take_write(self) -> Write:
-        """Everything that waits to be written. `settle` must follow before the next."""
-        assert self._writing == 0, "one write at a time: the next may say where the partition starts after it"
-        self._writing = self._turn
+    def take_write(self) -> ShareStateWrite:
+        """All transitions that wait to be written. `settle` must be called before the next `take_write`."""
+        assert self._writing == 0, "one write at a time: the start offset of the next write may depend on this one"
+        self._writing = self._sequence
         batches: list[StateBatch] = []
         complete = 0
-        for first, last, cell in self._runs:
-            state, deliveries = cell.state, cell.deliveries
-            if cell.change is not None:
-                state, deliveries = cell.change.state, cell.change.deliveries
+        for first, last, entry in self._runs:
+            state, deliveries = entry.state, entry.deliveries
+            if entry.pending is not None:
+                state, deliveries = entry.pending.state, entry.pending.deliveries
                 _add_batch(batches, StateBatch(first, last, state, deliveries))
             if state in TERMINAL:
                 complete += last - first + 1
-        return Write(self._writing, self.start_offset, complete, batches)
+        return ShareStateWrite(self._writing, self.start_offset, complete, batches)
 
     def settle(self, *, written: bool) -> None:
-        """The write has been committed, or failed: then everything is as it was, and the locks hold as long as
-        before.
-        """
-        turn, self._writing = self._writing, 0
-        self._written = turn
-        for first, last, cell in list(self._runs):
-            change = cell.change
-            if change is None or change.turn > turn:
+        """The write was committed or failed. After a failure the records stay acquired with their previous locks."""
+        sequence, self._writing = self._writing, 0
+        self._written = sequence
+        for first, last, entry in list(self._runs):
+            pending = entry.pending
+            if pending is None or pending.sequence > sequence:
                 continue
             self._runs.put(
-                first, last, Cell(change.state, change.deliveries) if written else replace(cell, change=None)
+                first,
+                last,
+                InFlightState(pending.state, pending.deliveries) if written else replace(entry, pending=None),
             )
         self._advance()
 
     def _advance(self) -> None:
-        """Pass over what is done with at the start."""
+        """Move the start offset past the completed records at the start."""
         start = self._runs.end
-        for first, _, cell in self._runs:
-            if cell.state not in TERMINAL:
+        for first, _, entry in self._runs:
+            if entry.state not in TERMINAL:
                 start = first
                 break
         self._runs.drop_below(start)
 
 
-def _returned(cell: Cell, limits: SharePartitionConfig) -> tuple[RecordState, int]:
-    """What becomes of a record that comes back without an acknowledgement."""
-    exhausted = cell.deliveries >= limits.share_delivery_count_limit
-    return (RecordState.ARCHIVED if exhausted else RecordState.AVAILABLE, cell.deliveries)
+def _returned(entry: InFlightState, config: SharePartitionConfig) -> tuple[RecordState, int]:
+    """The next state and delivery count of a record that was released without an acknowledgement."""
+    exhausted = entry.deliveries >= config.share_delivery_count_limit
+    return (RecordState.ARCHIVED if exhausted else RecordState.AVAILABLE, entry.deliveries)
 
 
-def _changed(cell: Cell, kind: AckType, turn: int, limits: SharePartitionConfig) -> Cell:
+def _changed(entry: InFlightState, kind: AckType, sequence: int, config: SharePartitionConfig) -> InFlightState:
     match kind:
         case AckType.ACCEPT:
             state = RecordState.ACKNOWLEDGED
-        case AckType.RELEASE if cell.deliveries < limits.share_delivery_count_limit:
+        case AckType.RELEASE if entry.deliveries < config.share_delivery_count_limit:
             state = RecordState.AVAILABLE
         case _:
             state = RecordState.ARCHIVED
-    return replace(cell, change=Change(turn, state, cell.deliveries))
+    return replace(entry, pending=PendingTransition(sequence, state, entry.deliveries))
 
 
 def _pieces(ack: Ack, start_offset: int) -> list[tuple[int, int, AckType]]:
-    """Runs of the same type, without what lies below the start. Raises KafkaError INVALID_REQUEST."""
+    """Split the acknowledgement into runs of one type, without offsets below `start_offset`.
+
+    Raises KafkaError INVALID_REQUEST.
+    """
     first, last, types = ack
     if first > last or len(types) not in (1, last - first + 1):
         raise KafkaError(
@@ -333,10 +352,11 @@ def _pieces(ack: Ack, start_offset: int) -> list[tuple[int, int, AckType]]:
 
 
 def _throttle(deliveries: int, size: int, limit: int) -> tuple[int, bool]:
-    """How many of `size` records that were delivered `deliveries` times may go out together, and whether that is fewer.
+    """The number of records, out of `size` with `deliveries` deliveries each, to deliver together; whether it is less.
 
-    One bad record fails all that are delivered with it. So the more often a run has come back, the fewer go out
-    together, and on the last attempt each goes alone (SharePartition.throttleRecordsDelivery).
+    A record that cannot be processed fails all records that are delivered with it. The more often a run was delivered,
+    the fewer of its records are therefore delivered together; on the last attempt each record is delivered alone
+    (SharePartition.throttleRecordsDelivery).
     """
     throttle_from = max(THROTTLE_FROM_MIN, -(-limit // 2))
     if deliveries < throttle_from:
@@ -346,7 +366,7 @@ def _throttle(deliveries: int, size: int, limit: int) -> tuple[int, bool]:
 
 
 def _add(acquired: list[Acquired], piece: Acquired, batch_size: int) -> None:
-    """Neighbours go together until there are `batch_size`."""
+    """Append a run, merged with the previous adjacent run as long as the result has at most `batch_size` records."""
     if acquired:
         before = acquired[-1]
         together = before.last + 1 == piece.first and before.deliveries == piece.deliveries

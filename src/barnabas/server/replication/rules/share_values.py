@@ -1,4 +1,4 @@
-"""Value: the words of share partitions: states, acknowledgements, limits, what is acquired and what is written."""
+"""Values of share partitions: record states, acknowledgements, configs, acquired records, writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class RecordState(IntEnum):
-    """The numbers are those of the log of the share coordinator."""
+    """The delivery state of a record, by its number in the share coordinator's records."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -22,7 +22,7 @@ TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 class AckType(IntEnum):
-    """What a member says of a record."""
+    """The acknowledgement types of ShareAcknowledge."""
 
     GAP = 0
     """The batch has no such offset."""
@@ -30,7 +30,7 @@ class AckType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """Not done yet: hold it for me for another while (KIP-1222)."""
+    """Extend the acquisition lock (KIP-1222)."""
 
 
 class SharePartitionConfig(Struct, frozen=True):
@@ -43,7 +43,7 @@ class SharePartitionConfig(Struct, frozen=True):
 
 
 class StateBatch(NamedTuple):
-    """A run of offsets, as it is written."""
+    """A run of offsets with the same state, as the share coordinator stores it."""
 
     first: int
     last: int
@@ -52,16 +52,16 @@ class StateBatch(NamedTuple):
 
 
 class LogRange(Struct, frozen=True):
-    """A batch of the partition's log; what is between two of them does not exist."""
+    """The offsets of one batch in the partition's log. Offsets between two batches do not exist."""
 
     first: int
     last: int
     skip: bool = False
-    """No records for members: a control batch, or one of an aborted transaction."""
+    """True for a batch without records for members: a control batch, or a batch of an aborted transaction."""
 
 
 class Acquired(NamedTuple):
-    """Records given to a member, all for the `deliveries`th time."""
+    """A run of records that a member acquired. `deliveries` counts this delivery."""
 
     first: int
     last: int
@@ -69,27 +69,27 @@ class Acquired(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """What a member says of a run of offsets: one type for all, or one each."""
+    """A member's acknowledgement of a run of offsets, with one type for all or one type for each."""
 
     first: int
     last: int
     types: Sequence[int]
 
 
-class Wish(Struct, frozen=True):
-    """What a member wants when it acquires."""
+class AcquireRequest(Struct, frozen=True):
+    """A member's request for records."""
 
     member: str
     max_records: int
     batch_size: int = 500
     strict: bool = False
-    """Not one more than `max_records` (record-limit mode); otherwise the batch that reaches it is given whole."""
+    """True: at most `max_records` (record-limit mode). False: the batch that reaches the limit is acquired whole."""
 
 
-class Write(Struct, frozen=True):
-    """What is to be remembered, for the turns up to `turn`."""
+class ShareStateWrite(Struct, frozen=True):
+    """One write to the share coordinator. It covers all transitions up to `sequence`."""
 
-    turn: int
+    sequence: int
     start_offset: int
     complete_count: int
     batches: list[StateBatch]

@@ -1,8 +1,9 @@
-"""Machine: replication quotas: which replicas are throttled, and whether their rate is used up (KIP-73).
+"""Machine: replication quotas: the throttled replicas, and the rate that they share (KIP-73).
 
-Throttled are replicas that are named in `leader.replication.throttled.replicas` or `follower.replication.throttled.
-replicas` of their topic, on the broker that serves or fetches them; `*` names all. All together may take
-`*.replication.throttled.rate` bytes per second of the broker. Replicas that are in sync are never held back.
+A replica is throttled if its topic's `leader.replication.throttled.replicas` or
+`follower.replication.throttled.replicas` names it for the broker that serves or fetches it; `*` names all replicas. All
+throttled replicas of a broker together use at most `leader.replication.throttled.rate` or
+`follower.replication.throttled.rate` bytes per second. Replicas that are in sync are never delayed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ ALL: Final = "*"
 
 
 class ReplicaThrottle:
-    """A token bucket that holds one second's worth. What was taken may exceed it: then nothing is left for a while."""
+    """A token bucket that holds the bytes of one second. Replicas wait while it is not positive."""
 
     def __init__(self, rate: int = UNLIMITED) -> None:
         self.rate = rate
         """Bytes per second."""
         self._replicas: dict[str, frozenset[int] | None] = {}
+        """Topic -> its throttled partitions; None means all partitions."""
         self._left = float(rate)
         self._at_ms = 0
 
@@ -30,7 +32,7 @@ class ReplicaThrottle:
             self._left = float(rate)
 
     def set_replicas(self, topic: str, text: str | None, broker_id: int) -> None:
-        """The topic's setting changed: `partition:broker,...`, `*`, or nothing. What makes no sense is left out."""
+        """Apply the topic's config: `partition:broker,...`, `*`, or None. Entries that cannot be parsed are ignored."""
         wanted = (text or "").strip()
         if wanted == ALL:
             self._replicas[topic] = None
@@ -46,18 +48,19 @@ class ReplicaThrottle:
             self._replicas.pop(topic, None)
 
     def forget(self, topics: Mapping[str, object]) -> None:
+        """Remove the configs of deleted topics."""
         for topic in topics:
             self._replicas.pop(topic, None)
 
     def covers(self, topic: str, partition: int) -> bool:
-        """Whether this replica is throttled at all."""
+        """Whether the replica is throttled."""
         if not self._replicas:
             return False
         found = self._replicas.get(topic, frozenset())
         return found is None or partition in found
 
     def take(self, size: int, now_ms: int) -> None:
-        """Bytes of throttled replicas went through."""
+        """Account for `size` bytes of throttled replicas."""
         self._refill(now_ms)
         self._left -= size
 
@@ -66,7 +69,7 @@ class ReplicaThrottle:
         return self.rate != UNLIMITED and self._left <= 0
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until something may go through again."""
+        """The time until the bucket is positive again, at most one second."""
         self._refill(now_ms)
         if self.rate == UNLIMITED or self._left > 0:
             return 0

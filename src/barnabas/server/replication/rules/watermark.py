@@ -1,10 +1,11 @@
-"""Machine: what is committed: the high watermark at the leader and at its followers.
+"""Machine: the high watermark, below which records are committed, at the leader and at its followers.
 
-At the leader it is the largest offset that every member of the *maximal* ISR has (`Partition.maybeIncrementLeaderHW`,
-KIP-497). An ISR of one makes it the log end offset; nothing else here treats that case specially.
+At the leader the high watermark is the largest offset that every member of the *maximal* ISR has
+(`Partition.maybeIncrementLeaderHW`, KIP-497). With an ISR of one it is the log end offset.
 
-At a follower it is what the leader said, as far as the follower's log goes. Both only ever raise it: whoever read below
-a watermark may read there again. Only a truncation after an unclean election takes it back.
+At a follower the high watermark is the leader's, bounded by the follower's log end offset. Both functions only raise
+it, because a consumer that has read below a high watermark may read there again. Only a truncation after an unclean
+election lowers it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ def high_watermark(
 ) -> int:
     """The leader's high watermark after a change.
 
-    It stands still while fewer than min.insync.replicas are in sync: the eligible leader replicas (KIP-966), of which
-    the leader knows nothing, then stay complete. `joining` (`isr.joining_soon`) are waited for out of courtesy: else a
-    busy leader would always be one batch ahead of a follower that could join.
+    The high watermark does not move while fewer than min.insync.replicas replicas are in sync. The eligible leader
+    replicas (KIP-966), which the leader does not know, then still have every committed record. `joining`
+    (`isr.joining_soon`) hold the high watermark back too; otherwise a busy leader would always be one batch ahead of a
+    follower that is about to join the ISR.
     """
     if len(state.isr) < effective_min_insync(state.replicas, min_insync_replicas):
         return current
@@ -41,10 +43,10 @@ def high_watermark(
 
 
 def follower_watermark(current: int, leader_watermark: int, log_start_offset: int, log_end_offset: int) -> int:
-    """A follower's high watermark after an answer of the leader has been applied to its log."""
+    """A follower's high watermark after the leader's response has been applied to its log."""
     return min(max(current, leader_watermark, log_start_offset), log_end_offset)
 
 
 def truncated_watermark(current: int, log_end_offset: int) -> int:
-    """A follower's high watermark after its log was cut."""
+    """A follower's high watermark after its log was truncated."""
     return min(current, log_end_offset)

@@ -1,7 +1,7 @@
-"""Shell: one share partition at its leader: reads the log, has its steps written, and watches the locks.
+"""Shell: one share partition at its leader: reads the log, writes state to the share coordinator, expires locks.
 
-What may be done is decided by the machine (`rules/share_partition`). Steps gather while a write is under way and go out
-with the next one, so a busy partition writes as often as the share coordinator can commit, and not once a request.
+The machine `rules/share_partition.py` decides. Transitions that happen during a write are collected for the next write.
+A busy share partition therefore writes as often as the share coordinator commits, not once per request.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from barnabas.server.replication.rules.share_partition import SharePartitionStat
 from barnabas.server.replication.rules.share_values import (
     Ack,
     Acquired,
+    AcquireRequest,
     LogRange,
     SharePartitionConfig,
     StateBatch,
-    Wish,
 )
 from barnabas.server.replication.shares.ports import ShareGroupConfig, SharePersister
 from barnabas.server.storage.values import AbortedTxn
 
 log = get_logger("barnabas.server.replication")
 
-LOOKS_MAX: Final = 8
-"""How often one fetch looks further when what it read held nothing to acquire."""
+READS_MAX: Final = 8
+"""The number of reads of one fetch while the batches read so far contain no record to acquire."""
 TIMER_MIN_S: Final = 0.05
+"""The shortest time until the lock timer fires; locks that expire within it are handled together."""
 _FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
 _UNSET: Final = -1
 
 
 class ShareRead(Struct, frozen=True):
-    """What one share partition contributes to a ShareFetch."""
+    """The part of a ShareFetch response that one share partition contributes."""
 
     data: Buffer
     acquired: list[Acquired]
@@ -53,26 +54,28 @@ NOTHING: Final = ShareRead(b"", [])
 
 
 class SharePartition:
-    """`spawn` starts a task that someone else owns; `on_fenced` is told when this one is of no more use."""
+    """One share partition. It is created per leader epoch, and closed when the leadership or the group ends."""
 
     def __init__(
         self,
         group_id: str,
         partition: Partition,
         persister: SharePersister,
-        settings: Callable[[], ShareGroupConfig],
+        config: Callable[[], ShareGroupConfig],
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         on_fenced: Callable[[SharePartition], None],
     ) -> None:
+        """`spawn` starts a task in the owner's task group. `on_fenced` is called when the share coordinator or a newer
+        leader epoch has fenced this share partition."""
         self.group_id = group_id
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.delayed_fetches = Purgatory()
-        """Woken when records come free, or locks."""
+        """ShareFetch requests that wait until records become available."""
         self.closed: KafkaError | None = None
         self._persister = persister
-        self._settings = settings
+        self._config = config
         self._clock = clock
         self._spawn = spawn
         self._on_fenced = on_fenced
@@ -80,22 +83,23 @@ class SharePartition:
         self._state_epoch = 0
         self._loading: asyncio.Future[KafkaError | None] | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """(sequence, future) of each request that waits for a write, in ascending order."""
         self._timer: asyncio.TimerHandle | None = None
         self._writing = False
 
     @property
     def state(self) -> SharePartitionState | None:
-        """None until it has been read."""
+        """None until the state has been read from the share coordinator."""
         return self._state
 
     @property
-    def limits(self) -> SharePartitionConfig:
-        return self._settings().partition
+    def config(self) -> SharePartitionConfig:
+        return self._config().partition
 
     # -- load ----------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Until the state has been read; many may wait for one reading. Raises KafkaError."""
+        """Wait until the state has been read; concurrent callers share one read. Raises KafkaError."""
         if self.closed is not None:
             raise self.closed
         if self._state is not None:
@@ -127,54 +131,59 @@ class SharePartition:
         self._state_epoch = state_epoch
         if start == _UNSET:
             start = self._first_offset()
-            # Written at once: "latest" must not be another offset after a restart.
+            # The offset is written at once, because "latest" would be another offset after a restart.
             await self._persist(start, 0, [])
         if self.closed is None:
             self._state = SharePartitionState(start, [StateBatch(*batch) for batch in batches])
 
     def _first_offset(self) -> int:
-        """`share.auto.offset.reset`."""
-        settings = self._settings()
-        if settings.lookback_ms is None:
+        """The start offset of a new share partition (`share.auto.offset.reset`)."""
+        config = self._config()
+        if config.lookback_ms is None:
             return self.partition.list_offset(
-                settings.share_auto_offset_reset, isolation=settings.share_isolation_level
+                config.share_auto_offset_reset, isolation=config.share_isolation_level
             ).offset
         found = self.partition.list_offset(
-            max(self._clock.now_ms() - settings.lookback_ms, 0), isolation=settings.share_isolation_level
+            max(self._clock.now_ms() - config.lookback_ms, 0), isolation=config.share_isolation_level
         )
         if found.offset >= 0:
             return found.offset
-        return self.partition.list_offset(SpecialTimestamp.LATEST, isolation=settings.share_isolation_level).offset
+        return self.partition.list_offset(SpecialTimestamp.LATEST, isolation=config.share_isolation_level).offset
 
     # -- members -------------------------------------------------------------------------------------------------
 
-    async def fetch(self, wish: Wish, max_bytes: int, disk: Executor) -> ShareRead:
-        """Acquire records for a member, and read them. Raises KafkaError."""
-        settings = self._settings()
-        for _ in range(LOOKS_MAX):
-            state = self._ready()
+    async def fetch(self, request: AcquireRequest, max_bytes: int, disk: Executor) -> ShareRead:
+        """Acquire records for a member and read them. Raises KafkaError."""
+        config = self._config()
+        for _ in range(READS_MAX):
+            state = self._require_state()
             storage = self.partition.log
             if storage is not None:
                 state.on_log_start(storage.log_start_offset)
-            if not state.may_acquire(settings.partition):
+            if not state.may_acquire(config.partition):
                 return NOTHING
             offset = state.next_fetch_offset()
-            read = self.partition.read(offset, max_bytes, isolation=settings.share_isolation_level)
+            read = self.partition.read(offset, max_bytes, isolation=config.share_isolation_level)
             if read.pending is not None:
                 read = await self.partition.read_from_disk(read, disk)
-                self._ready()
-            found = self._acquire(state, wish, settings, offset, read)
+                self._require_state()
+            found = self._acquire(state, request, config, offset, read)
             if found.acquired or state.next_fetch_offset() == offset:
                 return found
         return NOTHING
 
     def _acquire(
-        self, state: SharePartitionState, wish: Wish, settings: ShareGroupConfig, offset: int, read: PartitionRead
+        self,
+        state: SharePartitionState,
+        request: AcquireRequest,
+        config: ShareGroupConfig,
+        offset: int,
+        read: PartitionRead,
     ) -> ShareRead:
-        committed_only = settings.share_isolation_level is Isolation.READ_COMMITTED
+        committed_only = config.share_isolation_level is Isolation.READ_COMMITTED
         placed = batches_of(read.data, read.aborted or () if committed_only else ())
         ranges = [batch for _, _, batch in placed]
-        acquired = state.acquire(wish, settings.partition, offset, ranges, self._clock.now_ms())
+        acquired = state.acquire(request, config.partition, offset, ranges, self._clock.now_ms())
         if not acquired:
             return NOTHING
         self._watch_locks()
@@ -184,41 +193,47 @@ class SharePartition:
         return ShareRead(memoryview(read.data)[begin:end], acquired)
 
     def acknowledge(self, member: str, acks: Sequence[Ack]) -> asyncio.Future[None] | None:
-        """The future is done when it is written; None: nothing has to be. Raises KafkaError, also by the future."""
-        state = self._ready()
+        """Acknowledge records. The future is done when the acknowledgement is written; None means no write is needed.
+
+        Raises KafkaError, directly or through the future.
+        """
+        state = self._require_state()
         storage = self.partition.log
         if storage is not None:
             state.on_log_start(storage.log_start_offset)
-        return self._written(state.acknowledge(member, acks, self.limits, self._clock.now_ms()))
+        return self._wait_written(state.acknowledge(member, acks, self.config, self._clock.now_ms()))
 
     def release(self, member: str) -> asyncio.Future[None] | None:
-        """What the member holds is to come free: it has gone."""
+        """Release the records of a member that closed its share session. The result is as in `acknowledge`."""
         if self._state is None or self.closed is not None:
             return None
-        return self._written(self._state.release(member, self.limits))
+        return self._wait_written(self._state.release(member, self.config))
 
-    def _ready(self) -> SharePartitionState:
+    def _require_state(self) -> SharePartitionState:
         if self.closed is not None:
             raise self.closed
         if not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch:
             self._fence()
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self._state is None:  # nobody can hold anything yet
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{self.partition.name} has not been read yet.")
+        if self._state is None:  # no member can have acquired a record yet
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD_STATE,
+                f"The state of {self.group_id}:{self.partition.name} has not been read yet; send the request again.",
+            )
         return self._state
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def _written(self, turn: int | None) -> asyncio.Future[None] | None:
-        if turn is None:
+    def _wait_written(self, sequence: int | None) -> asyncio.Future[None] | None:
+        if sequence is None:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((turn, future))
-        self._pump()
+        self._waiting.append((sequence, future))
+        self._start_write()
         return future
 
-    def _pump(self) -> None:
-        """Have what is unwritten written, unless somebody is at it."""
+    def _start_write(self) -> None:
+        """Start writing the unwritten transitions, unless a write is in progress."""
         if not self._writing and self._state is not None and self._state.unwritten and self.closed is None:
             self._writing = True
             self._spawn(self._write_all(self._state))
@@ -232,9 +247,13 @@ class SharePartition:
                     await self._persist(write.start_offset, write.complete_count, write.batches)
                 except KafkaError as error:
                     failure = error
-                    log.warning("share state was not written", partition=self, error=error.code.name)
+                    log.warning(
+                        "share state was not written; its records stay acquired until their locks expire",
+                        partition=self,
+                        error=error.code.name,
+                    )
                 state.settle(written=failure is None)
-                self._answer(write.turn, failure)
+                self._complete(write.sequence, failure)
                 if failure is not None and failure.code in _FENCED:
                     self._fence()
                 self.delayed_fetches.notify(COMPLETE_NOW)
@@ -254,8 +273,8 @@ class SharePartition:
             batches=batches,
         )
 
-    def _answer(self, turn: int, failure: KafkaError | None) -> None:
-        while self._waiting and self._waiting[0][0] <= turn:
+    def _complete(self, sequence: int, failure: KafkaError | None) -> None:
+        while self._waiting and self._waiting[0][0] <= sequence:
             _, future = self._waiting.popleft()
             if future.done():
                 continue
@@ -263,12 +282,12 @@ class SharePartition:
                 future.set_result(None)
             else:
                 future.set_exception(failure)
-                future.exception()  # nobody may be waiting: its client can be gone
+                future.exception()  # marks the exception as retrieved: the client may have disconnected
 
     # -- locks ---------------------------------------------------------------------------------------------------
 
     def _watch_locks(self) -> None:
-        """Have the timer go off when the first lock runs out. Later locks do not move it: it looks again then."""
+        """Set the timer for the first lock that expires. Later locks do not move the timer."""
         if self._timer is not None or self._state is None or self.closed is not None:
             return
         deadline = self._state.next_deadline_ms()
@@ -279,8 +298,8 @@ class SharePartition:
     def _on_timer(self) -> None:
         self._timer = None
         if self._state is not None and self.closed is None:
-            self._state.expire(self.limits, self._clock.now_ms())
-            self._pump()
+            self._state.expire(self.config, self._clock.now_ms())
+            self._start_write()
             self._watch_locks()
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -291,12 +310,12 @@ class SharePartition:
             self._on_fenced(self)
 
     def close(self, reason: KafkaError) -> None:
-        """Of no more use: whoever waits is told."""
+        """Answer the waiting requests with `reason`. The share partition cannot be used afterwards."""
         self.closed = reason
         if self._timer is not None:
             self._timer.cancel()
         if self._waiting:
-            self._answer(self._waiting[-1][0], reason)
+            self._complete(self._waiting[-1][0], reason)
         self.delayed_fetches.notify(COMPLETE_NOW)
 
     def __str__(self) -> str:
@@ -304,9 +323,9 @@ class SharePartition:
 
 
 def batches_of(data: Buffer, aborted: Sequence[AbortedTxn]) -> list[tuple[int, int, LogRange]]:
-    """(position, size, offsets) of every whole batch; those that hold nothing for members are marked.
+    """(position, size, offsets) of every complete batch; batches without records for members have `skip` set.
 
-    A producer's batches are skipped from its aborted transaction's first offset to the marker that ended it.
+    The batches of an aborted transaction are skipped, from its first offset to its end marker.
     """
     placed: list[tuple[int, int, LogRange]] = []
     coming = deque(sorted(aborted, key=lambda txn: txn.first_offset))

@@ -1,7 +1,8 @@
-"""Shell: the share partitions whose partitions this node leads, made when a member first asks.
+"""Shell: the share partitions of the partitions that this broker leads, created by a member's first request.
 
-They go when the leadership goes, and when the last member of their group has left this node: then an administrator may
-move the group, and the next member must find what the share coordinator says.
+A share partition is closed when the leadership ends, and when the last member of its group has closed its share session
+with this broker. An administrator may then alter the group's offsets, and the next member must read them from the share
+coordinator.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ ShareKey = tuple[str, TopicId, int]
 
 
 class SharePartitions:
-    """By group, topic id and partition. Fills `LeadershipListener`."""
+    """The open share partitions, by group, topic id and partition. Implements `LeadershipListener`."""
 
-    def __init__(self, persister: SharePersister, settings: ShareGroupConfigOf, clock: Clock) -> None:
+    def __init__(self, persister: SharePersister, config: ShareGroupConfigOf, clock: Clock) -> None:
         self._persister = persister
-        self._settings = settings
+        self._config = config
         self._clock = clock
         self._by_key: dict[ShareKey, SharePartition] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Own the tasks until cancelled; then close everything."""
+        """Own the tasks of the share partitions until cancelled, then close all share partitions."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 await asyncio.get_running_loop().create_future()
@@ -44,15 +45,15 @@ class SharePartitions:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def settings(self, group_id: str) -> ShareGroupConfig:
-        return self._settings(group_id)
+    def config(self, group_id: str) -> ShareGroupConfig:
+        return self._config(group_id)
 
     def find(self, group_id: str, topic_id: TopicId, partition: int) -> SharePartition | None:
-        """The share partition, if a member has asked for it since this node leads the partition."""
+        """The share partition, or None if no member has requested it in this leader epoch."""
         return self._by_key.get((group_id, topic_id, partition))
 
     async def get(self, group_id: str, partition: Partition) -> SharePartition:
-        """The share partition, read from its share coordinator if need be. Raises KafkaError."""
+        """The share partition. Its state is read from the share coordinator if necessary. Raises KafkaError."""
         if not partition.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         key = (group_id, partition.topic_id, partition.name.partition)
@@ -64,7 +65,7 @@ class SharePartitions:
                 group_id,
                 partition,
                 self._persister,
-                lambda: self._settings(group_id),
+                lambda: self._config(group_id),
                 self._clock,
                 self._spawn,
                 self._forget,
@@ -73,12 +74,12 @@ class SharePartitions:
         return found
 
     def forget_group(self, group_id: str) -> None:
-        """No member of the group is left at this node."""
+        """Close the group's share partitions: no member of the group has a share session with this broker."""
         for key in [key for key in self._by_key if key[0] == group_id]:
             self._by_key.pop(key).close(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def on_elected(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """A new epoch begins: what was acquired in the one before is nobody's."""
+        """Close the share partitions of the previous leader epoch: its acquired records become available again."""
         self.on_resigned(partition, leader_epoch)
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:

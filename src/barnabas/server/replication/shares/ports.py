@@ -1,4 +1,4 @@
-"""Port: what the leader of share partitions needs: where their state is kept, and what their groups want."""
+"""Port: the share coordinator and the group configs, as the leader of share partitions uses them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from barnabas.server.replication.rules.share_values import SharePartitionConfig
 
 
 class SharePersister(Protocol):
-    """The share coordinator of a share partition, wherever it is. Both raise KafkaError."""
+    """The share coordinator of a share partition, on this or another broker. Both methods raise KafkaError."""
 
     async def read(
         self, group_id: str, topic_id: TopicId, partition: int, leader_epoch: int
     ) -> tuple[int, int, list[tuple[int, int, int, int]]]:
-        """State epoch, start offset (-1: nobody has said), batches of (first, last, state, deliveries)."""
+        """Returns the state epoch, the start offset (-1 if unset), and batches of (first, last, state, deliveries)."""
         ...
 
     async def write(

@@ -58,7 +58,7 @@ async def handle(services: Services, ctx: RequestContext, request: ShareAcknowle
                     )
         topics.setdefault(topic_id, ShareAcknowledgeTopicResponse(topic_id=topic_id)).partitions.append(answer)
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=shares.partitions.settings(member[0]).partition.share_record_lock_duration_ms,
+        acquisition_lock_timeout_ms=shares.partitions.config(member[0]).partition.share_record_lock_duration_ms,
         responses=list(topics.values()),
         node_endpoints=list(nodes.values()),
     )

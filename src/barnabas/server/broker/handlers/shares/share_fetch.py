@@ -35,7 +35,7 @@ from barnabas.server.broker.services import Services
 from barnabas.server.broker.share_sessions import FINAL_EPOCH, MemberKey, PartitionKey
 from barnabas.server.broker.shares import AcknowledgeResults, check_member
 from barnabas.server.replication.purgatory import DelayedOperation, Purgatory
-from barnabas.server.replication.rules.share_values import Wish
+from barnabas.server.replication.rules.share_values import AcquireRequest
 from barnabas.server.replication.shares.partition import ShareRead
 
 RECORD_LIMIT_MODE = 1
@@ -101,7 +101,7 @@ async def handle(services: Services, ctx: RequestContext, request: ShareFetchReq
         await shares.close(member)
     elif not request.is_renew_ack and request.max_bytes > 0:
         done = await _fetch(services, ctx, request, member, wanted)
-    settings = shares.partitions.settings(member[0])
+    settings = shares.partitions.config(member[0])
     return _respond(services, ctx, acknowledged, done, settings.partition.share_record_lock_duration_ms)
 
 
@@ -139,7 +139,7 @@ async def _acquire_all(
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             partition = partitions.require(name, index)
             found = await shares.partitions.get(group_id, partition)
-            wish = Wish(
+            wish = AcquireRequest(
                 member_id,
                 most - done.acquired,
                 max(request.batch_size, 1),
