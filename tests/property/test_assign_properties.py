@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import Subscription, Topics
+from barnabas.protocol.assign.member import MemberSubscription, Topics
 from barnabas.protocol.assign.server import GroupSpec, MemberSpec
 from barnabas.protocol.assign.table import CLASSIC_ASSIGNORS, SERVER_ASSIGNORS
 from tests.unit.protocol.assign.assign_cases import random_case
@@ -50,12 +50,14 @@ def test_cooperative_rebalances_settle(seed: int) -> None:
     """Two rebalances later nothing moves any more, everything is assigned, and loads of equals differ by one."""
     case = random_case(random.Random(seed), "cooperative-sticky")
     assignor = CLASSIC_ASSIGNORS["cooperative-sticky"]
-    topics, members = Topics(case.topics), {m: Subscription(s.topics) for m, s in case.members.items()}
+    topics, members = Topics(case.topics), {m: MemberSubscription(s.topics) for m, s in case.members.items()}
     assigned = {}
     for generation in range(4):
         before = assigned
         assigned = assignor.assign(topics, members)
-        members = {m: Subscription(s.topics, tuple(assigned[m]), generation, s.instance_id) for m, s in members.items()}
+        members = {
+            m: MemberSubscription(s.topics, tuple(assigned[m]), generation, s.instance_id) for m, s in members.items()
+        }
     assert {m: set(p) for m, p in assigned.items()} == {m: set(p) for m, p in before.items()}
     if len({frozenset(s.topics) for s in members.values()}) == 1:
         loads = [len(p) for p in assigned.values()]

@@ -20,7 +20,7 @@ from barnabas.client.membership.subscriptions import (
 )
 from barnabas.core.errors import ErrorCode
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import Subscription
+from barnabas.protocol.assign.member import MemberSubscription
 from barnabas.protocol.assign.table import CLASSIC_ASSIGNORS
 from barnabas.protocol.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from barnabas.protocol.wire.messages.sync_group import SyncGroupResponse
@@ -73,7 +73,7 @@ def test_a_follower_syncs_and_is_assigned() -> None:
 def test_the_leader_assigns_everybody() -> None:
     who = member("range", "roundrobin")
     who.join_request()
-    subscription = encode_subscription(Subscription(("a",)))
+    subscription = encode_subscription(MemberSubscription(("a",)))
     response = joined(who, leader="me")
     response.members = [JoinGroupResponseMember(member_id=name, metadata=subscription) for name in ("me", "you")]
     assert who.on_join(response) == Lead(frozenset({"a"}))
@@ -155,11 +155,11 @@ def test_a_subscription_that_changes_while_joining_is_joined_for_again() -> None
 
 
 def test_the_bytes_are_those_of_the_java_consumer() -> None:
-    subscription = Subscription(("a",), (A1,), generation=5, rack="r", user_data=b"u")
+    subscription = MemberSubscription(("a",), (A1,), generation=5, rack="r", user_data=b"u")
     data = encode_subscription(subscription)
     assert data.hex() == "000300000001000161000000017500000001000161000000010000000100000005000172"
     assert decode_subscription(data) == subscription
     old = bytes.fromhex("000000000001000161ffffffff")
-    assert decode_subscription(old) == Subscription(("a",))
+    assert decode_subscription(old) == MemberSubscription(("a",))
     assert encode_assignment([A1, A0]).hex() == "000000000001000161000000020000000000000001ffffffff"
     assert decode_assignment(b"") == []

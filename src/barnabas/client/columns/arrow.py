@@ -18,7 +18,7 @@ from barnabas.protocol.records.columnar import (
     rows_by_partition,
 )
 from barnabas.protocol.records.columnar._jit import np, pa
-from barnabas.protocol.records.columnar.encode import Layout, lay_out, rows_from_arrow, write_batches
+from barnabas.protocol.records.columnar.encode import BatchLayout, lay_out, rows_from_arrow, write_batches
 from barnabas.protocol.records.columnar.segments import Selection
 from barnabas.protocol.records.compression import Codec
 
@@ -141,7 +141,7 @@ def encode_columns(
     return _encoded(layouts, options)
 
 
-def _encoded(layouts: Sequence[tuple[int, Layout]], options: EncodeOptions) -> Iterator[tuple[int, Buffer, int]]:
+def _encoded(layouts: Sequence[tuple[int, BatchLayout]], options: EncodeOptions) -> Iterator[tuple[int, Buffer, int]]:
     for partition, layout in layouts:
         for batch in write_batches(layout, options):
             yield partition, batch.data, batch.record_count

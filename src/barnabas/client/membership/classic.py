@@ -24,7 +24,7 @@ from barnabas.client.membership.subscriptions import (
 )
 from barnabas.core.errors import ErrorCode, KafkaError, error_code
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import Assignor, Subscription, Topics
+from barnabas.protocol.assign.member import Assignor, MemberSubscription, Topics
 from barnabas.protocol.wire.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from barnabas.protocol.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -108,7 +108,7 @@ class ClassicMember:
         self.owned: frozenset[TopicPartition] = frozenset()
         self.wants_to_join = True
         self.topics: tuple[str, ...] = ()
-        self._members: dict[str, Subscription] = {}
+        self._members: dict[str, MemberSubscription] = {}
         self._synced_topics: tuple[str, ...] = ()
         self._remembered: tuple[TopicPartition, ...] = ()
         self._remembered_generation = NO_GENERATION
@@ -139,12 +139,12 @@ class ClassicMember:
             reason=reason,
         )
 
-    def _subscription(self, assignor: Assignor) -> Subscription:
+    def _subscription(self, assignor: Assignor) -> MemberSubscription:
         """The subscription for the group's leader. Sticky assignors get the last assignment, even if it is lost."""
         owned = tuple(sorted(self.owned)) if self.cooperative else ()
         generation = None if self.generation_id < 0 else self.generation_id
         user_data = assignor.user_data(self._remembered, self._remembered_generation)
-        return Subscription(
+        return MemberSubscription(
             self.topics, owned, generation, self.options.group_instance_id, self.options.rack, user_data
         )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from barnabas.core.config import ConfigError
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import Assignor, Subscription
+from barnabas.protocol.assign.member import Assignor, MemberSubscription
 from barnabas.protocol.assign.table import CLASSIC_ASSIGNORS
 from barnabas.protocol.wire.codec import decode, encode
 from barnabas.protocol.wire.messages.consumer_protocol import (
@@ -28,7 +28,7 @@ _JAVA_NAMES: Final = {
 }
 
 
-def encode_subscription(subscription: Subscription) -> bytes:
+def encode_subscription(subscription: MemberSubscription) -> bytes:
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
@@ -39,12 +39,12 @@ def encode_subscription(subscription: Subscription) -> bytes:
     return SUBSCRIPTION_VERSION.to_bytes(_VERSION_BYTES, "big") + encode(message, SUBSCRIPTION_VERSION)
 
 
-def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
+def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
     """Decode a subscription. Raises WireError."""
     message = decode(ConsumerProtocolSubscription, _version(data), data, _VERSION_BYTES)
     owned = tuple(TopicPartition(t.topic, index) for t in message.owned_partitions for index in t.partitions)
     generation = message.generation_id if message.generation_id >= 0 else None
-    return Subscription(tuple(message.topics), owned, generation, instance_id, message.rack_id, message.user_data)
+    return MemberSubscription(tuple(message.topics), owned, generation, instance_id, message.rack_id, message.user_data)
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:

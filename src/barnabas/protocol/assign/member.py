@@ -1,7 +1,7 @@
-"""Value: what an assignor is told, and the port that all assignors of the classic protocol fill.
+"""Value: the input of an assignor, and the interface of all assignors of the classic protocol.
 
-The classic assignors run in the group's leader, a consumer. All members of a group must agree on what an assignor does,
-and they may be written in any language; so ours give the same result as Java's for the same input.
+A classic assignor runs in the leader of the group, which is a consumer. The members of a group may be written in
+different languages, so that our assignors compute exactly the same results as those of the Java client.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Assignment = dict[str, list[TopicPartition]]
 """Member id -> its partitions."""
 
 
-class Subscription(Struct, frozen=True):
-    """One member's part in the assignment."""
+class MemberSubscription(Struct, frozen=True):
+    """The subscription of one member, as its assignor gets it."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
     generation: int | None = None
-    """The generation in which it came to own them."""
+    """The generation in which the member got its owned partitions."""
     instance_id: str | None = None
     rack: str | None = None
     user_data: bytes | None = None
 
 
 class Topics(Struct, frozen=True):
-    """Topic -> number of partitions, and where known the racks of each partition's replicas."""
+    """Topic -> number of partitions, and, if known, the racks of each partition's replicas."""
 
     partitions: Mapping[str, int]
     racks: Mapping[TopicPartition, frozenset[str]] | None = None
@@ -47,22 +47,22 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is known on the wire."""
+        """The name of the assignor in JoinGroup requests."""
         ...
 
     @property
     def is_cooperative(self) -> bool:
-        """Members keep their partitions while they rebalance, and give up only what another gets (KIP-429)."""
+        """Whether members keep their partitions during a rebalance, and revoke only those that move (KIP-429)."""
         ...
 
-    def assign(self, topics: Topics, members: Mapping[str, Subscription]) -> Assignment: ...
+    def assign(self, topics: Topics, members: Mapping[str, MemberSubscription]) -> Assignment: ...
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:
-        """What this assignor wants a member to tell the leader when it joins."""
+        """The user data that a member sends to the leader when it joins."""
         ...
 
 
-def sorted_members(members: Mapping[str, Subscription]) -> list[str]:
+def sorted_members(members: Mapping[str, MemberSubscription]) -> list[str]:
     """Static members first, by instance id; then the others, by member id (AbstractPartitionAssignor.MemberInfo)."""
 
     def rank(member_id: str) -> tuple[bool, str]:
@@ -73,10 +73,10 @@ def sorted_members(members: Mapping[str, Subscription]) -> list[str]:
 
 
 def java_order(keys: Iterable[str]) -> list[str]:
-    """The order in which a `java.util.HashMap` filled in this order gives its keys back.
+    """The iteration order of a `java.util.HashMap` into which `keys` were inserted in this order.
 
-    Java's assignors iterate hash maps where the result depends on it: who may keep one partition more. The order is
-    that of the buckets, and within a bucket that of insertion.
+    The results of Java's assignors depend on the iteration order of hash maps, for example for the member that may keep
+    one partition more. The order is that of the buckets, and within a bucket that of insertion.
     """
     listed = list(keys)
     return sorted(listed, key=lambda key: java_bucket(java_string_hash(key), len(listed)))
@@ -92,7 +92,7 @@ def java_bucket(java_hash: int, size: int) -> int:
 
 
 def uses_racks(member_racks: Iterable[str], partition_racks: Mapping[TopicPartition, frozenset[str]]) -> bool:
-    """Racks matter when some member is near some replica, and not every partition is in every rack."""
+    """Whether racks matter: some member is in the rack of some replica, and not every partition is in every rack."""
     wanted = set(member_racks)
     everywhere = frozenset[str]().union(*partition_racks.values())
     if not wanted or wanted.isdisjoint(everywhere):

@@ -1,7 +1,7 @@
-"""Machine: where replicas go when brokers come and go: as few moves as possible, spread over brokers and racks.
+"""Machine: plans reassignments when brokers are added or drained: few moves, replicas spread over brokers and racks.
 
-keep what may stay -> fill what is missing with the brokers that hold least, of racks not yet used -> order
-                                                                      the leader stays first, if it stays at all
+keep replicas that may stay -> add the brokers with the fewest replicas, in racks not yet used -> order
+                                                                      a leader that stays is first
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
-P = TypeVar("P")  # whatever names a partition
+P = TypeVar("P")  # the key type of a partition
 Replicas = tuple[int, ...]
 
 
 class MoveError(ValueError):
-    """There are fewer brokers than a partition is to have replicas."""
+    """There are fewer brokers than a partition needs replicas."""
 
 
 def plan_moves(
@@ -28,9 +28,10 @@ def plan_moves(
 ) -> dict[P, Replicas]:
     """The new replicas of every partition whose replicas change.
 
-    `racks` names the brokers that may hold replicas, and their racks. `current` are all partitions, which say how much
-    each broker holds, those that are being moved with the replicas they are to have in the end; `only` restricts what
-    may change. With `balance`, replicas also leave brokers that hold more than their share. Raises MoveError.
+    `racks` has the brokers that may hold replicas, and their racks. `current` has the replicas of all partitions, from
+    which the load of each broker is computed; a partition in a reassignment is listed with its target replicas. `only`
+    restricts the partitions that may change. With `balance`, replicas also leave brokers with more than their share.
+    Raises MoveError.
     """
     if replication_factor is not None and not 0 < replication_factor <= len(racks):
         raise MoveError(f"{replication_factor} replicas need as many brokers; there are {len(racks)}.")
@@ -52,7 +53,7 @@ def plan_moves(
 
 
 def _kept(before: Replicas, wanted: int, held: Counter[int]) -> list[int]:
-    """The replicas that stay: too many leave the brokers that hold most, never the first."""
+    """The replicas that stay. Surplus replicas leave the brokers with the most replicas; the first one always stays."""
     kept = [broker for broker in before if broker in held]
     while len(kept) > wanted:
         heaviest = max(kept[1:] or kept, key=lambda broker: (held[broker], broker))
@@ -74,7 +75,7 @@ def _fill(kept: list[int], wanted: int, racks: Mapping[int, str | None], held: C
 
 
 def _lighten(replicas: Replicas, racks: Mapping[int, str | None], held: Counter[int]) -> Replicas:
-    """Give a replica of a broker that holds two more than another to that one, unless a rack would then be doubled."""
+    """Move a replica from a broker to one with at least two replicas fewer, unless two replicas would share a rack."""
     result = list(replicas)
     for place, broker in enumerate(result):
         others = Counter(racks[other] for other in result if other != broker)

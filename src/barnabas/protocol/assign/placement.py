@@ -1,12 +1,12 @@
-"""Machine: which brokers hold the replicas of new partitions, with the semantics of Kafka's `StripedReplicaPlacer`.
+"""Machine: places the replicas of new partitions on brokers, with the semantics of Kafka's `StripedReplicaPlacer`.
 
 Replicas go round-robin over racks, and round-robin over the brokers within a rack; each partition starts one rack and
 one broker further than the one before, from a random start. With racks A, B, C of three brokers each:
 
     partition 0: A0 B0 C0      partition 1: B1 C1 A1      partition 2: C2 A2 B2
 
-Fenced brokers are taken only when a rack has no others left, and never as the first replica (the leader). No broker
-holds two replicas of a partition. Brokers without a rack form a rack of their own.
+Fenced brokers are used only when a rack has no other broker left, and never for the first replica (the leader). No
+broker holds two replicas of a partition. Brokers without a rack form a rack of their own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def place_replicas(
 ) -> list[tuple[int, ...]]:
     """The replicas of `partitions` new partitions, the preferred leader first in each.
 
-    `existing` are the replicas of the topic's partitions so far, in order: the stripes go on where they stopped.
+    `existing` are the replicas of the topic's partitions so far, in order: the placement continues after them.
     Raises PlacementError when the factor is not positive, exceeds the number of brokers, or every broker is fenced.
     """
     stripes = _Stripes(brokers, rng, existing)
@@ -63,7 +63,7 @@ def place_replicas(
 
 
 class _Ring(Struct):
-    """Brokers of one rack and one kind. In each round it is walked once, from a start that moves on by one."""
+    """The brokers of one rack that are all fenced or all unfenced. Each round starts one broker further."""
 
     brokers: list[int] = field(default_factory=list)
     start: int = 0
@@ -95,7 +95,7 @@ class _Rack(Struct):
 
 
 class _Stripes:
-    """The racks, and where the next partition starts among them."""
+    """All racks, and the rack at which the next partition starts."""
 
     def __init__(self, brokers: Iterable[UsableBroker], rng: Rng, existing: Sequence[Sequence[int]]) -> None:
         self._rng = rng
@@ -121,7 +121,7 @@ class _Stripes:
 
     def next_partition(self, factor: int) -> tuple[int, ...]:
         if self._round == self.unfenced and self.unfenced > 1:
-            # As many partitions as brokers were placed: mix, so that the same sets do not come again and again.
+            # One partition for each broker was placed: shuffle, so that the same sets of brokers do not repeat.
             self._shuffle()
             self._round = 0
         racks = self._racks
@@ -132,7 +132,7 @@ class _Stripes:
             leader_rack = (leader_rack + 1) % len(racks)
             leader = racks[leader_rack].unfenced.take(self._round)
         replicas = [leader]
-        skip: int | None = leader_rack  # its turn in the first lap went to the leader
+        skip: int | None = leader_rack  # this rack already has the leader
         while len(replicas) < factor:
             if index == skip:
                 skip = None

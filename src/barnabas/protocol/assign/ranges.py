@@ -1,9 +1,10 @@
-"""Machine: the "range" assignor: topic by topic, each member gets a run of consecutive partitions.
+"""Machine: the "range" assignor: topic by topic, each member gets a range of consecutive partitions.
 
     3 members, 7 partitions:  [0 1 2] [3 4] [5 6]
 
-Equal partitions of topics with equally many partitions go to the same member, so that they can be joined. With racks
-(KIP-881) a first pass gives members what is in their rack, for such topics all at once, and the ranges share the rest.
+The same partition numbers of topics with equally many partitions go to the same member, so that the member can join
+them. With racks (KIP-881) a first pass assigns partitions to members in the same rack, for all such topics together,
+and the ranges divide the remaining partitions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import Assignment, Subscription, Topics, java_order, sorted_members, uses_racks
+from barnabas.protocol.assign.member import (
+    Assignment,
+    MemberSubscription,
+    Topics,
+    java_order,
+    sorted_members,
+    uses_racks,
+)
 
 
 class RangeAssignor:
@@ -21,7 +29,7 @@ class RangeAssignor:
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> None:
         return None
 
-    def assign(self, topics: Topics, members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, topics: Topics, members: Mapping[str, MemberSubscription]) -> Assignment:
         assignment: Assignment = {member_id: [] for member_id in members}
         ranked = sorted_members(members)
         states = []
@@ -41,14 +49,14 @@ class RangeAssignor:
 
 
 class _TopicState:
-    """One topic while it is shared out."""
+    """The state of one topic during the assignment."""
 
     def __init__(
         self,
         topic: str,
         topics: Topics,
         consumers: tuple[str, ...],
-        members: Mapping[str, Subscription],
+        members: Mapping[str, MemberSubscription],
         assignment: Assignment,
     ) -> None:
         self.topic = topic
@@ -66,7 +74,7 @@ class _TopicState:
         return rack is None or rack in self.racks.get(partition, ())
 
     def room(self, consumer: str) -> int:
-        """How many more it may get: the quota, and one of the extras while there are any."""
+        """How many more partitions the consumer may get: its quota, plus one extra while there are any."""
         return max(0, self.quota + (self.extras > 0) - self.count[consumer])
 
     def give(self, consumer: str, partitions: list[TopicPartition]) -> None:
@@ -86,7 +94,7 @@ class _TopicState:
 
 
 def _assign_near(states: list[_TopicState]) -> None:
-    """Topics with the same members and as many partitions are shared out together, so that they stay joinable."""
+    """Assign topics with the same members and equally many partitions together, so that members can join them."""
     alike: dict[tuple[tuple[str, ...], int], list[_TopicState]] = {}
     for state in states:
         alike.setdefault((state.consumers, len(state.racks)), []).append(state)

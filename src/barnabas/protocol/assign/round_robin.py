@@ -1,11 +1,11 @@
-"""Machine: the "roundrobin" assignor: all partitions in order, dealt in turn, passing over who does not want them."""
+"""Machine: the "roundrobin" assignor: all partitions in order, each to the next member that subscribes to its topic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import Assignment, Subscription, Topics, sorted_members
+from barnabas.protocol.assign.member import Assignment, MemberSubscription, Topics, sorted_members
 
 
 class RoundRobinAssignor:
@@ -15,7 +15,7 @@ class RoundRobinAssignor:
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> None:
         return None
 
-    def assign(self, topics: Topics, members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, topics: Topics, members: Mapping[str, MemberSubscription]) -> Assignment:
         assignment: Assignment = {member_id: [] for member_id in members}
         ring = sorted_members(members)
         wanted = {member_id: frozenset(members[member_id].topics) for member_id in members}

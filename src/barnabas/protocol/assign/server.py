@@ -1,7 +1,7 @@
-"""Value: what a server-side assignor is told (KIP-848), and the port that they fill.
+"""Value: the input of a server-side assignor (KIP-848), and the interface of these assignors.
 
-The coordinator runs them, topics go by id, and the result is a target that members move towards by themselves. So
-unlike the classic ones they need not agree with anyone else's.
+The group coordinator runs them. Topics are identified by id, and the result is a target assignment that members
+reconcile step by step. Unlike classic assignors they need not agree with other implementations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Partitions = Mapping[TopicId, frozenset[int]]
 
 
 class MemberSpec(Struct, frozen=True):
-    """A member: the topics it wants, and what it was to have so far."""
+    """A member: its subscribed topics, and its previous target assignment."""
 
     topics: frozenset[TopicId]
     assigned: Partitions = field(default_factory=dict)
@@ -26,22 +26,23 @@ class MemberSpec(Struct, frozen=True):
 
 
 class GroupSpec(Struct, frozen=True):
-    """All members by id, and how many partitions each of their topics has. Topics that do not exist are left out."""
+    """All members by id, and the number of partitions of each subscribed topic. Topics that do not exist are
+    omitted."""
 
     members: Mapping[str, MemberSpec]
     topics: Mapping[TopicId, int]
     assignable: Mapping[TopicId, frozenset[int]] | None = None
-    """Where given, only these partitions are handed out (share groups: those whose state has been made)."""
+    """If given, only these partitions are assigned (share groups: the partitions with initialized state)."""
 
     def partitions_of(self, topic_id: TopicId) -> list[int]:
-        """The partitions of a topic that may be handed out, in order."""
+        """The partitions of a topic that may be assigned, in order."""
         if self.assignable is not None:
             return sorted(self.assignable.get(topic_id, ()))
         return list(range(self.topics.get(topic_id, 0)))
 
     @property
     def is_homogeneous(self) -> bool:
-        """Everyone wants the same."""
+        """Whether all members subscribe to the same topics."""
         return len({member.topics for member in self.members.values()}) <= 1
 
 
@@ -52,5 +53,5 @@ class ServerAssignor(Protocol):
     def name(self) -> str: ...
 
     def assign(self, group: GroupSpec) -> dict[str, Partitions]:
-        """The target of every member."""
+        """The target assignment of every member."""
         ...

@@ -1,7 +1,7 @@
-"""Machine: the server's "range" assignor: topic by topic, each member gets a run of consecutive partitions.
+"""Machine: the server's "range" assignor: topic by topic, each member gets a range of consecutive partitions.
 
-Members stand in the same order for every topic (static ones first), so that equal partitions of topics with the same
-subscribers and as many partitions go to the same member. It does not care who had what.
+Members have the same order for every topic (static ones first), so that the same partition numbers of topics with the
+same subscribers and equally many partitions go to the same member. Previous assignments have no influence.
 """
 
 from __future__ import annotations

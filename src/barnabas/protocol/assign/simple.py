@@ -1,12 +1,13 @@
 """Machine: the server's "simple" assignor for share groups (KIP-932): partitions are shared, not divided.
 
-Members of a share group may have the same partition. So every partition goes to as many members as it takes to give
-everyone something: with more members than partitions several share one, with fewer each partition has one member.
+Several members of a share group may have the same partition. Each partition is assigned to so many members that every
+member has one: with more members than partitions several members share one, with fewer each partition has one member.
 
     sharing   members that each partition of a topic set is spread over:  ceil(members / partitions)
-    slots     partitions x sharing, dealt so that loads differ by one at most where everyone wants the same
+    slots     partitions x sharing, assigned so that loads differ by at most one if all members subscribe to the same
+    topics
 
-What a member had it keeps as long as its load and the partition's sharing allow.
+A member keeps its previous partitions as far as its load and the partition's sharing permit.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class SimpleAssignor:
 def _share(
     group: GroupSpec, held: dict[str, dict[Partition, None]], members: list[str], partitions: list[Partition]
 ) -> None:
-    """Deal `partitions` to `members`, who all want just these."""
+    """Assign `partitions` to `members`, which all subscribe to exactly these."""
     sharing = -(-len(members) // len(partitions))
     quota, extras = divmod(len(partitions) * sharing, len(members))
     load: Counter[Partition] = Counter()
     had = {m: [p for p in partitions if p[1] in group.members[m].assigned.get(p[0], ())] for m in members}
     limits: dict[str, int] = {}
-    # The richest keep the extra ones: fewer partitions move.
+    # The members with the most partitions keep the extra ones, so that fewer partitions move.
     for rank, member_id in enumerate(sorted(members, key=lambda m: (-len(had[m]), m))):
         limit = limits[member_id] = quota + (rank < extras)
         for partition in had[member_id]:
@@ -57,7 +58,7 @@ def _share(
             poorest = min(able, key=lambda m: (len(held[m]), m))
             held[poorest][partition] = None
             load[partition] += 1
-    for member_id in members:  # what stickiness has left over: nobody goes without, every partition has someone
+    for member_id in members:  # the remaining ones, so that every member has a partition and every partition a member
         while len(held[member_id]) < min(limits[member_id], len(partitions)):
             partition = min((p for p in partitions if p not in held[member_id]), key=lambda p: (load[p], p))
             held[member_id][partition] = None

@@ -1,10 +1,10 @@
-"""Machine: the "sticky" and "cooperative-sticky" assignors: balanced, and as much as possible stays where it is.
+"""Machine: the "sticky" and "cooperative-sticky" assignors: a balanced assignment that moves few partitions.
 
-Sticky sends what a member owned in the assignor's own user data, and rebalances eagerly. Cooperative-sticky reads it
-from the subscription, and takes a partition from its owner one rebalance before anyone else gets it (KIP-429).
+Sticky sends a member's owned partitions in the assignor's user data, and rebalances eagerly. Cooperative-sticky reads
+them from the subscription, and revokes a partition one rebalance before another member gets it (KIP-429).
 
-When all members subscribe to the same topics, `sticky_constrained` does it in one pass (KAFKA-9987);
-otherwise `sticky_general` moves partitions until nothing gets better.
+If all members subscribe to the same topics, `sticky_constrained` computes the assignment in one pass (KAFKA-9987).
+Otherwise `sticky_general` moves partitions until no move improves the balance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from typing import Final
 from msgspec import Struct, field
 
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import DEFAULT_GENERATION, Assignment, Subscription, Topics, java_order, uses_racks
+from barnabas.protocol.assign.member import (
+    DEFAULT_GENERATION,
+    Assignment,
+    MemberSubscription,
+    Topics,
+    java_order,
+    uses_racks,
+)
 from barnabas.protocol.assign.sticky_constrained import ConstrainedAssignment
 from barnabas.protocol.assign.sticky_general import GeneralAssignment
 from barnabas.protocol.assign.sticky_state import Racks, StickyInput
@@ -26,7 +33,7 @@ _I32: Final = struct.Struct(">i")
 
 
 class Memory(Struct, frozen=True):
-    """What a member remembers of the assignment before."""
+    """The previous assignment of one member."""
 
     owned: tuple[TopicPartition, ...] = ()
     generation: int | None = None
@@ -35,7 +42,7 @@ class Memory(Struct, frozen=True):
 class _Result(Struct):
     assignment: Assignment
     transferring: dict[TopicPartition, str] | None = field(default=None)
-    """Partitions that an owner loses to another; None: not worked out on the way."""
+    """The partitions that move from one member to another; None if they were not computed."""
 
 
 class StickyAssignor:
@@ -45,7 +52,7 @@ class StickyAssignor:
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:
         return encode_memory(Memory(tuple(owned), generation))
 
-    def assign(self, topics: Topics, members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, topics: Topics, members: Mapping[str, MemberSubscription]) -> Assignment:
         memories = {member_id: decode_memory(s.user_data) for member_id, s in members.items()}
         return _assign(topics, members, memories).assignment
 
@@ -57,17 +64,18 @@ class CooperativeStickyAssignor:
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes:
         return _I32.pack(generation)
 
-    def assign(self, topics: Topics, members: Mapping[str, Subscription]) -> Assignment:
+    def assign(self, topics: Topics, members: Mapping[str, MemberSubscription]) -> Assignment:
         result = _assign(topics, members, {m: _owned_memory(s) for m, s in members.items()})
         transferring = result.transferring
         if transferring is None:
             transferring = _transfers(members, result.assignment)
         for partition, member_id in transferring.items():
-            result.assignment[member_id].remove(partition)  # it gets it when the owner has let go
+            # assigned in the next rebalance, after the owner has revoked it
+            result.assignment[member_id].remove(partition)
         return result.assignment
 
 
-def _owned_memory(subscription: Subscription) -> Memory:
+def _owned_memory(subscription: MemberSubscription) -> Memory:
     if subscription.generation is not None:
         return Memory(subscription.owned, subscription.generation)
     generation = None
@@ -79,7 +87,7 @@ def _owned_memory(subscription: Subscription) -> Memory:
     return Memory(subscription.owned, generation)
 
 
-def _transfers(members: Mapping[str, Subscription], assignment: Assignment) -> dict[TopicPartition, str]:
+def _transfers(members: Mapping[str, MemberSubscription], assignment: Assignment) -> dict[TopicPartition, str]:
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member_id, partitions in assignment.items():
@@ -89,7 +97,7 @@ def _transfers(members: Mapping[str, Subscription], assignment: Assignment) -> d
     return {tp: member_id for tp, member_id in added.items() if tp in revoked}
 
 
-def _assign(topics: Topics, members: Mapping[str, Subscription], memories: Mapping[str, Memory]) -> _Result:
+def _assign(topics: Topics, members: Mapping[str, MemberSubscription], memories: Mapping[str, Memory]) -> _Result:
     members = {member_id: members[member_id] for member_id in java_order(members)}
     subscribed = {topic for s in members.values() for topic in s.topics}
     known = {t: n for t, n in topics.partitions.items() if n and t in subscribed}
@@ -111,17 +119,19 @@ def _assign(topics: Topics, members: Mapping[str, Subscription], memories: Mappi
     return _Result(GeneralAssignment(inputs, {tp: member_id for tp, (member_id, _) in previous.items()}).build())
 
 
-def _all_alike(members: Mapping[str, Subscription]) -> bool:
-    """Whether all subscribe to the same topics; members before the first that subscribes at all do not count."""
+def _all_alike(members: Mapping[str, MemberSubscription]) -> bool:
+    """Whether all members subscribe to the same topics. Members before the first one with a subscription do not
+    count."""
     subscribed = [frozenset(s.topics) for s in members.values()]
     first = next((i for i, topics in enumerate(subscribed) if topics), 0)
     return len(set(subscribed[first:])) <= 1
 
 
 def _owned(
-    known: Mapping[str, int], members: Mapping[str, Subscription], memories: Mapping[str, Memory]
+    known: Mapping[str, int], members: Mapping[str, MemberSubscription], memories: Mapping[str, Memory]
 ) -> tuple[dict[str, list[TopicPartition]], set[TopicPartition], int]:
-    """Who owns what: the claim of the newest generation counts, and of two equal ones neither ("disputed")."""
+    """The owners of partitions. The claim of the newest generation counts; of two equal claims neither does
+    ("disputed")."""
     owned: dict[str, list[TopicPartition]] = {}
     owners: dict[TopicPartition, str] = {}
     disputed: set[TopicPartition] = set()
@@ -151,7 +161,7 @@ def _owned(
     return {member_id: owned[member_id] for member_id in java_order(owned)}, disputed, newest
 
 
-def _racks(known: Mapping[str, int], topics: Topics, members: Mapping[str, Subscription]) -> Racks:
+def _racks(known: Mapping[str, int], topics: Topics, members: Mapping[str, MemberSubscription]) -> Racks:
     consumers = {m: s.rack for m, s in members.items() if s.rack}
     if not consumers:
         return Racks({}, {}, {})
@@ -183,7 +193,7 @@ def encode_memory(memory: Memory) -> bytes:
 
 
 def decode_memory(data: bytes | None) -> Memory:
-    """Version 1, or 0 (without a generation). Anything else is taken for no memory, of no generation."""
+    """Decode version 1, or 0 (without a generation). Other data decodes to an empty assignment without a generation."""
     if not data:
         return Memory()
     try:

@@ -1,7 +1,7 @@
 """Machine: sticky assignment when all members subscribe to the same topics: one pass over members, one over partitions.
 
-Everyone gets `low` or `high = low + 1` partitions (or exactly `low`, if it comes out even). First each member keeps
-what it owns, up to that; then the rest is dealt to those who have too few.
+Each member gets `low` or `high = low + 1` partitions, or exactly `low` if the number divides evenly. First each member
+keeps its owned partitions up to that number. Then the remaining partitions go to the members with too few.
 (AbstractStickyAssignor.ConstrainedAssignmentBuilder.)
 """
 
@@ -13,7 +13,7 @@ from barnabas.protocol.assign.sticky_state import StickyInput
 
 
 class ConstrainedAssignment:
-    """Build once."""
+    """Computes one assignment."""
 
     def __init__(self, inputs: StickyInput, disputed: set[TopicPartition]) -> None:
         self._inputs = inputs
@@ -23,11 +23,11 @@ class ConstrainedAssignment:
         self._low, self._highs_wanted = divmod(total, members) if members else (0, 0)
         self._high = self._low + (self._highs_wanted > 0)
         self._highs = 0
-        """Members that have more than `low`."""
+        """The number of members with more than `low` partitions."""
         self._assignment: Assignment = {member_id: [] for member_id in inputs.owned}
         self._below_low: list[str] = []
         self._at_low: list[str] = []
-        """Members with exactly `low` that may still get one."""
+        """The members with exactly `low` partitions that may get one more."""
         self._given_up: dict[TopicPartition, str] = {}
         self.transferring: dict[TopicPartition, str] = {}
 
@@ -70,7 +70,7 @@ class ConstrainedAssignment:
             self._at_low.clear()
 
     def _deal_near(self, left: list[TopicPartition]) -> list[TopicPartition]:
-        """Give partitions to members in their rack, in turn. Returns those that found none."""
+        """Assign partitions to members in their rack, in turn. Returns the partitions without such a member."""
         remaining = []
         turn = 0
         below, at = self._below_low, self._at_low
@@ -100,7 +100,7 @@ class ConstrainedAssignment:
         return remaining
 
     def _deal(self, left: list[TopicPartition]) -> None:
-        """Deal to those below `low` in rounds; then one each to those at `low`."""
+        """Assign partitions in rounds to members below `low`, then one each to members at `low`."""
         below, at = self._below_low, self._at_low
         turn = 0
         for tp in left:

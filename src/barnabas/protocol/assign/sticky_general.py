@@ -1,8 +1,8 @@
-"""Machine: sticky assignment when members subscribe to different topics: hill climbing from what is owned.
+"""Machine: sticky assignment when members subscribe to different topics: hill climbing from the owned partitions.
 
-Unassigned partitions go to the member with the fewest that wants them; then single partitions move from members with
-more to members with fewer, until nothing gets better. A result that is no better than the start is dropped.
-(AbstractStickyAssignor.GeneralAssignmentBuilder.)
+Each unassigned partition goes to the subscribed member with the fewest partitions. Then single partitions move from
+members with more to members with fewer, until no move improves the balance. A result that is not better than the start
+is dropped. (AbstractStickyAssignor.GeneralAssignmentBuilder.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.protocol.assign.sticky_state import Racks, StickyInput
 
 
 class GeneralAssignment:
-    """Build once. `previous`: owners in generations before the newest, to whom a partition may return."""
+    """Computes one assignment. `previous` has the owners in older generations, to which a partition may return."""
 
     def __init__(self, inputs: StickyInput, previous: Mapping[TopicPartition, str]) -> None:
         self._topics = inputs.topics
@@ -33,7 +33,7 @@ class GeneralAssignment:
                 if topic in self._wanted_by:
                     self._wanted_by[topic].append(member_id)
         self._owner = {tp: m for m, partitions in self._current.items() for tp in partitions}
-        # Topics that few want come first: they leave the fewest choices.
+        # Topics with few subscribers come first, because they have the fewest choices.
         self._all = inputs.partitions(sorted(inputs.topics, key=lambda t: (len(self._wanted_by[t]), t)))
         self._ranking: list[tuple[int, str]] = []
         """Members by number of partitions, then id; kept sorted."""
@@ -95,7 +95,7 @@ class GeneralAssignment:
         return False
 
     def _may_take_part(self, member_id: str) -> bool:
-        """It has not everything it could have, or has something that others could have as well."""
+        """Whether the member lacks a partition that it could have, or has one that another member could have."""
         current = self._current[member_id]
         if len(current) < self._most(member_id):
             return True
@@ -119,7 +119,8 @@ class GeneralAssignment:
         return True
 
     def _reassign(self, candidates: list[TopicPartition]) -> bool:
-        """Move partitions to members with fewer, until none moves or nothing can get better."""
+        """Move partitions to members with fewer, until none moves or the assignment is balanced. Returns whether any
+        moved."""
         any_moved = False
         moved = True
         while moved:
@@ -134,10 +135,11 @@ class GeneralAssignment:
         return any_moved
 
     def _better_owner(self, tp: TopicPartition) -> str | None:
-        """Who should have it instead, if anyone is two or more partitions poorer."""
+        """The subscribed member with at least two partitions fewer that should own the partition; None without one."""
         load = len(self._current[self._owner[tp]])
         previous = self._previous.get(tp)
-        # Java does not ask whether the earlier owner still subscribes, and may hand it a topic it does not want.
+        # Java does not check whether the earlier owner still subscribes, and may assign it a topic without a
+        # subscription.
         if (
             previous is not None
             and previous in self._current
@@ -145,8 +147,8 @@ class GeneralAssignment:
             and load > len(self._current[previous]) + 1
         ):
             return previous
-        # With racks, Java looks for poorer members in the partition's racks first; it then gives the partition
-        # to the poorest that wants it all the same, so that one look is enough.
+        # With racks, Java first searches members with fewer partitions in the partition's racks, but then moves the
+        # partition to the subscribed member with the fewest anyway, so that one search is enough.
         if not any(m in self._current and load > len(self._current[m]) + 1 for m in self._wanted_by[tp.topic]):
             return None
         return next(m for _, m in self._ranking if tp.topic in self._wants[m])
@@ -176,7 +178,7 @@ class GeneralAssignment:
 
 
 class _Moves:
-    """Remembers who gave what to whom, so that a pair of members does not swap two partitions of one topic."""
+    """Records all moves, so that two members do not swap two partitions of one topic."""
 
     def __init__(self) -> None:
         self._by_partition: dict[TopicPartition, tuple[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Value: the input that both sticky algorithms start from."""
+"""Value: the common input of both sticky algorithms."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from barnabas.core.ids import TopicPartition
 
 
 class Racks(Struct, frozen=True):
-    """Empty, unless racks matter (KIP-881)."""
+    """The racks of members and partitions; empty unless racks matter (KIP-881)."""
 
     consumers: Mapping[str, str]
     partitions: Mapping[TopicPartition, frozenset[str]]
     near: Mapping[TopicPartition, int]
-    """How many members are in a rack of the partition; known whenever a member has told its rack."""
+    """The number of members in a rack of the partition. Present if any member has sent its rack."""
 
     def mismatch(self, consumer: str, partition: TopicPartition) -> bool:
         rack = self.consumers.get(consumer)
@@ -40,7 +40,7 @@ class StickyInput(Struct, frozen=True):
     topics: Mapping[str, int]
     subscriptions: Mapping[str, tuple[str, ...]]
     owned: dict[str, list[TopicPartition]]
-    """In the order in which Java would go through them; the algorithms take it as their own."""
+    """The owned partitions in Java's iteration order. The algorithms modify this mapping."""
     racks: Racks
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""Table: the assignors by the names that settings and the wire use: the consumers' own, and the coordinator's."""
+"""Table: the assignors of consumers and of the coordinator, by their names in configs and requests."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ALL: Final[tuple[Assignor, ...]] = (
 )
 
 CLASSIC_ASSIGNORS: Final = MappingProxyType({assignor.name: assignor for assignor in _ALL})
-"""`partition.assignment.strategy`"""
+"""The assignors for `partition.assignment.strategy`."""
 
 _SERVER: Final[tuple[ServerAssignor, ...]] = (UniformAssignor(), ServerRangeAssignor())
 
 SERVER_ASSIGNORS: Final = MappingProxyType({assignor.name: assignor for assignor in _SERVER})
-"""`group.consumer.assignors`"""
+"""The assignors for `group.consumer.assignors`."""
 
 SHARE_ASSIGNORS: Final = MappingProxyType({assignor.name: assignor for assignor in (SimpleAssignor(),)})
-"""`group.share.assignors`"""
+"""The assignors for `group.share.assignors`."""

@@ -1,10 +1,10 @@
-"""Machine: the server's "uniform" assignor: loads as equal as the subscriptions allow, and little moves.
+"""Machine: the server's "uniform" assignor: loads as equal as the subscriptions permit, with few moves.
 
-    1  everyone keeps what it had and still wants; when all want the same, up to its share
-    2  what nobody has goes to the poorest member that wants it, scarce topics first
-    3  when members want different things, single partitions move from richer to poorer members until no move helps
+    1  each member keeps its previous partitions of subscribed topics; with equal subscriptions, up to its share
+    2  each free partition goes to the subscribed member with the fewest partitions, topics with few subscribers first
+    3  with different subscriptions, single partitions move to members with fewer, until no move improves the balance
 
-A move always narrows the gap between two members, so the third step ends.
+Each move reduces the difference between two members, so that the third step ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class UniformAssignor:
 
 
 def _keep(group: GroupSpec) -> dict[str, list[Partition]]:
-    """What each member had, still wants, and may keep."""
+    """The previous partitions of subscribed topics that each member may keep."""
     held: dict[str, list[Partition]] = {}
     for member_id in sorted(group.members):
         member = group.members[member_id]
@@ -59,14 +59,14 @@ def _keep(group: GroupSpec) -> dict[str, list[Partition]]:
         wanted = next(iter(group.members.values())).topics
         total = sum(count for topic_id, count in group.topics.items() if topic_id in wanted)
         quota, extras = divmod(total, len(held))
-        # The richest may keep the extra ones: fewer partitions move.
+        # The members with the most partitions keep the extra ones, so that fewer partitions move.
         for rank, member_id in enumerate(sorted(held, key=lambda m: (-len(held[m]), m))):
             del held[member_id][quota + (rank < extras) :]
     return held
 
 
 def _deal_alike(held: dict[str, list[Partition]], free: list[Partition]) -> None:
-    """Everyone wants everything: always to the poorest."""
+    """Assign free partitions, with equal subscriptions: each to the member with the fewest."""
     heap = [(len(partitions), member_id) for member_id, partitions in held.items()]
     heapify(heap)
     for partition in free:
@@ -91,7 +91,8 @@ def _level(held: dict[str, list[Partition]], wanted_by: dict[TopicId, list[str]]
 
 
 def _level_topic(held: dict[str, list[Partition]], topic_id: TopicId, members: list[str]) -> bool:
-    """Move one partition of the topic from the richest that has one to the poorest that wants one, if that helps."""
+    """Move one partition of the topic from its member with the most to the subscribed member with the fewest, if that
+    improves the balance."""
     if not members:
         return False
     poorest = min(members, key=lambda m: (len(held[m]), m))

@@ -36,7 +36,7 @@ from barnabas.protocol.records.errors import CorruptBatchError
 
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Bytes before the ones that batchLength counts."""
+"""The number of bytes before those that batchLength counts."""
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
 
@@ -49,7 +49,7 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 _INT32: Final = 1 << 32
-_CODECS: Final = tuple(Codec)  # by their ids, which count from 0: a look-up is faster than Codec(...)
+_CODECS: Final = tuple(Codec)  # indexed by codec id; a look-up is faster than Codec(...)
 
 
 class TimestampType(IntEnum):
@@ -102,7 +102,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """Raises CorruptBatchError for an id that is no codec."""
+        """The codec of the records. Raises CorruptBatchError for an unknown id."""
         return codec_of(self.attributes)
 
     @property
@@ -119,7 +119,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones of this batch may go, once compaction has fixed that time (KIP-534)."""
+        """The time from which the tombstones of this batch may be removed, if compaction has set it (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -127,12 +127,12 @@ class BatchHeader(NamedTuple):
         return self.producer_id > -1
 
     def pack(self) -> bytes:
-        """The 61 bytes again."""
+        """Encode the header as 61 bytes."""
         return _HEADER.pack(*self)
 
 
 class Record(NamedTuple):
-    """One record, opened. Header values may be null; so may key and value."""
+    """One decoded record. Key, value and header values may be null."""
 
     offset: int
     timestamp: int
@@ -142,7 +142,7 @@ class Record(NamedTuple):
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec that a batch's attributes name. Raises CorruptBatchError for ids 5 to 7."""
+    """The codec in a batch's attributes. Raises CorruptBatchError for ids 5 to 7."""
     try:
         return _CODECS[attributes & CODEC_MASK]
     except IndexError:
@@ -152,10 +152,11 @@ def codec_of(attributes: int) -> Codec:
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`. Raises CorruptBatchError if the bytes are too few, too old (magic < 2) or senseless.
+    """The header at `pos`. Raises CorruptBatchError if the bytes are too few, have a magic below 2, or an invalid
+    length.
 
-    Only what every reader relies on is checked: the magic, and a length that holds at least the header. The buffer
-    may end before the batch does (a header read from disk on its own).
+    Only the magic and the minimal length are checked, on which every reader relies. The buffer may end before the batch
+    does, for example when only the header was read from disk.
     """
     if pos < 0 or len(buf) - pos < HEADER_SIZE:
         raise CorruptBatchError(f"a batch header needs {HEADER_SIZE} bytes, {max(len(buf) - pos, 0)} are left at {pos}")
@@ -168,10 +169,10 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch from `pos` on, as (position, header). CRCs are not checked.
+    """Yield each whole batch from `pos` on, as (position, header). CRCs are not checked.
 
-    A partial batch at the end is silently left out, as a fetch response may carry one.
-    Raises CorruptBatchError where the bytes cannot be a batch.
+    A partial batch at the end is ignored, because a fetch response may have one.
+    Raises CorruptBatchError for bytes that are not a batch.
     """
     end = len(buf)
     while end - pos >= LOG_OVERHEAD + _LENGTH_TO_MAGIC.size - 4:
@@ -187,16 +188,16 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def last_batch(buf: Buffer, pos: int = 0) -> BatchHeader | None:
-    """The header of the last whole batch, None when there is no whole one: `iter_batches` without what is between.
+    """The header of the last whole batch; None without one. Faster than `iter_batches`.
 
-    Raises CorruptBatchError where the bytes cannot be a batch.
+    Raises CorruptBatchError for bytes that are not a batch.
     """
     end = len(buf)
     last = -1
     while end - pos >= LOG_OVERHEAD + _LENGTH_TO_MAGIC.size - 4:
         length, _, magic = _LENGTH_TO_MAGIC.unpack_from(buf, pos + 8)
         if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
-            next(iter_batches(buf, pos))  # says what is wrong
+            next(iter_batches(buf, pos))  # raises the error
         if end - pos < LOG_OVERHEAD + length:
             break
         last = pos
@@ -205,7 +206,7 @@ def last_batch(buf: Buffer, pos: int = 0) -> BatchHeader | None:
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Compares the CRC-32C of the batch at `pos` with its header. Raises CorruptBatchError if they differ."""
+    """Compare the CRC-32C of the batch at `pos` with its header. Raises CorruptBatchError if they differ."""
     end = pos + header.size
     if len(buf) < end:
         raise CorruptBatchError(f"batch at byte {pos} needs {header.size} bytes, {len(buf) - pos} are left")
@@ -218,7 +219,8 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def records_payload(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The records' bytes of the batch at `pos`, decompressed if need be (an uncompressed batch gives a view).
+    """The bytes of the records of the batch at `pos`, decompressed if necessary. For an uncompressed batch this is a
+    view.
 
     Raises CorruptBatchError, and DecompressionLimitError beyond `limit_bytes`.
     """
@@ -235,11 +237,11 @@ def records_payload(buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int
 def iter_records(
     buf: Buffer, pos: int, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """The records of the batch at `pos`, each checked against every bound it must keep.
+    """Yield the records of the batch at `pos`, with all bounds checked.
 
-    Raises CorruptBatchError when a length leaves its record, offsets do not increase, the count is wrong or bytes
+    Raises CorruptBatchError when a length exceeds its record, offsets do not increase, the count is wrong or bytes
     remain; DecompressionLimitError when the payload inflates beyond `limit_bytes`. Under LogAppendTime every record
-    carries the batch's max timestamp.
+    has the batch's max timestamp.
     """
     data = bytes(records_payload(buf, pos, header, limit_bytes))
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
@@ -247,14 +249,14 @@ def iter_records(
     size = len(data)
     at = 0
     last_delta = -1
-    new = tuple.__new__  # what Record(...) does, without the call in between
+    new = tuple.__new__  # the same as Record(...), without a call in between
     try:
         for _ in range(header.record_count):
             length, at = read_varint(data, at)
             end = at + length
             if length < 0 or end > size:
                 raise CorruptBatchError(f"record length {length} leaves the batch (base offset {base_offset})")
-            # five varints follow; those of one byte, nearly all, are decoded here
+            # five varints follow; nearly all have one byte and are decoded inline
             timestamp_delta = data[at + 1]
             if timestamp_delta < 0x80:
                 timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
@@ -358,7 +360,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = read_varint(data, at)
-    # a header takes two bytes at least, so the count is bounded before anything is built
+    # a header has at least two bytes, so the count is checked before any memory is allocated
     if count < 0 or count > (end - at) // 2:
         raise CorruptBatchError(f"a record declares {count} headers in {end - at} bytes")
     headers = []

@@ -1,7 +1,7 @@
 """Codec: building record batches of format v2, byte for byte as Kafka's MemoryRecordsBuilder does.
 
-Layouts are drawn in `batch.py`. Varints come from a table (`_VARINTS`) that covers what nearly every record needs:
-offset deltas, lengths and timestamp deltas up to 4095.
+Layouts are drawn in `batch.py`. A table (`_VARINTS`) has the varints of values up to 4095, which nearly all
+offset deltas, lengths and timestamp deltas are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from barnabas.protocol.records.crc import crc32c
 Headers = Sequence[tuple[str, bytes | None]]
 
 RECORD_OVERHEAD_MAX: Final = 21
-"""Most bytes a record takes besides key, value and headers (DefaultRecord.MAX_RECORD_OVERHEAD)."""
+"""The largest number of bytes of a record besides key, value and headers (DefaultRecord.MAX_RECORD_OVERHEAD)."""
 
 _CRC: Final = struct.Struct(">I")
 _INT32_MAX: Final = (1 << 31) - 1
@@ -62,7 +62,7 @@ def varint(value: int) -> bytes:
 
 
 class SimpleRecord(NamedTuple):
-    """A record that has no offset yet."""
+    """A record without an offset."""
 
     key: Buffer | None
     value: Buffer | None
@@ -73,7 +73,7 @@ class SimpleRecord(NamedTuple):
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()
 ) -> bytes:
-    """One record of a batch, its length in front."""
+    """Encode one record of a batch, with its length prefix."""
     table = _VARINTS
     raw = timestamp_delta << 1 if timestamp_delta >= 0 else (-timestamp_delta << 1) - 1
     timestamp = table[raw] if raw < _TABLE_SIZE else _encode_unsigned(raw)
@@ -119,7 +119,7 @@ def build_batch(
     control: bool = False,
     leader_epoch: int = -1,
 ) -> bytes:
-    """One batch with consecutive offsets from `base_offset`. Raises ValueError for no records."""
+    """Encode one batch with consecutive offsets from `base_offset`. Raises ValueError without records."""
     encode = encode_record
     encoded: list[bytes] = []
     base_timestamp = max_timestamp = NO_TIMESTAMP
@@ -157,7 +157,7 @@ def build_batch(
 
 
 def seal(header: BatchHeader, payload: Buffer) -> bytes:
-    """The batch of `header` and `payload` (the records as stored), its length and CRC filled in."""
+    """The batch of `header` and `payload` (the records as stored), with its length and CRC."""
     size = HEADER_SIZE + len(payload)
     if size > _INT32_MAX:
         raise ValueError(f"a batch of {size} bytes does not fit 32 bits: append fewer records")
@@ -168,7 +168,7 @@ def seal(header: BatchHeader, payload: Buffer) -> bytes:
 
 
 def _join(header: BatchHeader, parts: Sequence[Buffer]) -> bytearray:
-    """The batch of `header` and the parts of its payload, copied together once; length and CRC are filled in."""
+    """The batch of `header` and the parts of its payload, copied once, with its length and CRC."""
     batch = bytearray().join((bytes(HEADER_SIZE), *parts))
     size = len(batch)
     if size > _INT32_MAX:
@@ -191,11 +191,11 @@ def rebuild_batch(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch of `header` with these records instead: offsets, producer fields and the offset range stay.
+    """The batch of `header` with other records: the offsets, the producer fields and the offset range do not change.
 
-    This is what compaction and broker-side recompression write. Without records the header alone stays, which keeps
-    the producer's last sequence alive (`MemoryRecords.filterTo` with RETAIN_EMPTY). With `delete_horizon_ms` the base
-    timestamp field holds the horizon and the records' deltas are taken from it (KIP-534).
+    Compaction and recompression in the broker write such batches. A batch without records keeps the producer's last
+    sequence number (`MemoryRecords.filterTo` with RETAIN_EMPTY). With `delete_horizon_ms` the base timestamp field has
+    the horizon, and the timestamp deltas of the records refer to it (KIP-534).
     """
     target = header.codec if codec is None else codec
     horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
@@ -224,13 +224,13 @@ def attributes_with(header: BatchHeader, codec: Codec, has_delete_horizon: bool)
 
 
 class BatchBuilder:
-    """Gathers a producer's records for one partition until the batch is full.
+    """Collects a producer's records for one partition until the batch is full.
 
-    `batch_bytes_max` bounds the size the batch will probably have: the records' bytes times `compression_ratio`,
-    the ratio that earlier batches of the topic reached (CompressionRatioEstimator). The first record always fits.
+    `batch_bytes_max` limits the estimated size of the batch: the records' bytes times `compression_ratio`, the ratio of
+    earlier batches of the topic (CompressionRatioEstimator). The first record always fits.
 
-    Records are kept as the parts they are made of and joined once, by `build`: keys and values that are `bytes` are not
-    copied before.
+    The parts of records are kept and joined once, by `build`, so that keys and values of type `bytes` are copied only
+    once.
     """
 
     __slots__ = (
@@ -263,19 +263,20 @@ class BatchBuilder:
         self._parts: list[bytes] = []
         self._base_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._timestamp: int | None = None
-        """Of the last record, and the two bytes or so it takes: most records have the time of the one before."""
+        """The timestamp of the last record, and its encoded delta: most records have the same timestamp as the previous
+        one."""
         self._attributes_and_time = b""
         self.record_count = 0
         self.bytes = 0
-        """Bytes of the records so far, uncompressed and without the batch header."""
+        """The bytes of the records so far, uncompressed and without the batch header."""
         self.is_full = False
-        """No further record can fit: time to send."""
+        """Whether no further record fits, so that the batch can be sent."""
 
     def try_append(self, key: Buffer | None, value: Buffer | None, timestamp: int, headers: Headers = ()) -> int | None:
-        """Adds a record and returns its offset delta, or returns None when the batch is full.
+        """Add a record and return its offset delta; return None if the batch is full.
 
-        The record is laid out here, and not by `encode_record`: a producer does this for every record, where the calls
-        for its lengths, and the copy into one piece that `build` would only join again, cost more than all the rest.
+        The record is encoded inline and not by `encode_record`: a producer does this for every record, and the calls
+        and the additional copy would cost more than everything else.
         """
         table = _VARINTS
         count = self.record_count
@@ -318,7 +319,7 @@ class BatchBuilder:
 
     @property
     def size(self) -> int:
-        """Estimated bytes of the batch as it would be sent now, header included."""
+        """The estimated size of the batch in bytes, header included."""
         return HEADER_SIZE + int(self.bytes * self._ratio)
 
     def build(
@@ -329,7 +330,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytearray:
-        """The batch. May be called again with another sequence (after a reset of the producer id)."""
+        """Encode the batch. May be called again with another sequence, after a reset of the producer id."""
         if not self.record_count:
             raise ValueError("a batch needs at least one record")
         header = BatchHeader(

@@ -1,19 +1,19 @@
-"""Codec: Kafka's five compression codecs, bytes to bytes, with a cap on what decompression may yield.
+"""Codec: Kafka's five compression codecs, bytes to bytes, with a limit for the decompressed size.
 
 | id | name   | bytes on the wire                                                                        |
 |----|--------|------------------------------------------------------------------------------------------|
-| 0  | none   | as they are                                                                              |
+| 0  | none   | unchanged                                                                                |
 | 1  | gzip   | RFC 1952, one or more members                                                            |
 | 2  | snappy | xerial framing (snappy-java's SnappyOutputStream) is written; raw snappy is read as well |
 | 3  | lz4    | LZ4 frame, independent blocks (Java's reader refuses linked ones)                        |
 | 4  | zstd   | Zstandard frames                                                                         |
 
-A size that a payload declares about itself is never trusted: nothing allocates more than the cap, whatever the
-payload says (CVE-2023-34455 was a snappy length that the library believed). Each codec has its own way to be sure:
-zlib counts as it inflates; snappy cannot expand beyond 64 bytes for 3; LZ4 and Zstandard frames are walked block by
-block first, because a block's own bound is a fact of the format (`compression_frames.py`).
+The size that a payload declares is never trusted: no more memory than the limit is allocated, whatever the payload
+declares. (CVE-2023-34455 was a snappy length that a library trusted.) zlib counts while it inflates. Snappy expands 3
+bytes to at most 64. LZ4 and Zstandard frames are first traversed block by block, because the format limits the size of
+each block (`compression_frames.py`).
 
-cramjam is imported by the functions that use it: it is 1.5 MB, and many a broker never sees a compressed batch.
+The functions import cramjam when they are called: the module has 1.5 MB, and many brokers never get a compressed batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.protocol.records.compression_frames import lz4_frame_bound, zstd_f
 from barnabas.protocol.records.errors import CorruptBatchError, DecompressionLimitError
 
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Default cap on what one batch may inflate to."""
+"""The default limit for the decompressed size of one batch."""
 
 _GZIP_WINDOW: Final = 31  # 15 bits of window + 16: a gzip header and trailer
 _LZ4_DEFAULT_LEVEL: Final = 9
@@ -86,7 +86,7 @@ def topic_codec(compression_type: str) -> Codec | None:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed; `level` None means Kafka's default for the codec (gzip -1, lz4 9, zstd 3; KIP-390)."""
+    """Compress `data`. A `level` of None means Kafka's default for the codec (gzip -1, lz4 9, zstd 3; KIP-390)."""
     import cramjam
 
     match codec:
@@ -106,9 +106,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """`data` inflated to at most `limit_bytes`.
+    """Decompress `data` to at most `limit_bytes`.
 
-    Raises DecompressionLimitError beyond that, CorruptBatchError when `data` is not what the codec says.
+    Raises DecompressionLimitError beyond the limit, CorruptBatchError if `data` is not valid for the codec.
     """
     import cramjam
 
@@ -147,7 +147,7 @@ def _lz4_level(level: int | None) -> int:
 
 
 def _into(module: object, data: Buffer, limit_bytes: int) -> bytes:
-    """Decompresses into a buffer of the cap's size: for frames that could, but need not, exceed it."""
+    """Decompress into a buffer of the limit's size, for frames that may exceed the limit."""
     import cramjam
 
     out = bytearray(limit_bytes)
@@ -211,7 +211,7 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _decompress_snappy_block(block: Buffer, room: int, limit_bytes: int) -> bytes:
-    """One raw block; the length in front of it is believed only after it proves possible and within the cap."""
+    """Decompress one raw block. Its length prefix is checked against the input's size and the limit first."""
     import cramjam
 
     declared = 0

@@ -1,4 +1,4 @@
-"""Codec: how far an LZ4 or Zstandard frame can inflate, told from its block headers without decompressing.
+"""Codec: the largest decompressed size of an LZ4 or Zstandard frame, computed from its block headers.
 
 LZ4 frame (little-endian): magic 04224D18 | FLG | BD | [content size 8] | [dict id 4] | HC | blocks | 0 | [checksum]
     FLG: version 01 in bits 7-6 | block independence | block checksum | content size | content checksum | - | dict id
@@ -37,9 +37,9 @@ _ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 def lz4_frame_bound(data: Buffer) -> int:
-    """The most bytes the frame can yield. Raises CorruptBatchError unless `data` is one frame, front to end.
+    """The largest decompressed size of the frame. Raises CorruptBatchError unless `data` is exactly one frame.
 
-    Linked blocks are refused as Java's Lz4BlockInputStream refuses them: stored, they would stop every Java consumer.
+    Linked blocks are rejected, as Java's Lz4BlockInputStream rejects them: no Java consumer could read them.
     """
     try:
         magic, flags, descriptor = _U32.unpack_from(data)[0], data[4], data[5]
@@ -72,7 +72,7 @@ def lz4_frame_bound(data: Buffer) -> int:
 
 
 def zstd_frames_bound(data: Buffer) -> int:
-    """The most bytes the frames can yield. Raises CorruptBatchError unless `data` is whole frames, front to end."""
+    """The largest decompressed size of the frames. Raises CorruptBatchError unless `data` consists of whole frames."""
     at = 0
     bound = 0
     try:

@@ -1,11 +1,12 @@
-"""Codec: control records, the marks that brokers and Raft leaders leave between the data.
+"""Codec: control records, which brokers and Raft leaders write between data records.
 
 A control batch has attribute bit 5 set and holds (almost always) one record. Its key is
 
     version int16 (0) | type int16
 
-and its value one of the messages below, written out by hand since this room stands below `wire`. All but EndTxn are
-"flexible": compact lengths (length + 1, unsigned varint) and a count of tagged fields (0) at the end of each struct.
+and its value one of the messages below. They are encoded by hand, because this package must not import `wire`. All but
+EndTxn are "flexible": compact lengths (length + 1, unsigned varint) and a count of tagged fields (0) at the end of each
+struct.
 
     ABORT, COMMIT     version int16 (0) | coordinatorEpoch int32                            (EndTxnMarker)
     LEADER_CHANGE     version int16 | leaderId int32 | voters [voterId int32, (v1) directoryId uuid] | grantingVoters
@@ -81,7 +82,7 @@ class SnapshotFooter(Struct, frozen=True):
 
 
 class KRaftVersion(Struct, frozen=True):
-    """The version of the Raft protocol from here on (KIP-853: 1 allows the voters to change)."""
+    """The new kraft.version (KIP-853: with 1 the voters can change)."""
 
     kraft_version: int
 
@@ -97,7 +98,7 @@ class Voter(Struct, frozen=True):
 
 
 class KRaftVoters(Struct, frozen=True):
-    """The quorum from here on."""
+    """The new set of voters."""
 
     voters: tuple[Voter, ...] = field(default=())
 
@@ -129,14 +130,14 @@ def build_end_txn_marker(
 def build_control_batch(
     value: ControlValue, *, timestamp: int, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH
 ) -> bytes:
-    """A control batch that belongs to no producer: the Raft log's and its snapshots' own records."""
+    """A control batch without a producer, for the records of the Raft log and of its snapshots."""
     return build_batch(
         [control_record(value, timestamp)], base_offset=base_offset, control=True, leader_epoch=leader_epoch
     )
 
 
 def control_record(value: ControlValue, timestamp: int) -> SimpleRecord:
-    """The record that says `value`."""
+    """The control record with `value`."""
     return SimpleRecord(_KEY.pack(0, control_type(value)), _encode(value), timestamp)
 
 
@@ -159,9 +160,9 @@ def control_type(value: ControlValue) -> ControlType:
 
 
 def parse_control(record: Record) -> ControlValue | None:
-    """What a control record says; None for a type this version does not know, which readers must skip.
+    """Decode a control record. Returns None for an unknown type, which readers must skip.
 
-    Raises CorruptBatchError when key or value are cut short.
+    Raises CorruptBatchError if the key or value is too short.
     """
     key, value = record.key, record.value
     if key is None or len(key) < _KEY.size or value is None:
@@ -277,7 +278,7 @@ class _Reader:
         raise ValueError("a varint is longer than five bytes")
 
     def length(self) -> int:
-        """A compact length, never more than the bytes that are left."""
+        """Read a compact length, at most the number of remaining bytes."""
         length = self._unsigned() - 1
         if not 0 <= length <= len(self._data) - self._at:
             raise ValueError(f"a length of {length} does not fit")

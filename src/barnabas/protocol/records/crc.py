@@ -1,8 +1,8 @@
-"""Codec: CRC-32C, as the `crc32c` package's compiled module computes it.
+"""Codec: CRC-32C, computed by the compiled module of the `crc32c` package.
 
-`import crc32c` would also ask importlib.metadata for that package's version, which takes longer than anything else a
-broker imports for its records (20 ms, a tenth of its start). So the compiled module is loaded by itself; where it
-cannot be found under its name, the package is imported as usual.
+`import crc32c` also reads the package's version with importlib.metadata, which takes 20 ms, a tenth of a broker's
+start. So this module loads the compiled module directly. If the compiled module is not found, the package is imported
+as usual.
 """
 
 from __future__ import annotations
@@ -30,4 +30,4 @@ def _find_crc32c() -> Callable[..., int]:
 
 
 crc32c: Final = _find_crc32c()
-"""`crc32c(data, crc=0)`: the checksum of a buffer, going on from `crc`."""
+"""`crc32c(data, crc=0)`: the checksum of a buffer, continued from `crc`."""

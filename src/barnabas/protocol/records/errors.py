@@ -1,9 +1,9 @@
-"""Table: what can be wrong with record batches.
+"""Table: the exceptions for record batches.
 
 KafkaError
 ├─ CorruptBatchError          the bytes are not a valid batch            (CORRUPT_MESSAGE)
-│  └─ DecompressionLimitError they would inflate beyond the stated cap   (CORRUPT_MESSAGE)
-└─ RecordRefusedError         a valid batch that this topic must refuse  (INVALID_RECORD, INVALID_TIMESTAMP, ...)
+│  └─ DecompressionLimitError the records inflate beyond the limit       (CORRUPT_MESSAGE)
+└─ RecordRefusedError         a valid batch that the topic rejects       (INVALID_RECORD, INVALID_TIMESTAMP, ...)
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class CorruptBatchError(KafkaError):
 
 
 class DecompressionLimitError(CorruptBatchError):
-    """A compressed payload that would inflate beyond the cap (a decompression bomb, or a cap set too low)."""
+    """A compressed payload inflates beyond the limit (a decompression bomb, or a limit that is too low)."""
 
 
 class RecordRefusedError(KafkaError):
-    """A produced batch that must not be appended: the answer's code, its message, and the records at fault.
+    """A produced batch is rejected: the error code, the message, and the invalid records.
 
     `record_errors` are ProduceResponse's `(batch_index, message)` pairs, v8 and later (KIP-467).
     """

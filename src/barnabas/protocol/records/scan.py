@@ -1,11 +1,11 @@
-"""Codec: is this a chain of well-formed records? Answered without building them.
+"""Codec: checks whether bytes are a chain of well-formed records, without building the records.
 
-Two depths, because the broker runs this on every record it takes in:
+There are two depths, because the broker checks every produced record:
 
 - `check_chain` follows the length prefixes from record to record: at most 0.1 us per record.
 - `scan_records` opens every record and checks every length in it: about 0.5 us per record.
 
-Both take the records, decompressed, and raise CorruptBatchError.
+The input is the decompressed records. Both functions raise CorruptBatchError.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ LONG_MAX: Final = (1 << 63) - 1
 
 
 class RecordFacts(Struct, frozen=True):
-    """What validation wants to know about one record."""
+    """The facts about one record that validation needs."""
 
     timestamp: int
     has_key: bool
 
 
 def check_chain(data: Buffer, record_count: int) -> int:
-    """Follows `record_count` length prefixes, which must end exactly at the end. Returns where the last record starts.
+    """Follow `record_count` length prefixes, which must end exactly at the end of `data`. Returns the start of the last
+    record.
 
     Raises CorruptBatchError when a length is negative or the chain ends elsewhere.
 
-    Neighbours are often of one size. Then a whole run of them is checked at once (`_run_length`); once a few records in
-    turn were in no run, the rest is followed one by one. Only for that is a view copied.
+    Consecutive records often have one size. A whole run of such records is checked at once (`_run_length`). After a few
+    records without a run, the remaining ones are followed one by one; only then is a view copied.
     """
     at = same = 0
     left = record_count - 1
@@ -67,14 +68,14 @@ def check_chain(data: Buffer, record_count: int) -> int:
 
 
 _PATIENCE: Final = 6
-"""Records: about as many can be stepped over one by one in the time that looking for a run takes."""
+"""The number of records that can be followed one by one in about the time of a search for a run."""
 
 
 def _run_length(data: Buffer, at: int, size: int, most: int) -> int:
-    """How many records after the one at `at`, at most `most`, have the same length prefix and so the same size.
+    """The number of records after the one at `at`, at most `most`, with the same length prefix and so the same size.
 
-    Every size-th byte from `at` on is the first one of a length, and so on; as far as they stay what they are in this
-    record, the chain goes on in equal steps.
+    In a run, every size-th byte from `at` on is the first byte of a length prefix, and likewise for its other bytes.
+    The run continues as long as these bytes are equal to those of the first record.
     """
     stop = at + (most + 1) * size
     run = most
@@ -87,7 +88,7 @@ def _run_length(data: Buffer, at: int, size: int, most: int) -> int:
 
 
 def _follow(data: Buffer, at: int, count: int) -> int:
-    """Where the record that comes `count` after the one at `at` begins. One by one, but quickly."""
+    """The start of the record that is `count` records after the one at `at`, following one by one."""
     signs = 0
     for _ in range(count):
         raw = data[at]
@@ -106,7 +107,7 @@ def _follow(data: Buffer, at: int, count: int) -> int:
 
 
 def _skip_record(data: Buffer, at: int) -> int:
-    """Where the record after the one at `at` begins, by its length prefix."""
+    """The start of the record after the one at `at`, by its length prefix."""
     raw = data[at]
     if not raw & 0x81:
         return at + 1 + (raw >> 1)
@@ -117,7 +118,8 @@ def _skip_record(data: Buffer, at: int) -> int:
 
 
 def open_record(data: Buffer, at: int, index: int, base_timestamp: int) -> tuple[RecordFacts, int]:
-    """Checks every length of the record at `at`, which must be number `index`; returns it and where the next starts."""
+    """Check every length of the record at `at`, which must have the offset delta `index`. Returns the facts and the
+    start of the next record."""
     try:
         length, at = read_varint(data, at)
         end = at + length
@@ -155,10 +157,10 @@ def _skip(at: int, length: int, end: int, index: int) -> int:
 
 
 def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
-    """Opens every record. Raises CorruptBatchError unless there are exactly `record_count`, numbered from 0.
+    """Check every record. Raises CorruptBatchError unless there are exactly `record_count`, numbered from 0.
 
-    The common shape (one- and two-byte varints, no headers) is decoded in this loop; everything else, and everything
-    that looks wrong, goes through `open_record`, which decides.
+    This loop decodes the common shape (varints of one and two bytes, no headers). `open_record` decodes or rejects all
+    other records.
     """
     at = keyless = 0
     size = len(data)
@@ -222,21 +224,21 @@ def scan_records(data: bytes, record_count: int, base_timestamp: int) -> Scan:
 
 
 def _only_nulls(length: int, key: int, value: int) -> bool:
-    """Whether the odd ones (negative, in zigzag) among these are a null key or a null value: -1, written 1."""
+    """Whether the odd (negative, in zigzag) lengths among these are those of a null key or value: -1, encoded as 1."""
     return not length & 1 and (key == 1 or not key & 1) and (value == 1 or not value & 1)
 
 
 class Scan(Struct, frozen=True):
-    """What a full scan found."""
+    """The result of a full scan."""
 
     min_timestamp: int
     max_timestamp: int
     keyless: int
-    """How many records have a null key."""
+    """The number of records with a null key."""
 
 
 def iter_facts(data: bytes, record_count: int, base_timestamp: int) -> Iterator[RecordFacts]:
-    """Every record on its own: for naming the records at fault. Raises CorruptBatchError."""
+    """Yield the facts of every record, to name the invalid ones. Raises CorruptBatchError."""
     at = 0
     for index in range(record_count):
         facts, at = open_record(data, at, index, base_timestamp)

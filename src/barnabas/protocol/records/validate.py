@@ -1,8 +1,8 @@
-"""Machine: what a broker checks in a produced batch before it assigns offsets (Kafka's LogValidator).
+"""Machine: checks a produced batch and assigns offsets (Kafka's LogValidator).
 
-Base offset and leader epoch lie outside the CRC: in the common case the answer is a new head of 16 bytes and a view of
-the rest, and no record was opened. What is checked, and what that costs, is decided in
-docs/adr/0002-what-the-broker-checks-in-a-batch.md.
+Base offset and leader epoch are outside of the CRC: in the common case the result is a new head of 16 bytes and a view
+of the rest, and no record is decoded. docs/adr/0002-what-the-broker-checks-in-a-batch.md lists the checks and their
+cost.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from barnabas.protocol.records.scan import LONG_MAX, Scan, check_chain, iter_fac
 _HEAD: Final = struct.Struct(">qii")
 _HEAD_SIZE: Final = 16
 _SMALLEST_RECORD: Final = 14
-"""LegacyRecord.RECORD_OVERHEAD_V0: a length below it belongs to no record format."""
+"""LegacyRecord.RECORD_OVERHEAD_V0: no record format has a smaller length."""
 
 
 class Origin(Enum):
-    """Who appends (Kafka's AppendOrigin): clients are trusted least."""
+    """The origin of an append (Kafka's AppendOrigin). Batches of clients are checked most."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -52,7 +52,7 @@ class Origin(Enum):
 
 
 class RecordCheck(Enum):
-    """How deep a batch is opened when nothing else asks for more."""
+    """The depth of the checks of a batch whose topic needs no deeper ones."""
 
     CHAIN = "chain"
     """The chain of lengths, the first record and the last one."""
@@ -61,13 +61,13 @@ class RecordCheck(Enum):
 
 
 class ValidationRules(Struct, frozen=True):
-    """A topic's settings that decide which records it takes, and how they are stored."""
+    """The configs of a topic that decide which records are valid and how they are stored."""
 
     topic: str
     compact: bool = False
     max_message_bytes: int = 1_048_588
     compression_type: Codec | None = None
-    """None is `producer`: keep the codec that the batch came with. NONE is `uncompressed`."""
+    """None stands for `producer`: keep the codec of the batch. Codec.NONE stands for `uncompressed`."""
     compression_level: int | None = None
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_max_ms: int = LONG_MAX
@@ -78,16 +78,16 @@ class ValidationRules(Struct, frozen=True):
 
 
 class Validated(Struct, frozen=True):
-    """Batches ready to be written: `parts`, in order, are the bytes; nothing was joined or copied needlessly."""
+    """Batches to append: `parts`, in order, are their bytes, without needless copies."""
 
     parts: list[Buffer]
     batches: list[BatchHeader]
-    """The headers as they are stored, offsets assigned."""
+    """The stored headers, with assigned offsets."""
     first_offset: int
     last_offset: int
     max_timestamp: int
     offset_of_max_timestamp: int
-    """The last offset of the batch that holds it (Kafka's shallow offset): whoever needs the record opens the batch."""
+    """The last offset of the batch with the max timestamp (Kafka's shallow offset)."""
     size: int
     log_append_time_ms: int
     """`now_ms` under LogAppendTime, otherwise -1: the value for ProduceResponse."""
@@ -96,10 +96,10 @@ class Validated(Struct, frozen=True):
 def validate_and_assign(
     buf: Buffer, rules: ValidationRules, *, first_offset: int, leader_epoch: int, now_ms: int
 ) -> Validated:
-    """Checks the batches in `buf`, gives them offsets from `first_offset` on and the leader's epoch.
+    """Check the batches in `buf`, and assign offsets from `first_offset` on and the leader's epoch.
 
-    Clients may send one batch only; coordinators and the Raft leader may append several at once.
-    Raises RecordRefusedError (the code to answer, with the records at fault) and CorruptBatchError (CORRUPT_MESSAGE).
+    Clients may send only one batch; coordinators and the Raft leader may append several at once.
+    Raises RecordRefusedError (with the error code and the invalid records) and CorruptBatchError (CORRUPT_MESSAGE).
     """
     positions = _split(buf, rules)
     parts: list[Buffer] = []
@@ -130,10 +130,10 @@ def validate_and_assign(
 
 
 def validate_replicated(buf: Buffer, *, expected_offset: int | None = None) -> Validated:
-    """Checks batches that a leader has already accepted: structure and CRC; offsets and epochs stay as they are.
+    """Check the structure and CRC of batches that the leader has accepted. Offsets and epochs do not change.
 
-    A partial batch at the end of `buf` is left out (a fetch response may be cut anywhere). Offsets must increase and,
-    with `expected_offset`, must not start before it: a gap is legal (compaction), a step back is not.
+    A partial batch at the end of `buf` is ignored, because a fetch response may end inside a batch. Offsets must
+    increase and must not be below `expected_offset`. Gaps are valid, because compaction leaves them.
     Raises CorruptBatchError.
     """
     batches: list[BatchHeader] = []
@@ -167,7 +167,7 @@ def validate_replicated(buf: Buffer, *, expected_offset: int | None = None) -> V
 
 
 def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]:
-    """The batches, front to end, nothing left over (ProduceRequest.validateRecords)."""
+    """All batches of a produce request, without remaining bytes (ProduceRequest.validateRecords)."""
     found: list[tuple[int, BatchHeader]] = []
     pos = 0
     while pos < len(buf):
@@ -189,9 +189,9 @@ def _split(buf: Buffer, rules: ValidationRules) -> list[tuple[int, BatchHeader]]
 
 
 def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordRefusedError | None:
-    """Why these bytes are no batch at all, where a retry would send the same again (None: they may be damaged).
+    """The error for bytes that are not a batch and that a retry would send again; None if they may be damaged.
 
-    CORRUPT_MESSAGE tells a producer to retry, INVALID_RECORD not to; Kafka draws the line here
+    A producer retries after CORRUPT_MESSAGE and not after INVALID_RECORD. Kafka makes the same distinction
     (ByteBufferLogInputStream, ProduceRequest.validateRecords).
     """
     left = len(buf) - pos
@@ -207,7 +207,7 @@ def _no_batch(buf: Buffer, pos: int, rules: ValidationRules) -> RecordRefusedErr
 
 
 def _check_header(header: BatchHeader, rules: ValidationRules) -> None:
-    """LogValidator.validateBatch, and the contradictions that Kafka's own producer can never send."""
+    """The checks of LogValidator.validateBatch, and of contradictions that Kafka's producer never sends."""
     count = header.record_count
     if count <= 0 or header.last_offset_delta < 0:
         raise _refused(rules, f"a batch of {count} records up to offset delta {header.last_offset_delta}")
@@ -242,11 +242,11 @@ def _assign(
     now_ms: int,
     parts: list[Buffer],
 ) -> BatchHeader:
-    """Checks the records of one batch, appends its bytes to `parts` and returns its header as stored."""
+    """Check the records of one batch, append its bytes to `parts`, and return its stored header."""
     payload, max_timestamp = _check_records(buf, pos, header, rules, now_ms)
     end = pos + header.size
     codec, attributes = header.codec, header.attributes
-    # control batches stay as they were written: their readers look at them without decompressing
+    # control batches are stored unchanged, because their readers do not decompress
     control = attributes & CONTROL_FLAG
     target = codec if control or rules.compression_type is None else rules.compression_type
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and not control:
@@ -278,7 +278,7 @@ def _assign(
 def _check_records(
     buf: Buffer, pos: int, header: BatchHeader, rules: ValidationRules, now_ms: int
 ) -> tuple[Buffer, int]:
-    """The records' bytes, decompressed, and their largest timestamp, which some record is known to carry."""
+    """The decompressed bytes of the records, and the largest timestamp of a record."""
     try:
         payload = records_payload(buf, pos, header, rules.decompressed_bytes_max)
         base = header.base_timestamp
@@ -290,7 +290,7 @@ def _check_records(
             return payload, found
         scan = scan_records(bytes(payload), header.record_count, base)
     except DecompressionLimitError as error:
-        # not retriable, and Kafka's producer answers it by splitting the batch
+        # not retriable; Kafka's producer splits the batch
         raise RecordRefusedError(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (topic {rules.topic})") from error
     except CorruptBatchError as error:
         # the CRC was right, so a retry would send the same bytes: not retriable
@@ -300,10 +300,10 @@ def _check_records(
 
 
 def _every_record_matters(header: BatchHeader, rules: ValidationRules, found_ms: int, now_ms: int) -> bool:
-    """Whether the first and last record are not enough to know what the topic's rules ask for.
+    """Whether the topic's rules need all records, not only the first and the last one.
 
-    Retention and the time index rest on the header's max timestamp: when neither end of the batch carries it, all
-    records are opened to see whether one does.
+    Retention and the time index depend on the header's max timestamp. If neither the first nor the last record has that
+    timestamp, all records are decoded.
     """
     return (
         rules.record_check is RecordCheck.FULL
@@ -318,7 +318,7 @@ def _timestamps_need_a_look(rules: ValidationRules, found_ms: int, now_ms: int) 
 
 
 def _refuse_records(payload: bytes, header: BatchHeader, scan: Scan, rules: ValidationRules, now_ms: int) -> None:
-    """Raises RecordRefusedError with every record at fault (LogValidator.processRecordErrors)."""
+    """Raises RecordRefusedError with every invalid record (LogValidator.processRecordErrors)."""
     bounded = rules.timestamp_type is TimestampType.CREATE_TIME
     oldest, newest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     needs_key = rules.compact and not header.is_control

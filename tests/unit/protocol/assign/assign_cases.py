@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from barnabas.core.ids import TopicPartition
-from barnabas.protocol.assign.member import Assignment, Subscription, Topics
+from barnabas.protocol.assign.member import Assignment, MemberSubscription, Topics
 from barnabas.protocol.assign.sticky import Memory, encode_memory
 
 
@@ -17,10 +17,10 @@ class Case:
     assignor: str
     topics: dict[str, int] = field(default_factory=dict)
     racks: dict[TopicPartition, frozenset[str]] = field(default_factory=dict)
-    members: dict[str, Subscription] = field(default_factory=dict)
+    members: dict[str, MemberSubscription] = field(default_factory=dict)
     expected: Assignment = field(default_factory=dict)
 
-    def inputs(self) -> tuple[Topics, dict[str, Subscription]]:
+    def inputs(self) -> tuple[Topics, dict[str, MemberSubscription]]:
         return Topics(self.topics, self.racks or None), self.members
 
     def lines(self) -> Iterator[str]:
@@ -66,7 +66,7 @@ def read_cases(text: str) -> Iterator[Case]:
                     case.racks[partition(name)] = frozenset(rest[0].split(","))
                 case "member":
                     options = dict(word.split("=", 1) for word in rest)
-                    case.members[name] = Subscription(
+                    case.members[name] = MemberSubscription(
                         tuple(filter(None, options["topics"].split(","))),
                         tuple(partition(p) for p in options.get("owned", "").split(",") if p),
                         int(options["generation"]) if "generation" in options else None,
@@ -103,7 +103,7 @@ def random_case(rng: random.Random, assignor: str) -> Case:
         mine = generation - (rng.random() < 0.15)
         sticky = assignor == "sticky" and rng.random() < 0.95
         cooperative = assignor == "cooperative-sticky"
-        case.members[f"consumer-{rng.getrandbits(24):06x}-{i}"] = Subscription(
+        case.members[f"consumer-{rng.getrandbits(24):06x}-{i}"] = MemberSubscription(
             topics,
             owned if cooperative else (),
             mine if cooperative and remembers else None,

@@ -1,4 +1,5 @@
-"""Batches <-> Arrow without a Python object per record. Needs the `columnar` extra: numpy, numba, pyarrow."""
+"""Converts between batches and Arrow, without a Python object for each record. Needs the `columnar` extra: numpy,
+numba, pyarrow."""
 
 from barnabas.protocol.records.columnar.decode import (
     COLUMNS,

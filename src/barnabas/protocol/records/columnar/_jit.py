@@ -1,8 +1,8 @@
-"""Shell: how the kernels of this package are compiled, and what to say when the libraries for it are missing.
+"""Shell: compiles the kernels of this package, and reports missing libraries.
 
-Signatures are explicit, so there is one version of each kernel and it is compiled (or read from numba's cache) on
-import. The cache lies beside the source, or in the user's cache directory when site-packages is read-only, or, when
-neither can be written, nowhere: then each process compiles anew, which takes a few seconds.
+Signatures are explicit, so that there is one version of each kernel, which is compiled, or read from numba's cache, at
+import. The cache is beside the source, or in the user's cache directory if site-packages is read-only. If neither can
+be written, each process compiles the kernels, which takes a few seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError as missing:  # pragma: no cover - depends on the environment
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Any: numpy's and pyarrow's types say nothing that the kernels' signatures do not say better
+# Any: the kernels' signatures are more precise than the types of numpy and pyarrow
 np: Any = numpy
 pa: Any = pyarrow
 
@@ -56,7 +56,7 @@ OUT_HASHES = numba.uint64[:, ::1]
 
 
 def kernel(*signature: Any) -> Callable[[F], F]:
-    """Compiles a function in nopython mode, without the GIL, cached on disk where that is possible."""
+    """Compile a function in nopython mode, without the GIL, cached on disk if possible."""
 
     def compile_it(function: F) -> F:
         try:
@@ -74,7 +74,7 @@ def kernel(*signature: Any) -> Callable[[F], F]:
 def copy_bytes(_typing: Any, out: Any, out_at: Any, data: Any, at: Any, length: Any) -> Any:
     """`out[out_at : out_at + length] = data[at : at + length]` as one memcpy: nine times as fast as a loop over bytes.
 
-    Nothing is checked here: the kernel that calls it has checked both ranges.
+    Nothing is checked: the calling kernel has checked both ranges.
     """
     signature = types.void(out, types.int64, data, types.int64, types.int64)
 

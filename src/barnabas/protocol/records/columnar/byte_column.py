@@ -1,4 +1,4 @@
-"""Value: a column of nullable byte strings as (data, position, length), the form that every kernel here works on."""
+"""Value: a column of nullable byte strings as (data, position, length), the input of every kernel of this package."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ByteColumn(Struct):
         return len(self.at)
 
     def take(self, rows: Any) -> ByteColumn:
-        """These rows; no byte of data moves."""
+        """The column of these rows, without a copy of the data."""
         return ByteColumn(self.data, self.at[rows], self.length[rows])
 
 
 def nulls(rows: int) -> ByteColumn:
-    """A column of nulls only."""
+    """A column of nulls."""
     return ByteColumn(np.zeros(0, np.uint8), np.zeros(rows, np.int64), np.full(rows, -1, np.int32))
 
 

@@ -1,4 +1,4 @@
-"""Codec: Arrow columns to record batches, byte for byte what `build.build_batch` makes of the same records."""
+"""Codec: encodes Arrow columns as record batches, with the same bytes as `build.build_batch` for the same records."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
 class EncodeOptions(Struct, frozen=True):
-    """How records become batches."""
+    """The options for encoding records as batches."""
 
     batch_bytes_max: int = 1_000_000
-    """Largest batch, header included, before compression. One record that is larger makes a batch of its own."""
+    """The largest size of a batch, header included, before compression. A larger record gets a batch of its own."""
     records_max: int = 1 << 30
     codec: Codec = Codec.NONE
     level: int | None = None
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
-    """Sequence of the first record; later batches follow on."""
+    """The sequence number of the first record; later batches continue from it."""
     transactional: bool = False
     with_crc: bool = True
-    """False for who will write into the batches' headers anyway, and the CRC after that."""
+    """False if the caller modifies the batches' headers and computes the CRC afterwards."""
 
 
 _DEFAULTS: Final = EncodeOptions()
 
 
 class EncodedBatch(NamedTuple):
-    """One batch and the rows it holds."""
+    """One batch and its rows."""
 
     data: Buffer
     first_row: int
@@ -56,13 +56,13 @@ class EncodedBatch(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Columns in the form the kernels take."""
+    """The columns as the kernels need them."""
 
     timestamps: Any
     key: ByteColumn
     value: ByteColumn
     headers: ByteColumn
-    """Each row's headers as they stand in a record, count included; length 0 for none."""
+    """Each row's encoded headers, count included; length 0 without headers."""
 
     def take(self, rows: Any) -> Rows:
         return Rows(self.timestamps[rows], self.key.take(rows), self.value.take(rows), self.headers.take(rows))
@@ -78,7 +78,8 @@ def encode_from_arrow(
     default_timestamp_ms: int = NO_TIMESTAMP,
     options: EncodeOptions = _DEFAULTS,
 ) -> list[EncodedBatch]:
-    """Batches of these columns' rows, in order; `rows` picks and orders them without copying the columns.
+    """Encode the rows of these columns as batches, in order; `rows` selects and orders rows without a copy of the
+    columns.
 
     `key` and `value` are binary or string columns, `timestamp` is int64 milliseconds or any Arrow timestamp (null means
     `default_timestamp_ms`), `headers` is list<struct<key, value>>. Raises TypeError for other types and ValueError when
@@ -91,7 +92,7 @@ def encode_from_arrow(
 
 
 def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_timestamp_ms: int) -> Rows:
-    """The columns side by side, checked for equal length."""
+    """The columns as `Rows`, checked for equal length."""
     values = from_arrow(value)
     count = len(values)
     keys = nulls(count) if key is None else from_arrow(key)
@@ -107,8 +108,8 @@ def rows_from_arrow(value: Any, key: Any, timestamp: Any, headers: Any, default_
     return Rows(times, keys, values, encoded_headers)
 
 
-class Layout(NamedTuple):
-    """Which rows become which batches, and the bytes of everything."""
+class BatchLayout(NamedTuple):
+    """The rows of each batch, and all sizes."""
 
     table: Rows
     bounds: list[int]
@@ -120,12 +121,12 @@ class Layout(NamedTuple):
     timestamp_deltas: Any
 
 
-def lay_out(table: Rows, options: EncodeOptions) -> Layout:
-    """Everything but the writing. Raises ValueError for a record that no batch can hold."""
+def lay_out(table: Rows, options: EncodeOptions) -> BatchLayout:
+    """Compute the batches and all sizes. Raises ValueError for a record that no batch can hold."""
     times, key, value, headers = table
     count = len(times)
     if not count:
-        return Layout(table, [0], [], [], times, times, times)
+        return BatchLayout(table, [0], [], [], times, times, times)
     first_rows, records_bytes = np.empty(count, np.int64), np.empty(count, np.int64)
     limit = max(options.batch_bytes_max - HEADER_SIZE, 1)
     batches = plan(
@@ -140,14 +141,16 @@ def lay_out(table: Rows, options: EncodeOptions) -> Layout:
     bodies = np.empty(count, np.int64)
     if sizes(offset_deltas, timestamp_deltas, key.length, value.length, headers.length, bodies) < 0:
         raise ValueError("a record is larger than 2 GiB, which no batch can hold")
-    return Layout(table, bounds, records_bytes[:batches].tolist(), max_times, bodies, offset_deltas, timestamp_deltas)
+    return BatchLayout(
+        table, bounds, records_bytes[:batches].tolist(), max_times, bodies, offset_deltas, timestamp_deltas
+    )
 
 
-def write_batches(layout: Layout, options: EncodeOptions) -> Iterator[EncodedBatch]:
-    """The batches, each written and sealed when it is asked for.
+def write_batches(layout: BatchLayout, options: EncodeOptions) -> Iterator[EncodedBatch]:
+    """Yield the batches, each encoded on demand.
 
-    Each has memory of its own from Arrow's pool, which is given out again, warm, when the batch is no longer held: that
-    is worth as much as the writing. Raises ValueError when a column's offsets point outside its data.
+    Each batch has its own memory from Arrow's pool, which reuses memory of released batches. That saves as much time as
+    the encoding takes. Raises ValueError when a column's offsets point outside of its data.
     """
     table, bounds, records_bytes, max_times, bodies, offset_deltas, timestamp_deltas = layout
     _, key, value, headers = table
@@ -164,7 +167,7 @@ def write_batches(layout: Layout, options: EncodeOptions) -> Iterator[EncodedBat
 
 
 def _seal(room: memoryview, table: Rows, low: int, high: int, max_time: int, options: EncodeOptions) -> Buffer:
-    """Writes the header in front of the records, in place unless they are to be compressed."""
+    """Write the header before the records, in place unless the records are compressed."""
     sequence = options.base_sequence
     header = BatchHeader(
         base_offset=0,
@@ -204,7 +207,7 @@ def _no_headers(count: int) -> ByteColumn:
 
 
 def _encode_headers(column: Any) -> ByteColumn:
-    """Each row's headers as record bytes."""
+    """Encode each row's headers."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     count = len(column)
@@ -213,7 +216,7 @@ def _encode_headers(column: Any) -> ByteColumn:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         raise TypeError(f"headers are list<struct<key: string, value: binary>>, not {column.type}")
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    entries = column.flatten()  # leaves out what null lists hide
+    entries = column.flatten()  # without the entries of null lists
     list_offsets = np.zeros(count + 1, np.int64)
     np.cumsum(lengths, out=list_offsets[1:])
     keys, values = from_arrow(entries.field(0)), from_arrow(entries.field(1))

@@ -1,4 +1,4 @@
-"""Codec: the loops that lay records out, compiled by numba. Layouts are drawn in `records/batch.py`."""
+"""Codec: the loops that encode records, compiled by numba. Layouts are drawn in `records/batch.py`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def varint_size(value: Any) -> Any:
 
 @kernel()
 def put_varint(out: Any, at: Any, value: Any) -> Any:
-    """Writes a zigzag varint, returns the position after it. The caller has made sure of the room."""
+    """Writes a zigzag varint, returns the position after it. The caller has checked the space."""
     raw = (value << 1) ^ (value >> 63)
     while raw & ~np.int64(0x7F):
         out[at] = np.uint8((raw & 0x7F) | 0x80)
@@ -74,9 +74,9 @@ def plan(
     first_rows: Any,
     records_bytes: Any,
 ) -> Any:
-    """Cuts rows into batches of at most so many bytes of records; a record that is larger gets one of its own.
+    """Divide rows into batches of a maximal number of record bytes; a larger record gets a batch of its own.
 
-    Returns the number of batches; `first_rows` has where each begins, `records_bytes` what its records take.
+    Returns the number of batches. `first_rows` gets the first row of each, `records_bytes` the bytes of its records.
     """
     batches = np.int64(0)
     start = np.int64(0)
@@ -165,7 +165,8 @@ def write(
 
 @kernel((I64, I32, I32, OUT_I64, OUT_I32))
 def header_sizes(list_offsets: Any, key_len: Any, value_len: Any, out_at: Any, out_len: Any) -> Any:
-    """Where each row's encoded headers will lie; returns their bytes, -1 for a null key. Rows without headers get 0."""
+    """Compute the position of each row's encoded headers; returns their bytes, -1 for a null key. Rows without headers
+    get 0."""
     total = np.int64(0)
     for i in range(out_at.shape[0]):
         low, high = list_offsets[i], list_offsets[i + 1]

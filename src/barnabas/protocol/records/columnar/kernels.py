@@ -1,6 +1,7 @@
-"""Codec: the loops over raw record bytes, compiled by numba. Layouts are drawn in `records/batch.py`.
+"""Codec: the loops that decode record bytes, compiled by numba. Layouts are drawn in `records/batch.py`.
 
-Every read is checked against the end of what may be read; a kernel reports damage as a code, never by reading on.
+Every read is checked against the end of the input. A kernel returns a code for damaged data and never reads beyond the
+end.
 Varints are decoded in int64 (numba would turn a mix of int64 and uint64 into a float).
 """
 
@@ -45,12 +46,13 @@ _SCAN_OUT = (OUT_I64, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_I64, OUT_I32, OUT_
 
 @kernel()
 def read_varint(data: Any, at: Any, end: Any) -> Any:
-    """A zigzag int32 and the position after it; position -1 when it does not end before `end`."""
+    """Decode a zigzag int32. Returns the value and the position after it; position -1 if it does not end before
+    `end`."""
     if at >= end:
         return np.int64(0), np.int64(-1)
     raw = np.int64(data[at])
     at += 1
-    if raw < 0x80:  # by far the most common
+    if raw < 0x80:  # the most common case
         return (raw >> 1) ^ -(raw & 1), at
     raw &= 0x7F
     shift = 7
@@ -69,12 +71,13 @@ def read_varint(data: Any, at: Any, end: Any) -> Any:
 
 @kernel()
 def read_varlong(data: Any, at: Any, end: Any) -> Any:
-    """A zigzag int64 and the position after it; position -1 when it does not end before `end`."""
+    """Decode a zigzag int64. Returns the value and the position after it; position -1 if it does not end before
+    `end`."""
     if at >= end:
         return np.int64(0), np.int64(-1)
     raw = np.int64(data[at])
     at += 1
-    if raw < 0x80:  # by far the most common
+    if raw < 0x80:  # the most common case
         return (raw >> 1) ^ -(raw & 1), at
     raw &= 0x7F
     shift = 7
@@ -129,8 +132,9 @@ def scan(
     """Finds every record of the segments whose offset lies in [first_offset, end_offset).
 
     `segments` is a table of `width` = 6 columns, row by row: start, end, record count, base offset, last offset delta,
-    base timestamp. `append_times` gives the timestamp of all its records, or the smallest int64 for "their own".
-    Returns (rows found, code, segment at fault). Lengths of -1 mean null; `headers_at` points at the header count.
+    base timestamp. `append_times` gives the timestamp of all its records, or the smallest int64 if each record has its
+    own. Returns (number of rows, code, damaged segment). Lengths of -1 mean null; `headers_at` points at the header
+    count.
     """
     row = np.int64(0)
     own_time = np.int64(-0x8000000000000000)
@@ -199,7 +203,7 @@ def scan(
 
 @kernel((I32,))
 def measure(lengths: Any) -> Any:
-    """The bytes that byte strings of these lengths take together, and how many of them are null (below 0)."""
+    """The total size of byte strings of these lengths, and the number of nulls (lengths below 0)."""
     total = np.int64(0)
     nulls = np.int64(0)
     for i in range(lengths.shape[0]):
@@ -213,9 +217,9 @@ def measure(lengths: Any) -> Any:
 
 @kernel((BYTES, I64, I32, OUT_I32, MUTABLE_BYTES, MUTABLE_BYTES))
 def gather(data: Any, positions: Any, lengths: Any, out_offsets: Any, out: Any, validity: Any) -> Any:
-    """Copies byte strings together: Arrow's offsets, data and validity bitmap. Returns 0, or -1 for damage.
+    """Copy byte strings into Arrow's offsets, data and validity bitmap. Returns 0, or -1 for damaged data.
 
-    Without room for a bitmap there must be no nulls.
+    Without space for a bitmap there must be no nulls.
     """
     write = np.int64(0)
     has_nulls = validity.shape[0] > 0
@@ -238,7 +242,7 @@ def gather(data: Any, positions: Any, lengths: Any, out_offsets: Any, out: Any, 
 
 @kernel((BYTES, I64, I32))
 def count_headers(data: Any, headers_at: Any, headers_len: Any) -> Any:
-    """How many headers these records have together, or -1 for damage."""
+    """The total number of headers of these records, or -1 for damaged data."""
     total = np.int64(0)
     for i in range(headers_at.shape[0]):
         end = headers_at[i] + headers_len[i]
@@ -262,7 +266,8 @@ def find_headers(
     value_at: Any,
     value_len: Any,
 ) -> Any:
-    """Where each header's key and value lie; `list_offsets` are Arrow's. Returns the headers found, -1 for damage."""
+    """Compute the positions of each header's key and value, and Arrow's `list_offsets`. Returns the number of headers,
+    or -1 for damaged data."""
     found = np.int64(0)
     list_offsets[0] = 0
     for i in range(headers_at.shape[0]):

@@ -1,4 +1,4 @@
-"""Codec: Kafka's default partitioner over whole key columns (murmur2, as in `core/hashing.py`)."""
+"""Codec: Kafka's default partitioner for whole key columns (murmur2, as in `core/hashing.py`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def murmur2_partitions(data: Any, positions: Any, lengths: Any, partitions: Any,
 
 
 def partitions_for_keys(keys: Any, partitions: int) -> Any:
-    """int32 partition numbers for a binary or string column, -1 where the key is null (the caller spreads those)."""
+    """int32 partition numbers for a binary or string column, -1 for null keys, which the caller distributes."""
     if partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
     column = keys if isinstance(keys, ByteColumn) else from_arrow(keys)

@@ -1,8 +1,8 @@
-"""Codec: from fetched buffers to tables of where every record lies.
+"""Codec: computes tables with the position of every record in fetched buffers.
 
-A *segment* is the records of one batch, uncompressed, inside some array of bytes. Segments are gathered in groups that
-share one array: uncompressed batches are scanned where they lie, compressed ones are inflated into a new array first.
-Control batches, batches outside the wanted offsets and batches of aborted transactions are left out here.
+A *segment* here is the uncompressed records of one batch in an array of bytes. Segments are collected in groups that
+share one array: uncompressed batches are scanned in place, compressed ones are first decompressed into a new array.
+Control batches, batches outside the requested offsets and batches of aborted transactions are omitted.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from barnabas.protocol.records.errors import CorruptBatchError
 
 OWN_TIME: Final = -(1 << 63)
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, two lengths, header count: one byte each."""
+"""The smallest size of a record: length, attributes, two deltas, two lengths and header count, one byte each."""
 _GROUP_BYTES: Final = 8 * 1024 * 1024
 _SEGMENT_WIDTH: Final = 6
 
 
 class Selection(Struct, frozen=True):
-    """Which records are wanted, and how far the bytes are trusted."""
+    """The requested records, and the checks of the bytes."""
 
     start_offset: int = 0
     end_offset: int = (1 << 63) - 1
@@ -49,13 +49,13 @@ class Selection(Struct, frozen=True):
 
 
 class RecordTable(Struct):
-    """Where each record's parts lie in `data`; one row per record. A length of -1 is null."""
+    """The positions of each record's parts in `data`; one row for each record. A length of -1 is null."""
 
     data: Any
     offsets: Any
     timestamps: Any
     timestamp_types: Any
-    """One number where all rows have the same."""
+    """A single number if all rows have the same type."""
     key_at: Any
     key_len: Any
     value_at: Any
@@ -132,7 +132,7 @@ class _Group:
 
 
 class _AbortedFilter:
-    """Which batches belong to aborted transactions: the consumer's side of read_committed (Kafka's CompletedFetch)."""
+    """Finds the batches of aborted transactions, for read_committed consumers (Kafka's CompletedFetch)."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._ahead = [(first_offset, producer_id) for producer_id, first_offset in aborted]
@@ -156,16 +156,16 @@ class _AbortedFilter:
 
 
 def batch_table(buf: Buffer, pos: int, header: BatchHeader, wanted: Selection) -> RecordTable:
-    """The wanted records of one batch, of any kind. Raises CorruptBatchError; the CRC is not checked."""
+    """The requested records of one batch of any kind. Raises CorruptBatchError. The CRC is not checked."""
     group = _Group(buf, header.codec is not Codec.NONE)
     group.add_batch(buf, pos, header, wanted.limit_bytes)
     return group.table(wanted)
 
 
 def run_table(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], limit_bytes: int) -> RecordTable:
-    """All records of neighbouring batches of one buffer, which must be all compressed or all not.
+    """All records of consecutive batches of one buffer, which must be all compressed or all uncompressed.
 
-    Raises CorruptBatchError; CRCs are not checked.
+    Raises CorruptBatchError. CRCs are not checked.
     """
     group = _Group(buf, batches[0][1].codec is not Codec.NONE)
     for pos, header in batches:
@@ -175,9 +175,9 @@ def run_table(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], limit_byt
 
 
 def iter_tables(buffers: Sequence[Buffer], wanted: Selection) -> Iterator[RecordTable]:
-    """The wanted records of consecutive buffers of batches, a bounded number of bytes at a time.
+    """Yield the requested records of consecutive buffers of batches, a limited number of bytes at a time.
 
-    A partial batch at the end of a buffer is left out. Raises CorruptBatchError.
+    A partial batch at the end of a buffer is ignored. Raises CorruptBatchError.
     """
     aborted = _AbortedFilter(wanted.aborted)
     for buf in buffers:
