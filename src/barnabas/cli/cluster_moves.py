@@ -27,20 +27,20 @@ Moves = Mapping[TopicPartition, Sequence[int]]
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics; may be repeated.")]
 Throttle = Annotated[
-    int | None, typer.Option("--throttle", metavar="BYTES", help="At most so many bytes a second into each broker.")
+    int | None, typer.Option("--throttle", metavar="BYTES", help="Maximum bytes per second into each broker.")
 ]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until everything has moved.")]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all replicas have moved.")]
 
 _POLL_INTERVAL_S = 1.0
 _REMOVER = "`barnabas cluster moves`, when no reassignment is under way,"
 
 
 def reassign(
-    to: Annotated[str | None, typer.Option("--to", metavar="ID,ID,...", help="Brokers that hold them then.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="ID,ID,...", help="The brokers for the replicas.")] = None,
     topic: Topics = None,
     replication_factor: Annotated[int | None, typer.Option("--replication-factor", min=1)] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A plan in kafka-reassign-partitions' JSON instead.")
+        Path | None, typer.Option("--file", "-f", help="Carry out a plan in the JSON of kafka-reassign-partitions.")
     ] = None,
     throttle: Throttle = None,
     wait: Wait = True,
@@ -99,9 +99,9 @@ def drain(
 
 
 def moves(
-    cancel: Annotated[bool, typer.Option("--cancel", help="Call them off: everything stays where it was.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel them: the replicas stay on their brokers.")] = False,
     preserve_throttles: Annotated[
-        bool, typer.Option("--preserve-throttles", help="Leave throttles of moves that are over as they are.")
+        bool, typer.Option("--preserve-throttles", help="Keep the throttles of finished reassignments.")
     ] = False,
     json: Json = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -154,7 +154,7 @@ async def _remove_throttles(admin: AsyncAdmin, moved: Iterable[int], always: boo
 def elect(
     topic: Topics = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Any replica that is alive, records lost if need be; only without leader.")
+        bool, typer.Option("--unclean", help="Elect any live replica (may lose records); only without a leader.")
     ] = False,
     json: Json = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -78,7 +78,7 @@ def up(
         brokers=brokers,
         controllers=controllers,
         port=port,
-        settings=[*replication_assignments(brokers), *(settings or [])],
+        settings=[*replication_settings(brokers), *(settings or [])],
     )
     for number in (signal.SIGTERM, signal.SIGHUP):  # the nodes run in sessions of their own and would keep running
         signal.signal(number, _interrupt)
@@ -96,7 +96,7 @@ def up(
     _watch(cluster)
 
 
-def replication_assignments(brokers: int) -> list[str]:
+def replication_settings(brokers: int) -> list[str]:
     """Replication settings with which a cluster of so many brokers loses no data when any one broker dies.
 
     Kafka's defaults do not fit here: one replica for a user's topic, which is lost with its broker, and three for an

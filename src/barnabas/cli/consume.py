@@ -25,18 +25,20 @@ def consume(
         bool, typer.Option("--from-beginning", "-B", help="Start at the first record (a group: if it has no offsets).")
     ] = False,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Read as this group: share partitions, commit offsets.")
+        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit offsets.")
     ] = None,
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only these; repeatable.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only these partitions; repeatable.")
+    ] = None,
     offset: Annotated[
         str | None,
-        typer.Option("--offset", "-o", help="earliest, latest, N, -N (so many before the end), a time, or PT1H ago."),
+        typer.Option("--offset", "-o", help="earliest, latest, N, -N (before the end), a time, or PT1H ago."),
     ] = None,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")
     ] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", "-e", help="Stop where the partitions end now, instead of waiting for more.")
+        bool, typer.Option("--until-end", "-e", help="Stop at the present end of the partitions.")
     ] = False,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0, help="Stop if no record arrives for this many seconds.")
@@ -45,8 +47,8 @@ def consume(
     headers: Annotated[bool, typer.Option("--headers", help="Show headers.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Show timestamps.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show partitions and offsets.")] = False,
-    separator: Annotated[str, typer.Option("--separator", help="Between what is shown of a record.")] = r"\t",
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with everything.")] = False,
+    separator: Annotated[str, typer.Option("--separator", help="Separates the parts of a record.")] = r"\t",
+    json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
     template: Annotated[
         str | None,
         typer.Option(

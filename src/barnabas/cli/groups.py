@@ -21,7 +21,7 @@ app.command("why")(groups_why)
 
 GroupName = Annotated[str, typer.Argument(help="The group id.", metavar="GROUP")]
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", "-t", help="TOPIC or TOPIC:0,1,2; repeatable. Without it: all.")
+    list[str] | None, typer.Option("--topic", "-t", help="TOPIC or TOPIC:0,1,2; repeatable. Default: all topics.")
 ]
 
 

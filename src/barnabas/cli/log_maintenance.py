@@ -33,11 +33,11 @@ DataDir = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", help="Only these topics; of a running broker TOPIC or TOPIC:0,1."),
+    typer.Option("--topic", "-t", help="Only these topics; for a running broker TOPIC or TOPIC:0,1."),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("-c", metavar="KEY=VALUE", help="A topic setting for this run; beats the topic's own."),
+    typer.Option("-c", metavar="KEY=VALUE", help="A topic setting for this run; overrides the topic's own."),
 ]
 
 
@@ -52,9 +52,11 @@ class OpenLog:
 def compact(
     data_dir: DataDir = None,
     topic: Topics = None,
-    roll: Annotated[bool, typer.Option("--roll", help="Close the active segments first: all records count.")] = False,
+    roll: Annotated[
+        bool, typer.Option("--roll", help="Roll the active segments first, to include their records.")
+    ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also what is not dirty enough; drops tombstones that are due.")
+        bool, typer.Option("--force", help="Compact logs below the dirty ratio too; removes expired tombstones.")
     ] = False,
     settings: Settings = None,
     dry_run: DryRun = False,

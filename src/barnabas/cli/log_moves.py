@@ -30,10 +30,10 @@ def move(
     partitions: Annotated[list[str], typer.Argument(help="TOPIC:PARTITION", metavar="TOPIC:PARTITION...")],
     to: Annotated[str, typer.Option("--to", help="The directory, as `barnabas logs dirs` shows it.")],
     broker: Annotated[
-        int | None, typer.Option("--broker", help="Only this broker's replica; otherwise that of every broker.")
+        int | None, typer.Option("--broker", help="Only the replica on this broker. Default: all replicas.")
     ] = None,
-    throttle: Annotated[int | None, typer.Option("--throttle", help="Bytes per second at most, from now on.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when everything has moved.")] = False,
+    throttle: Annotated[int | None, typer.Option("--throttle", help="Maximum bytes per second, from now on.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all replicas have moved.")] = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
@@ -105,7 +105,7 @@ async def _wait_until_moved(admin: AsyncAdmin, moves: Moves) -> None:
             again = (await admin.describe_replica_log_dirs(stopped)).items()
             gone = [str(r) for r, lies in again if moves[r] not in (lies.current, lies.future)]
             if gone:
-                why = "the broker's log says why"
+                why = "see the broker's log for the reason"
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{', '.join(gone)} stopped moving: {why}.")
         if len(there) == len(moves):
             return

@@ -163,11 +163,13 @@ def delete_records(
 @app.command()
 def dump(
     files: Annotated[list[Path], typer.Argument(help=".log, .index, .timeindex or .txnindex files, or a directory.")],
-    records: Annotated[bool, typer.Option("--records", "-r", help="Also every record.")] = False,
-    values: Annotated[bool, typer.Option("--values", "-v", help="With keys and values.")] = False,
-    metadata: Annotated[bool, typer.Option("--metadata", help="Open records of __cluster_metadata.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Open records of __consumer_offsets.")] = False,
-    transactions: Annotated[bool, typer.Option("--transactions", help="Open records of __transaction_state.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Print every record too.")] = False,
+    values: Annotated[bool, typer.Option("--values", "-v", help="Print keys and values too.")] = False,
+    metadata: Annotated[bool, typer.Option("--metadata", help="Decode records of __cluster_metadata.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Decode records of __consumer_offsets.")] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transactions", help="Decode records of __transaction_state.")
+    ] = False,
 ) -> None:
     """Print the contents of a partition's files, written by Barnabas or Apache Kafka, without a broker.
 

@@ -22,7 +22,9 @@ def produce(
         str | None, typer.Option("--key-separator", "-k", help=r"Lines are KEY<separator>VALUE, e.g. -k : or -k '\t'.")
     ] = None,
     headers: Annotated[bool, typer.Option("--headers", help="Lines begin with name:value,name:value<TAB>.")] = False,
-    null: Annotated[str | None, typer.Option("--null", help="This text means null (a tombstone, as value).")] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", help="This text stands for null (as a value: a tombstone).")
+    ] = None,
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
     setting: Annotated[list[str] | None, typer.Option("--setting", "-X", help="Producer setting name=value.")] = None,

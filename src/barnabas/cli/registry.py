@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 def registry(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     listener: Annotated[
-        str, typer.Option("--listener", "-l", metavar="URL", help="Where clients connect; port 0 takes any free port.")
+        str,
+        typer.Option(
+            "--listener", "-l", metavar="URL", help="The address to which clients connect; port 0 takes any free port."
+        ),
     ] = "http://127.0.0.1:8081",
-    topic: Annotated[str, typer.Option("--topic", help="The compacted topic that keeps the schemas.")] = "_schemas",
+    topic: Annotated[str, typer.Option("--topic", help="The compacted topic that stores the schemas.")] = "_schemas",
     command_config: CommandConfig = None,
 ) -> None:
     """Run a schema registry: Confluent's REST API on any Kafka cluster.

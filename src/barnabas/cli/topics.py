@@ -25,7 +25,7 @@ Names = Annotated[list[str], typer.Argument(help="Topic names.", metavar="TOPIC.
 @app.command("list")
 def list_topics(
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
-    internal: Annotated[bool, typer.Option("--internal", help="Also the cluster's own topics.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     json: Json = False,
     command_config: CommandConfig = None,
 ) -> None:
@@ -130,7 +130,7 @@ def create(
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's num.partitions.")] = -1,
     replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.replication.factor.")] = -1,
     config: Annotated[list[str] | None, typer.Option("--config", "-c", help="name=value, repeatable.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")] = False,
     dry_run: DryRun = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -189,7 +189,7 @@ def alter(
 def delete(
     topics: Names,
     yes: Yes = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")] = False,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:

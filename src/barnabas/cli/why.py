@@ -125,7 +125,7 @@ def _print_members(facts: GroupFacts) -> None:
         return None if ms < 0 else f"{ms / 1000:.1f} s"
 
     print_table(
-        ["MEMBER", "CLIENT", "HOST", "EPOCH>", "HAS STILL TO", "SESSION LEFT>", "REBALANCE LEFT>"],
+        ["MEMBER", "CLIENT", "HOST", "EPOCH>", "PENDING STEP", "SESSION LEFT>", "REBALANCE LEFT>"],
         [
             (m.member_id, m.client_id, m.client_host, m.epoch, m.pending, left(m.session_left_ms),
              left(m.rebalance_left_ms))

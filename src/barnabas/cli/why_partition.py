@@ -174,7 +174,7 @@ def verdict_sentence(name: TopicPartition, found: CompactionFacts) -> str:
             )
         case "ACTIVE_SEGMENT":
             return (
-                f"All dirty records, from offset {found.first_dirty_offset} on, lie in the active segment, which is "
+                f"All dirty records, from offset {found.first_dirty_offset} on, are in the active segment, which is "
                 "never compacted; segment.bytes or segment.ms closes it. "
                 f"{again} --roll --force` closes and compacts it now."
             )
@@ -218,14 +218,14 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
     looks = f"checked every {duration(found.check_interval_ms)}"
     match found.verdict:
         case "UNREPLICATED":
-            yield "It is kept until it is replicated to all in-sync replicas."
+            yield "The segment is kept until it is replicated to all in-sync replicas."
         case "BELOW_START":
-            yield f"It is due: all its records are below the log start offset; {looks}."
+            yield f"The segment is due: all its records are below the log start offset; {looks}."
         case "TOO_OLD":
-            yield f"It is due: older than retention.ms, {duration(found.retention_ms)}; {looks}."
+            yield f"The segment is due: older than retention.ms, {duration(found.retention_ms)}; {looks}."
         case "TOO_MUCH":
             yield (
-                f"It is due: even without it the log, {size_text(size_bytes)}, has retention.bytes, "
+                f"The segment is due: even without it, the log, {size_text(size_bytes)}, has retention.bytes, "
                 f"{size_text(found.retention_bytes)}; {looks}."
             )
         case "WITHIN_LIMITS":
@@ -237,14 +237,14 @@ def retention(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[s
 def _within(found: RetentionFacts, size_bytes: int, now_ms: int) -> Iterator[str]:
     if found.expires_ms >= 0:
         yield (
-            f"By its age it is deleted in {duration(found.expires_ms - now_ms)}, at {moment(found.expires_ms)} "
-            f"(retention.ms is {duration(found.retention_ms)})."
+            f"By its age, the segment is deleted in {duration(found.expires_ms - now_ms)}, "
+            f"at {moment(found.expires_ms)} (retention.ms is {duration(found.retention_ms)})."
         )
     if found.retention_bytes >= 0:
         room = found.size - found.excess_bytes
         yield (
-            f"By size it is deleted when the log, now {size_text(size_bytes)}, has grown by {size_text(max(room, 0))} "
-            f"(retention.bytes is {size_text(found.retention_bytes)})."
+            f"By size, the segment is deleted when the log, now {size_text(size_bytes)}, has grown by "
+            f"{size_text(max(room, 0))} (retention.bytes is {size_text(found.retention_bytes)})."
         )
 
 

@@ -165,7 +165,7 @@ def test_tables_for_people(cli: Cli, filled: str, line: str) -> None:
     [
         ("consume {} -p 9 -e", 1, "does not exist: "),
         ("consume nowhere -e", 1, "There is no topic 'nowhere'"),
-        ("consume {} -g g -p 1", 2, "a group finds its own partitions"),
+        ("consume {} -g g -p 1", 2, "a group's coordinator assigns partitions"),
         ("consume {} -B -o 3", 2, "give one"),
         ("consume {} --json --key", 2, "exclude each other"),
         ("consume {} --format {{size}}", 2, "is not a field"),

@@ -95,7 +95,7 @@ def test_a_transaction_that_nobody_will_end(cli: Cli, broker: EmbeddedBroker) ->
     assert stops.startswith("read_committed consumers stop at offset 0, 1 record before")
     assert who.startswith("Producer 999999, epoch 4, has a transaction open since offset 0, begun ")
     abort = f"barnabas transactions abort {topic} 0 --start-offset 0"
-    assert advice.endswith(f"Abort it here: `{abort}`.")
+    assert advice.endswith(f"Abort it in this partition: `{abort}`.")
     assert cli(*abort.split()[1:], "--yes").code == 0
     assert why(cli, topic)["last_stable_offset"] == 2
 
@@ -108,7 +108,9 @@ def test_not_dirty_enough_then_compacted_by_force(cli: Cli, broker: EmbeddedBrok
     assert (compaction["verdict"], compaction["limit"]) == ("NOT_DIRTY_ENOUGH", "ACTIVE_SEGMENT")
     first, limit = facts["why"]["compaction"]
     assert first.startswith("The log is not due: 100 % of the cleanable bytes are dirty")
-    assert limit.endswith("cannot be compacted: the active segment begins there, and it is never compacted.")
+    assert limit.endswith(
+        "cannot be compacted: the active segment begins there, and an active segment is never compacted."
+    )
     assert facts["why"]["retention"] == [
         "No segment is deleted for its age or size: cleanup.policy does not include delete."
     ]
@@ -147,9 +149,9 @@ def test_retention_now(cli: Cli, broker: EmbeddedBroker) -> None:
     topic = make(cli, "segment.bytes=1048576", "retention.bytes=10485760")
     fill(broker, topic)
     sentences = why(cli, topic)["why"]["retention"]
-    assert sentences[0].startswith("The oldest segment, closed, has offsets 0 to ")
-    assert sentences[1].startswith("By age it goes in 6 d 23 h")
-    assert sentences[2].startswith("By size it is deleted when the log, now ")
+    assert sentences[0].startswith("The oldest segment, closed, holds the offsets 0 to ")
+    assert sentences[1].startswith("By its age, the segment is deleted in 6 d 23 h")
+    assert sentences[2].startswith("By size, the segment is deleted when the log, now ")
     (kept,) = cli("logs", "enforce-retention", "-t", topic, "--json").json
     assert (kept["done"], kept["outcome"]) == (False, "nothing deleted: within retention.ms and retention.bytes")
     assert cli("configs", "alter", "--topic", topic, "--set", "retention.bytes=1048576").code == 0
@@ -218,8 +220,8 @@ def test_a_pending_revocation(cli: Cli, broker: EmbeddedBroker, topic: str) -> N
     (given,) = one["to_revoke"]
     assert two["awaited"] == [{**given, "member_id": "one"}]
     what = f"{topic}-{given['partition']}"
-    assert f"has not given up what it must: {what}; " in found["why"]["members"][0]
-    assert f"waits for what others must give up first: {what} of one; " in found["why"]["members"][1]
+    assert f"has not released the partitions that it must revoke: {what}; " in found["why"]["members"][0]
+    assert f"waits for partitions that other members must release first: {what} of one; " in found["why"]["members"][1]
 
 
 def test_wrong_questions(cli: Cli) -> None:

@@ -204,7 +204,7 @@ def test_schemas_of_another_type_are_refused() -> None:
     decoded = AvroColumns(registry, '"string"', on_error="null").decode(binary([row]), "t")
     assert decoded.errors is not None
     assert decoded.errors.to_pylist() == ["the row was written with a JSON schema: use the columns class for that type"]
-    with pytest.raises(ValueError, match='on_error is "raise" or "null"'):
+    with pytest.raises(ValueError, match='on_error must be "raise" or "null"'):
         AvroColumns(registry, on_error="drop")  # type: ignore[arg-type]
 
 

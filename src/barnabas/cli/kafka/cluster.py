@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--id", type=int, help="with unregister: the broker")
     parser.add_argument("--include-fenced-brokers", action="store_true", help="with list-endpoints")
     parser.add_argument("--config", dest="command_config", metavar="FILE", help="the same as --command-config")
-    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     options = parser.parse_args()
     if options.action == "unregister" and options.id is None:
         parser.error("unregister needs --id")

@@ -28,15 +28,15 @@ def build_parser() -> Parser:
     parser.add_argument("--broker")
     parser.add_argument("--broker-defaults", action="store_true")
     parser.add_argument("--group")
-    parser.add_argument("--all", action="store_true", help="also what is at its default")
+    parser.add_argument("--all", action="store_true", help="include configs with their default value")
     parser.add_argument("--add-config", help="k1=v1,k2=[v1,v2]")
     parser.add_argument("--add-config-file", help="a .properties file")
     parser.add_argument("--delete-config", help="k1,k2")
     for flag in ("--user", "--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"):
         parser.refuse(flag, why="quotas and SCRAM credentials are not supported by this broker yet")
-    parser.refuse("--client-metrics", why="client metrics subscriptions are not kept by this broker")
+    parser.refuse("--client-metrics", why="client metrics subscriptions are not supported by this broker")
     parser.refuse("--broker-logger", why="set levels with `barnabas serve --log-level`")
-    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     return parser
 
 

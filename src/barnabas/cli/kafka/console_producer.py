@@ -26,7 +26,7 @@ _FLAGS = {
 def main() -> None:
     parser = Parser("kafka-console-producer", "Write lines of standard input to a topic.")
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--sync", action="store_true", help="accepted; every record is waited for at the end")
+    parser.add_argument("--sync", action="store_true", help="accepted; the tool waits for all records at the end")
     parser.add_argument("--compression-codec", nargs="?", const="gzip")
     parser.add_argument("--reader-property", "--property", action="append", dest="reader_property")
     parser.add_argument("--reader-config", help="a .properties file of reader properties")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def build_parser() -> Parser:
     parser = Parser("kafka-consumer-groups", "List, describe, delete or reset consumer groups.", bootstrap=False)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the brokers to ask first")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the brokers to connect to first")
     parser.add_argument("--command-config", metavar="FILE", help="a .properties file with client settings")
     actions = parser.add_mutually_exclusive_group(required=True)
     for action in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):

@@ -39,10 +39,12 @@ def build_parser() -> Parser:
     parser.add_argument("--reporting-interval", type=int, default=5_000, metavar="MS")
     parser.add_argument("--show-detailed-stats", action="store_true")
     parser.add_argument("--hide-header", action="store_true")
-    parser.add_argument("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", help="as of java.text.SimpleDateFormat")
+    parser.add_argument(
+        "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", help="a pattern of java.text.SimpleDateFormat"
+    )
     parser.add_argument("--command-property", "--consumer-property", action="append")
     parser.add_argument("--consumer.config", dest="consumer_config", metavar="FILE")
-    parser.refuse("--print-metrics", why="this client keeps no table of metrics")
+    parser.refuse("--print-metrics", why="this client has no table of metrics")
     return parser
 
 

@@ -19,22 +19,22 @@ _DECODERS = {
 def build_parser() -> Parser:
     parser = Parser("kafka-dump-log", "Dump segment, index and snapshot files.", bootstrap=False)
     parser.add_argument("--files", required=True, help="a,b,c")
-    parser.add_argument("--print-data-log", action="store_true", help="with keys and values")
-    parser.add_argument("--deep-iteration", action="store_true", help="every record, not batches alone")
-    parser.add_argument("--skip-record-metadata", action="store_true", help="keys and values alone")
+    parser.add_argument("--print-data-log", action="store_true", help="print keys and values")
+    parser.add_argument("--deep-iteration", action="store_true", help="print every record, not only the batches")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="print only keys and values")
     parser.add_argument("--max-bytes", type=int, default=1 << 62)
     parser.add_argument(
         "--max-message-size", type=int, help=("accepted and ignored; the length in the batch header is checked")
     )
-    parser.add_argument("--verify-index-only", action="store_true", help="nothing of an index but its faults")
-    parser.add_argument("--index-sanity-check", action="store_true", help="the same, in one line a file")
+    parser.add_argument("--verify-index-only", action="store_true", help="print only the errors of an index")
+    parser.add_argument("--index-sanity-check", action="store_true", help="the same, one line per file")
     decoders = parser.add_mutually_exclusive_group()
     for name in _DECODERS:
         decoders.add_argument(f"--{name.replace('_', '-')}", action="store_true")
-    parser.refuse("--key-decoder-class", why="Java classes cannot be loaded here")
-    parser.refuse("--value-decoder-class", why="Java classes cannot be loaded here")
+    parser.refuse("--key-decoder-class", why="Java classes cannot be loaded")
+    parser.refuse("--value-decoder-class", why="Java classes cannot be loaded")
     parser.refuse("--remote-log-metadata-decoder", why="there is no tiered storage in this version")
-    parser.refuse("--share-group-state-decoder", why="share group state is not opened; use --print-data-log")
+    parser.refuse("--share-group-state-decoder", why="share group state is not decoded; use --print-data-log")
     return parser
 
 

@@ -21,8 +21,8 @@ def main() -> None:
     parser.add_argument("command", choices=["describe", *_CHANGES, *_OTHERS])
     parser.add_argument("--feature", action="append", metavar="NAME=LEVEL", help="upgrade, downgrade: may be repeated")
     parser.add_argument("--unsafe", action="store_true", help="downgrade: even if metadata is lost")
-    parser.add_argument("--dry-run", action="store_true", help="only ask whether it can be done")
-    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    parser.add_argument("--dry-run", action="store_true", help="only check whether the change is possible")
+    parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     options = parser.parse_args()
     if options.command in _CHANGES:
         if not options.feature:

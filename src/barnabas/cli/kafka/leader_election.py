@@ -24,7 +24,7 @@ def build_parser() -> Parser:
     which.add_argument("--path-to-json-file", metavar="FILE", help='{"partitions": [{"topic": "a", "partition": 0}]}')
     parser.add_argument("--partition", type=int, help="with --topic")
     parser.add_argument("--admin.config", dest="command_config", metavar="FILE", help="the same as --command-config")
-    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     return parser
 
 

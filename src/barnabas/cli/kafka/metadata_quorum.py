@@ -24,8 +24,8 @@ def build_parser() -> Parser:
     parser.add_argument("--human-readable", "--hr", action="store_true", help="with --replication: times as 'ms ago'")
     parser.add_argument("--controller-id", "-i", type=int, help="remove-controller: its node id")
     parser.add_argument("--controller-directory-id", "-d", help="remove-controller: its directory id")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     return parser
 
 

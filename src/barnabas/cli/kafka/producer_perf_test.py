@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--warmup-records", type=int, default=0)
     for flag in ("--transactional-id", "--transaction-duration-ms"):
         parser.refuse(flag, why="this tool measures plain and idempotent producers")
-    parser.refuse("--print-metrics", why="this client keeps no table of metrics")
+    parser.refuse("--print-metrics", why="this client has no table of metrics")
     options = parser.parse_args()
     settings: dict[str, object] = {**read_properties(options.producer_config)}
     settings |= split_pairs(options.producer_props, parser)

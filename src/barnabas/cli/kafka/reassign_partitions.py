@@ -37,14 +37,16 @@ def build_parser() -> Parser:
     for action in ACTIONS:
         actions.add_argument(f"--{action}", dest="action", action="store_const", const=action)
     parser.add_argument("--topics-to-move-json-file", metavar="FILE", help="with --generate: the topics")
-    parser.add_argument("--broker-list", metavar="ID,ID", help="with --generate: the brokers that hold them then")
-    parser.add_argument("--disable-rack-aware", action="store_true", help="with --generate: racks do not matter")
+    parser.add_argument("--broker-list", metavar="ID,ID", help="with --generate: the brokers for the replicas")
+    parser.add_argument("--disable-rack-aware", action="store_true", help="with --generate: ignore racks")
     parser.add_argument("--reassignment-json-file", metavar="FILE", help="the plan")
     parser.add_argument(
         "--throttle", type=int, default=-1, metavar="B/s", help=("with --execute: the maximum rate of replication")
     )
-    parser.add_argument("--preserve-throttles", action="store_true", help="with --verify, --cancel: leave throttles")
-    parser.add_argument("--additional", action="store_true", help="with --execute: although others are under way")
+    parser.add_argument("--preserve-throttles", action="store_true", help="with --verify, --cancel: keep throttles")
+    parser.add_argument(
+        "--additional", action="store_true", help="with --execute: allow it while other reassignments run"
+    )
     parser.add_argument(
         "--timeout",
         type=int,
@@ -56,7 +58,7 @@ def build_parser() -> Parser:
         "--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="B/s",
         help="with --execute: the maximum rate of moves between log directories",
     )  # fmt: skip
-    parser.refuse("--bootstrap-controller", why="ask a broker, with --bootstrap-server")
+    parser.refuse("--bootstrap-controller", why="use --bootstrap-server with the address of a broker")
     return parser
 
 

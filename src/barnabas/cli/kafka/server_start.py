@@ -11,7 +11,7 @@ def main() -> None:
     parser = Parser("kafka-server-start", "Start the server in the foreground.", bootstrap=False)
     parser.add_argument("properties", metavar="server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("-daemon", action="store_true", help="accepted, and ignored: run it under a supervisor")
+    parser.add_argument("-daemon", action="store_true", help="accepted and ignored: run it under a supervisor")
     options = parser.parse_args()
     arguments = ["barnabas", "serve", "--config", options.properties]
     for pair in options.override:

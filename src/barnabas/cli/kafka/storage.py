@@ -17,7 +17,7 @@ _LEVEL = METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]
 
 
 def main() -> None:
-    parser = Parser("kafka-storage", "Prepare or look at a broker's log directories.", bootstrap=False)
+    parser = Parser("kafka-storage", "Format or show a broker's log directories.", bootstrap=False)
     actions = parser.add_subparsers(dest="action", required=True, parser_class=_SubParser)
     actions.add_parser("random-uuid", help="print a new cluster id")
     for action in ("format", "info"):
@@ -31,7 +31,7 @@ def main() -> None:
             sub.add_argument("--initial-controllers", "-I")
             sub.add_argument("--release-version", "-r")
             sub.add_argument("--feature", "-f", action="append")
-            sub.refuse("--add-scram", "-S", why="SCRAM credentials are not kept by this broker yet")
+            sub.refuse("--add-scram", "-S", why="SCRAM credentials are not supported by this broker yet")
     for action in ("version-mapping", "feature-dependencies"):
         actions.add_parser(action)
     options = parser.parse_args()

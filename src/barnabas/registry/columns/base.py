@@ -57,7 +57,7 @@ class RegistryColumns(SchemaReader):
 
     def __init__(self, registry: RegistryClient, *, is_key: bool = False, on_error: OnError = "raise") -> None:
         if on_error not in ("raise", "null"):
-            raise ValueError(f'on_error is "raise" or "null", not {on_error!r}')
+            raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
         super().__init__(registry, is_key=is_key)
         self._on_error: OnError = on_error
         self.failures = 0

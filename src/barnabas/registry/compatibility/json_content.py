@@ -52,7 +52,7 @@ def compare_arrays(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, p
     problems += _rest(compare, _items_rest(old), _items_rest(new), f"{path}/additionalItems", "ADDITIONAL_ITEMS")
     problems += _size(old, new, path, "Items", "ITEMS")
     if new.document.get("uniqueItems") and not old.document.get("uniqueItems"):
-        problems.append(_problem("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems", "items must now differ"))
+        problems.append(_problem("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems", "items must now be unique"))
     problems += _size(old, new, path, "Contains", "CONTAINS")
     problems += _opaque(old, new, path, ("contains",))
     return problems
@@ -101,9 +101,9 @@ def _rest(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, path: str,
     if new.kind is JsonSchemaKind.EMPTY or old.kind is JsonSchemaKind.NOTHING:
         return []
     if new.kind is JsonSchemaKind.NOTHING:
-        return [_problem(f"{code}_REMOVED", path, "what is not named is now refused")]
+        return [_problem(f"{code}_REMOVED", path, "additional members are now rejected")]
     if old.kind is JsonSchemaKind.EMPTY:
-        return [_problem(f"{code}_NARROWED", path, "what is not named must now fit a schema")]
+        return [_problem(f"{code}_NARROWED", path, "additional members must now match a schema")]
     return compare(old, new, path)
 
 
@@ -151,7 +151,7 @@ def _item_added(compare: Compare, rest: JsonSchemaNode, after: JsonSchemaNode, p
     if rest.kind is JsonSchemaKind.NOTHING or after.kind is JsonSchemaKind.EMPTY:
         return []
     if rest.kind is JsonSchemaKind.EMPTY:
-        return [_problem("ITEM_ADDED_TO_OPEN_CONTENT_MODEL", path, "anything was accepted there")]
+        return [_problem("ITEM_ADDED_TO_OPEN_CONTENT_MODEL", path, "any value was accepted there")]
     problems = compare(rest, after, path)
     if problems:
         message = "values that were accepted do not fit its schema"
@@ -201,14 +201,14 @@ def _dependencies(compare: Compare, old: JsonSchemaNode, new: JsonSchemaNode, pa
         place = f"{path}/dependencies/{name}"
         before = lists_before.get(name)
         if before is None:
-            problems.append(_problem("DEPENDENCY_ARRAY_ADDED", place, f"it now needs {', '.join(after)}"))
+            problems.append(_problem("DEPENDENCY_ARRAY_ADDED", place, f"it now requires {', '.join(after)}"))
         elif not set(after) <= set(before):
             kind = "DEPENDENCY_ARRAY_EXTENDED" if set(before) < set(after) else "DEPENDENCY_ARRAY_CHANGED"
             problems.append(_problem(kind, place, "it now requires other properties"))
     for name, schema in sorted(schemas_after.items()):
         place = f"{path}/dependencies/{name}"
         if name not in schemas_before:
-            problems.append(_problem("DEPENDENCY_SCHEMA_ADDED", place, "it now brings a schema"))
+            problems.append(_problem("DEPENDENCY_SCHEMA_ADDED", place, "it now applies a schema"))
         else:
             problems += compare(old.child(schemas_before[name]), new.child(schema), place)
     return problems

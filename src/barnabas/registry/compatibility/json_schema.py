@@ -67,7 +67,7 @@ class Comparison:
                 return _enums(old, new, path)
             case JsonSchemaKind.CONST:
                 same = _same(old.document["const"], new.document["const"])
-                return [] if same else [problem("CONST_CHANGED", f"{path}/const", "the constant is another one")]
+                return [] if same else [problem("CONST_CHANGED", f"{path}/const", "the constant was changed")]
             case JsonSchemaKind.NOT:
                 if self.compare(new.branches[0], old.branches[0], f"{path}/not"):
                     return [problem("NOT_TYPE_EXTENDED", f"{path}/not", "more is excluded than before")]
@@ -85,7 +85,9 @@ class Comparison:
             return [problem("COMBINED_TYPE_CHANGED", path, f"{old.kind.value} became {new.kind.value}")]
         before, after = _distinct(old.branches), _distinct(new.branches)
         if new.kind is JsonSchemaKind.ALL and len(after) > len(before):
-            problems.append(problem("PRODUCT_TYPE_EXTENDED", path, "allOf has more parts, all of which must hold"))
+            problems.append(
+                problem("PRODUCT_TYPE_EXTENDED", path, "allOf has more parts, and documents must match all of them")
+            )
         if JsonSchemaKind.ALL not in (old.kind, new.kind) and len(after) < len(before):
             problems.append(problem("SUM_TYPE_NARROWED", path, f"{new.kind.value} has fewer alternatives"))
         fitting = [
@@ -119,9 +121,9 @@ def limit_problems(
     if before is None:
         return [problem(f"{code}_ADDED", f"{path}/{key}", f"{key} {after} is new")]
     if upper and after < before:
-        return [problem(f"{code}_DECREASED", f"{path}/{key}", f"{key} went down from {before} to {after}")]
+        return [problem(f"{code}_DECREASED", f"{path}/{key}", f"{key} decreased from {before} to {after}")]
     if not upper and after > before:
-        return [problem(f"{code}_INCREASED", f"{path}/{key}", f"{key} went up from {before} to {after}")]
+        return [problem(f"{code}_INCREASED", f"{path}/{key}", f"{key} increased from {before} to {after}")]
     return []
 
 
@@ -167,7 +169,7 @@ def _strings(old: JsonSchemaNode, new: JsonSchemaNode, path: str) -> list[Incomp
     before, after = old.document.get("pattern"), new.document.get("pattern")
     if after is not None and before != after:
         kind = "PATTERN_ADDED" if before is None else "PATTERN_CHANGED"
-        problems.append(problem(kind, f"{path}/pattern", f"texts must now match {after!r}"))
+        problems.append(problem(kind, f"{path}/pattern", f"strings must now match {after!r}"))
     return problems
 
 

@@ -74,7 +74,7 @@ class _Comparison:
             if one is not None and other is not None:
                 self._field(one, other, place)
             elif one is not None and one.label == _FIELD.LABEL_REQUIRED:
-                self.add("REQUIRED_FIELD_REMOVED", place, f"the required field {one.name} is gone")
+                self.add("REQUIRED_FIELD_REMOVED", place, f"the required field {one.name} was removed")
             elif other is not None and other.label == _FIELD.LABEL_REQUIRED:
                 self.add("REQUIRED_FIELD_ADDED", place, f"the required field {other.name} was not written")
         self.messages(old.nested_type, new.nested_type, path)
