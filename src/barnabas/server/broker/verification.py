@@ -42,7 +42,7 @@ GUARDS_MAX: Final = 100_000
 class TransactionChannel(Protocol):
     """Sends requests to the coordinator of a transactional id."""
 
-    async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    async def send(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         """AddPartitionsToTxn 5 for one transaction. Raises KafkaError if the coordinator does not answer."""
         ...
 
@@ -269,7 +269,7 @@ class TransactionVerifier:
         waited = 0
         while True:
             try:
-                result = await self._channel.ask(transaction)
+                result = await self._channel.send(transaction)
             except KafkaError as error:
                 return dict.fromkeys((write.partition.name for write in writes), error.code)
             codes = {

@@ -1,4 +1,4 @@
-"""What clients of a listener are told of brokers and replicas, where there are several."""
+"""The brokers, leaders and offline replicas that the clients of one listener see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DISK, LOST = UUID(int=11), UUID(int=12)
 
 
 def cache() -> BrokerMetadataCache:
-    """1 and 2 have both listeners, 3 only the inner one, 4 is fenced; 2 has lost a disk."""
+    """Brokers 1 and 2 have both listeners, 3 has listener IN only, 4 is fenced."""
 
     def broker(number: int, *names: str, fenced: bool = False) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(
@@ -38,17 +38,17 @@ def partition(leader: int, *directories: UUID) -> PartitionImage:
     return PartitionImage((1, 2, 3, 4), (1, 2, 3), leader, 0, 0, directories=directories)
 
 
-def test_brokers_are_told_of_by_the_listener_the_client_uses() -> None:
+def test_addresses_are_those_of_the_listener() -> None:
     assert cache().addresses("OUT") == [NodeAddress(1, "out1", 9092, "r1"), NodeAddress(2, "out2", 9092, "r2")]
     assert [address.node_id for address in cache().addresses("IN")] == [1, 2, 3]
 
 
-def test_leaders_that_a_client_cannot_reach() -> None:
-    told = [
+def test_leader_is_hidden_from_a_listener_without_connection_to_it() -> None:
+    found = [
         (cache().leader(partition(leader), listener), cache().leader_problem(partition(leader), listener))
         for leader, listener in ((1, "OUT"), (3, "OUT"), (3, "IN"), (4, "IN"), (-1, "IN"))
     ]
-    assert told == [
+    assert found == [
         (1, ErrorCode.NONE),
         (-1, ErrorCode.LISTENER_NOT_FOUND),
         (3, ErrorCode.NONE),
@@ -57,7 +57,7 @@ def test_leaders_that_a_client_cannot_reach() -> None:
     ]
 
 
-def test_offline_replicas() -> None:
+def test_offline_replicas_are_fenced_or_without_listener_or_on_a_failed_disk() -> None:
     assert cache().offline_replicas(partition(1), "IN") == [4]
     assert cache().offline_replicas(partition(1), "OUT") == [3, 4]
     assert cache().offline_replicas(partition(1, DISK, LOST, DISK, DISK), "IN") == [2, 4]

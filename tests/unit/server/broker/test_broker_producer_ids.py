@@ -1,4 +1,4 @@
-"""Producer ids: from blocks of the controller, each once, whatever becomes of the questions."""
+"""Producer ids: each is allocated once, from the blocks of the controller, even if responses are lost."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ BLOCK = 3
 
 @dataclass
 class Controllers:
-    """One log of grants behind however many controllers; `lost` answers are granted all the same."""
+    """The controllers of one cluster. `lost` responses are not delivered, but their blocks are granted."""
 
     granted: int = 0
     lost: int = 0
-    refusals: list[ErrorCode] = field(default_factory=list)
-    asked: list[int] = field(default_factory=list)
+    errors: list[ErrorCode] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
     length: int = BLOCK
 
     async def call(self, request: Message, version: int, ctx: RequestContext | None = None) -> Message:
         assert isinstance(request, AllocateProducerIdsRequest)
-        self.asked.append(request.broker_epoch)
+        self.requests.append(request.broker_epoch)
         await asyncio.sleep(0)
-        if self.refusals:
-            return AllocateProducerIdsResponse(error_code=self.refusals.pop(0))
+        if self.errors:
+            return AllocateProducerIdsResponse(error_code=self.errors.pop(0))
         start = self.granted
         self.granted += self.length
         if self.lost:
@@ -44,25 +44,25 @@ class Controllers:
 
 
 async def code_of(ids: ProducerIds) -> ErrorCode:
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as error:
         await ids.next()
-    return refusal.value.code
+    return error.value.code
 
 
-def test_many_ask_at_once_and_each_id_is_given_once() -> None:
+def test_concurrent_callers_get_distinct_ids() -> None:
     async def main() -> tuple[list[int], list[int]]:
         controllers = Controllers()
         first, second = ProducerIds(controllers, 1), ProducerIds(controllers, 2)
         first.broker_epoch, second.broker_epoch = 7, 9
-        given = await asyncio.gather(*(ids.next() for _ in range(10) for ids in (first, second)))
-        return given, controllers.asked
+        allocated = await asyncio.gather(*(ids.next() for _ in range(10) for ids in (first, second)))
+        return allocated, controllers.requests
 
-    given, asked = asyncio.run(main())
-    assert sorted(given) == sorted(set(given))
-    assert (asked.count(7), asked.count(9)) == (4, 4), "nobody asks for a block that another is waiting for"
+    allocated, requests = asyncio.run(main())
+    assert sorted(allocated) == sorted(set(allocated))
+    assert (requests.count(7), requests.count(9)) == (4, 4), "one request for a block at a time"
 
 
-def test_a_block_whose_answer_was_lost_is_never_used() -> None:
+def test_block_whose_response_was_lost_is_never_used() -> None:
     async def main() -> list[int]:
         ids = ProducerIds(Controllers(lost=1), 1)
         assert await code_of(ids) is ErrorCode.NOT_CONTROLLER
@@ -71,9 +71,9 @@ def test_a_block_whose_answer_was_lost_is_never_used() -> None:
     assert asyncio.run(main()) == [3, 4, 5, 6]
 
 
-def test_refusals_are_told_and_forgotten() -> None:
+def test_error_of_the_controller_fails_one_call_only() -> None:
     async def main() -> None:
-        ids = ProducerIds(Controllers(refusals=[ErrorCode.STALE_BROKER_EPOCH]), 1)
+        ids = ProducerIds(Controllers(errors=[ErrorCode.STALE_BROKER_EPOCH]), 1)
         assert await code_of(ids) is ErrorCode.STALE_BROKER_EPOCH
         assert await ids.next() == 0
         assert await code_of(ProducerIds(Controllers(length=0), 1)) is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""Share sessions: epochs, limits, and what becomes of them with their connection."""
+"""Share sessions: epochs, the limit, and their end with the connection."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def begin(sessions: ShareSessionCache, key: tuple[str, str] = KEY, connection: i
     return sessions.open(key, 0, [A, B], [], connection, acknowledges=False)
 
 
-def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
+def rejected(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
     return pytest.RaisesExc(KafkaError, check=lambda error: error.code is code)
 
 
-def test_a_session_remembers_its_partitions_and_rotates_them() -> None:
+def test_session_keeps_its_partitions_and_rotates_them() -> None:
     sessions = ShareSessionCache(10)
     assert begin(sessions) == [A, B]
     assert sessions.open(KEY, 1, [C], [], 1, acknowledges=True) == [B, C, A]
@@ -33,29 +33,29 @@ def test_a_session_remembers_its_partitions_and_rotates_them() -> None:
     assert sessions.open(KEY, -1, [], [], 1, acknowledges=True) == []
     closed = sessions.close(KEY)
     assert closed is not None
-    assert list(closed.touched) == [A, B, C]  # it may hold records of what it no longer fetches
+    assert list(closed.touched) == [A, B, C]  # the member may hold records of the forgotten partition
     assert not sessions.has_members("g")
 
 
-def test_epochs_that_do_not_fit() -> None:
+def test_unexpected_epochs_are_rejected() -> None:
     sessions = ShareSessionCache(10)
-    with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
+    with rejected(ErrorCode.SHARE_SESSION_NOT_FOUND):
         sessions.open(KEY, 1, [], [], 1, acknowledges=False)
-    with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
+    with rejected(ErrorCode.SHARE_SESSION_NOT_FOUND):
         sessions.open(KEY, -1, [], [], 1, acknowledges=False)
-    with refused(ErrorCode.SHARE_SESSION_NOT_FOUND):
+    with rejected(ErrorCode.SHARE_SESSION_NOT_FOUND):
         sessions.acknowledge(KEY, 1)
-    with refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH):
+    with rejected(ErrorCode.INVALID_SHARE_SESSION_EPOCH):
         sessions.acknowledge(KEY, 0)
     begin(sessions)
-    with refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH):
+    with rejected(ErrorCode.INVALID_SHARE_SESSION_EPOCH):
         sessions.open(KEY, 2, [], [], 1, acknowledges=False)
-    with refused(ErrorCode.INVALID_REQUEST):
+    with rejected(ErrorCode.INVALID_REQUEST):
         sessions.open(KEY, 0, [A], [], 1, acknowledges=True)
     sessions.acknowledge(KEY, 1)
 
 
-def test_the_epoch_after_the_last_is_one() -> None:
+def test_epoch_wraps_to_one_after_the_largest_number() -> None:
     sessions = ShareSessionCache(1)
     begin(sessions)
     sessions._sessions[KEY].epoch = EPOCH_MAX
@@ -65,12 +65,12 @@ def test_the_epoch_after_the_last_is_one() -> None:
     assert sessions._sessions[KEY].epoch == 2
 
 
-def test_the_limit_counts_members_and_lets_them_begin_anew() -> None:
+def test_limit_counts_members_and_allows_a_member_to_replace_its_session() -> None:
     sessions = ShareSessionCache(2)
     begin(sessions)
     begin(sessions, ("h", "n"))
     begin(sessions)
-    with refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED):
+    with rejected(ErrorCode.SHARE_SESSION_LIMIT_REACHED):
         begin(sessions, ("g", "other"))
     assert len(sessions) == 2
     sessions.close(KEY)
@@ -78,7 +78,7 @@ def test_the_limit_counts_members_and_lets_them_begin_anew() -> None:
     assert set(sessions._sessions) == {("h", "n"), ("g", "other")}
 
 
-def test_a_connection_takes_its_sessions_along() -> None:
+def test_disconnect_removes_the_sessions_of_the_connection() -> None:
     sessions = ShareSessionCache(10)
     begin(sessions, connection=1)
     begin(sessions, ("g", "n"), connection=2)

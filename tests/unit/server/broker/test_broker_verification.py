@@ -50,7 +50,7 @@ class Coordinator:
     before: Callable[[], None] = lambda: None
     unreachable: bool = False
 
-    async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    async def send(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         self.requests.append(transaction.verify_only)
         await asyncio.sleep(0)
         self.before()

@@ -145,7 +145,7 @@ def test_questions_to_a_coordinator_gather_while_one_is_under_way() -> None:
         others.held = asyncio.Event()
         waiting = []
         for name in ("a", "b", "c", "b", "d"):
-            waiting.append(asyncio.ensure_future(channels.transactions.ask(transaction(name))))
+            waiting.append(asyncio.ensure_future(channels.transactions.send(transaction(name))))
             await settle()
         waiting[2].cancel()
         others.held.set()
@@ -165,7 +165,7 @@ def test_this_nodes_own_coordinator_is_asked_without_a_message() -> None:
 
     async def scenario(channels: CoordinationChannels) -> None:
         names = ["a", "b", "c", "d"]
-        answers = [(await channels.transactions.ask(transaction(name))).transactional_id for name in names]
+        answers = [(await channels.transactions.send(transaction(name))).transactional_id for name in names]
         assert answers == [f"{name} v2 20 ms" if coordinator_partition(name, 2) == 0 else name for name in names]
 
     coordinator = SimpleNamespace(add_or_verify_partitions=add_or_verify_partitions)
@@ -184,16 +184,16 @@ def test_a_coordinator_that_cannot_be_asked(failure: ErrorCode, told: ErrorCode)
     others = Others(confirm, failure=failure)
 
     async def scenario(channels: CoordinationChannels) -> None:
-        assert await code_of(channels.transactions.ask(transaction("a"))) is told
+        assert await code_of(channels.transactions.send(transaction("a"))) is told
         others.failure = None
-        assert (await channels.transactions.ask(transaction("a"))).transactional_id == "a"
+        assert (await channels.transactions.send(transaction("a"))).transactional_id == "a"
 
     play(others, {TRANSACTION_STATE_TOPIC: [THERE]}, scenario)
 
 
 def test_no_coordinator_and_answers_that_do_not_fit() -> None:
     async def nobody(channels: CoordinationChannels) -> None:
-        assert await code_of(channels.transactions.ask(transaction("a"))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await code_of(channels.transactions.send(transaction("a"))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     play(Others(confirm), {}, nobody)
     play(Others(confirm), {TRANSACTION_STATE_TOPIC: [-1]}, nobody)
@@ -202,12 +202,12 @@ def test_no_coordinator_and_answers_that_do_not_fit() -> None:
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     async def refused(channels: CoordinationChannels) -> None:
-        assert await code_of(channels.transactions.ask(transaction("a"))) is ErrorCode.INVALID_TXN_STATE
+        assert await code_of(channels.transactions.send(transaction("a"))) is ErrorCode.INVALID_TXN_STATE
 
     play(Others(refuse), {TRANSACTION_STATE_TOPIC: [THERE]}, refused)
 
     async def forgotten(channels: CoordinationChannels) -> None:
-        assert await code_of(channels.transactions.ask(transaction("a"))) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await code_of(channels.transactions.send(transaction("a"))) is ErrorCode.UNKNOWN_SERVER_ERROR
 
     play(Others(lambda _: AddPartitionsToTxnResponse()), {TRANSACTION_STATE_TOPIC: [THERE]}, forgotten)
 

@@ -135,12 +135,12 @@ def parse_snapshot_request(request: snapshot.FetchSnapshotRequest) -> raft.Fetch
 
 
 def snapshot_response(
-    response: raft.FetchSnapshotResponse, asked: OffsetAndEpoch, version: int
+    response: raft.FetchSnapshotResponse, requested: OffsetAndEpoch, version: int
 ) -> snapshot.FetchSnapshotResponse:
     partition = snapshot.PartitionSnapshotResponse(
         index=0,
         error_code=response.error,
-        snapshot_id=_snapshot_id(response.snapshot_id or asked),
+        snapshot_id=_snapshot_id(response.snapshot_id or requested),
         current_leader=snapshot.LeaderIdAndEpoch(leader_id=response.leader_id, leader_epoch=response.epoch),
         size=response.size,
         position=response.position,

@@ -91,7 +91,7 @@ class AddPartitionsToTxnManager:
     async def run(self) -> None:
         await self._batched.run()
 
-    async def ask(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    async def send(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         broker_id = self._router.coordinator(TRANSACTION_STATE_TOPIC, transaction.transactional_id)
         if self._router.is_local(broker_id):
             services = self._router.require()

@@ -59,34 +59,36 @@ async def handle(services: Services, ctx: RequestContext, request: FindCoordinat
 async def _find(services: Services, ctx: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type == SHARE and not _is_share_key(key):
         return _not_found(key, ErrorCode.INVALID_REQUEST, f"{key} is not a key of the form group:topic id:partition.")
-    home = _TOPICS.get(key_type)
-    if home is None:
+    topic_name = _TOPICS.get(key_type)
+    if topic_name is None:
         return _not_found(
             key,
             ErrorCode.INVALID_REQUEST,
             f"Unknown key type {key_type}: 0 is a group, 1 a transactional id, 2 a share partition.",
         )
-    topic = services.metadata.image.topics.get(home)
+    topic = services.metadata.image.topics.get(topic_name)
     if topic is None:
-        errors = await create_missing(services, ctx, [home])
-        topic = services.metadata.image.topics.get(home)
+        errors = await create_missing(services, ctx, [topic_name])
+        topic = services.metadata.image.topics.get(topic_name)
         if topic is None:
-            return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _creation_problem(home, errors.get(home)))
+            return _not_found(
+                key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _creation_problem(topic_name, errors.get(topic_name))
+            )
     state = topic.partitions[coordinator_partition(key, len(topic.partitions))]
     address = services.metadata.address(state.leader, ctx.client.listener)
     if address is None:
         return _not_found(
             key,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"The partition of {home} for {key} has no leader that this listener can reach. Retry later.",
+            f"The partition of {topic_name} for {key} has no leader on this listener. Retry later.",
         )
     return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port, error_message="")
 
 
-def _creation_problem(home: str, error: ErrorCode | None) -> str:
+def _creation_problem(topic_name: str, error: ErrorCode | None) -> str:
     if error is None:
-        return f"The topic {home} is being created. Retry later."
-    return f"The topic {home} could not be created ({error.name}). Its replication factor needs as many live brokers."
+        return f"The topic {topic_name} is being created. Retry later."
+    return f"{topic_name} could not be created ({error.name}). Are fewer brokers live than its replication factor?"
 
 
 def _is_share_key(key: str) -> bool:

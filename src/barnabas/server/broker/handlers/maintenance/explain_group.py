@@ -21,13 +21,15 @@ async def handle(services: Services, ctx: RequestContext, request: ExplainGroupR
     response = await services.groups.explain_group(ctx, request)
     for group in response.groups:
         if group.error_code == ErrorCode.NOT_COORDINATOR:
-            group.error_message = _where(services, group.group_id)
+            group.error_message = _coordinator_message(services, group.group_id)
     return response
 
 
-def _where(services: Services, group_id: str) -> str:
+def _coordinator_message(services: Services, group_id: str) -> str:
     topic = services.metadata.image.topics.get(CONSUMER_OFFSETS_TOPIC)
-    home = None if topic is None else topic.partitions[coordinator_partition(group_id, len(topic.partitions))]
-    if home is None or home.leader in (NO_LEADER, services.node_id):
+    offsets_partition = (
+        None if topic is None else topic.partitions[coordinator_partition(group_id, len(topic.partitions))]
+    )
+    if offsets_partition is None or offsets_partition.leader in (NO_LEADER, services.node_id):
         return f"No broker coordinates {group_id} at the moment. Retry later."
-    return f"Broker {home.leader} coordinates {group_id}. Send the request to that broker."
+    return f"Broker {offsets_partition.leader} coordinates {group_id}. Send the request to that broker."

@@ -31,9 +31,9 @@ async def handle(services: QuorumServices, ctx: RequestContext, request: FetchSn
         return FetchSnapshotResponse(error_code=error)
     if only_partition(request.topics) is None:
         return _unknown(request)
-    asked = parse_snapshot_request(request)
-    answer = await services.quorum.handle(asked)
-    return snapshot_response(cast("raft.FetchSnapshotResponse", answer), asked.snapshot_id, ctx.api_version)
+    parsed = parse_snapshot_request(request)
+    answer = await services.quorum.handle(parsed)
+    return snapshot_response(cast("raft.FetchSnapshotResponse", answer), parsed.snapshot_id, ctx.api_version)
 
 
 def _unknown(request: FetchSnapshotRequest) -> FetchSnapshotResponse:

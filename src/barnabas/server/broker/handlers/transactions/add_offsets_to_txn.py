@@ -21,13 +21,13 @@ from barnabas.server.coordination.ports import ProducerIdAndEpoch
 
 async def handle(services: Services, ctx: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     try:
-        home = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
+        offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
     except KafkaError as error:
         return AddOffsetsToTxnResponse(error_code=error.code)
     code = await services.transactions.add_partitions(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-        [home],
+        [offsets_partition],
         version=min(services.metadata.image.features.levels.get("transaction.version", 0), 1),
         connection=ctx.connection_id,
         max_wait_ms=services.config.add_partitions_to_txn_retry_backoff_max_ms,

@@ -33,8 +33,8 @@ ABORTABLE_SINCE = 4
 
 async def handle(services: Services, ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     try:
-        home = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
-        partition = services.partitions.get(home.topic, home.partition)
+        offsets_partition = TopicPartition(CONSUMER_OFFSETS_TOPIC, services.groups.partition_for(request.group_id))
+        partition = services.partitions.get(offsets_partition.topic, offsets_partition.partition)
         if partition is None or not partition.is_leader:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
     except KafkaError as error:
@@ -49,8 +49,8 @@ async def handle(services: Services, ctx: RequestContext, request: TxnOffsetComm
             add_partitions_to_txn_retry_backoff_ms=settings.add_partitions_to_txn_retry_backoff_ms,
             add_partitions_to_txn_retry_backoff_max_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
         )
-    if home in rejected:
-        return _error(request, _for_client(rejected[home].code))
+    if offsets_partition in rejected:
+        return _error(request, _for_client(rejected[offsets_partition].code))
     return await services.groups.txn_offset_commit(ctx, request)
 
 
