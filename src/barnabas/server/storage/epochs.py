@@ -1,8 +1,8 @@
-"""Machine: which leader epoch began at which offset of the log (KIP-101, KIP-279; Kafka's LeaderEpochFileCache).
+"""Machine: the start offset of each leader epoch in the log (KIP-101, KIP-279; Kafka's LeaderEpochFileCache).
 
-By this list two replicas find where their logs part ways: the follower asks where its latest epoch ends on the
-leader, and truncates there. Epochs and start offsets both strictly increase. The file is `leader-epoch-checkpoint`
-(`directory/checkpoints.py`).
+A follower uses the list to find where its log diverges from the leader's: the leader returns the end offset of the
+follower's latest epoch, and the follower truncates to that offset. Epochs and start offsets both strictly increase. The
+list is stored in the file `leader-epoch-checkpoint` (`directory/checkpoints.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """`changed` says that the file lags behind; whoever owns the file writes it and resets the flag."""
+    """The list of epochs. `changed` is set when the list differs from the file; `LogState.save_epochs` resets it."""
 
     __slots__ = ("_entries", "changed")
 
@@ -57,7 +57,8 @@ class LeaderEpochs:
         return self._entries[-1] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Epoch `epoch` begins at `start_offset`. Entries that contradict it go. False if that was known."""
+        """Add an epoch, and remove the entries that contradict it. Returns False if the list contained the epoch
+        already."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} cannot start at offset {start_offset}")
         entries = self._entries
@@ -77,12 +78,12 @@ class LeaderEpochs:
         if epoch == entries[-1].epoch:
             return EpochEndOffset(epoch, log_end_offset)
         above = bisect_right(entries, epoch, key=lambda e: e.epoch)
-        # Below the oldest epoch: what it wrote is gone, and the oldest epoch's start bounds it.
+        # An epoch below the oldest entry: its records have been deleted, and it ended where the oldest entry starts.
         known = entries[above - 1].epoch if above else epoch
         return EpochEndOffset(known, entries[above].start_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch in which `offset` was written."""
+        """The epoch of the record at `offset`, or None if unknown."""
         slot = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
         return self._entries[slot - 1].epoch if slot else None
 
@@ -92,13 +93,14 @@ class LeaderEpochs:
         return below[-1] if below else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or after `end_offset`."""
+        """Remove the epochs that start at or above `end_offset`."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what lies before `start_offset`; the epoch in force there now begins there."""
+        """Remove the epochs that end at or below `start_offset`. The epoch that contains `start_offset` now starts
+        there."""
         slot = bisect_right(self._entries, start_offset, key=lambda e: e.start_offset)
         if slot and (slot > 1 or self._entries[0].start_offset < start_offset):
             self._entries[:slot] = [EpochEntry(self._entries[slot - 1].epoch, start_offset)]

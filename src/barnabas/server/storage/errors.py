@@ -1,20 +1,20 @@
-"""Table: what can go wrong between a log and its disk.
+"""Table: the exceptions of storage.
 
-    KafkaError                        (core) a code for the wire, a sentence for people
+    KafkaError                        (core) an error code and a message
     └─ StorageError                   code KAFKA_STORAGE_ERROR
-       ├─ FileMissingError            the file or directory is not there
-       ├─ DiskFullError               no space or quota left: the write was undone, the log lives on
-       ├─ DiskIoError                 the device or the file system refused: the log directory goes offline
-       ├─ CorruptFileError            a file's bytes cannot be what we or Kafka wrote
-       │  ├─ CorruptIndexError        an index: rebuilt from the log, never fatal
-       │  └─ CorruptSnapshotError     a producer snapshot: deleted, an older one is used
-       ├─ LogFailedError              an earlier failure (above all of fsync) closed this log for good
+       ├─ FileMissingError            the file or directory does not exist
+       ├─ DiskFullError               no space or quota left: the write was undone, the log stays online
+       ├─ DiskIoError                 an I/O error: the log directory goes offline
+       ├─ CorruptFileError            a file violates its format
+       │  ├─ CorruptIndexError        an index, which is then rebuilt from the log
+       │  └─ CorruptSnapshotError     a producer snapshot, which is then deleted; an older one is used
+       ├─ LogFailedError              the log is offline because of an earlier failure
        └─ LogDirError                 a data directory that must not be used
-          ├─ LogDirLockedError        another process has it
-          └─ LogDirMismatchError      it belongs to another cluster or node
+          ├─ LogDirLockedError        another process has locked the directory
+          └─ LogDirMismatchError      the directory belongs to another cluster or node
 
-Answers to clients that are not failures of the disk (OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE_NUMBER, ...) are plain
-`KafkaError`s; batches that are refused are `RecordRefusedError` (records).
+Errors that are not failures of the disk (OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE_NUMBER, ...) are plain
+`KafkaError`s. A rejected batch raises `RecordRefusedError` (protocol.records).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.core.errors import ErrorCode, KafkaError
 
 
 class StorageError(KafkaError):
-    """A failure of the disk, or of the bytes on it."""
+    """A failure of the disk, or a corrupt file."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -34,27 +34,28 @@ class FileMissingError(StorageError):
 
 
 class DiskFullError(StorageError):
-    """No space (or quota) left. What was being written has been undone; free some space and try again."""
+    """No space or quota is left. The write has been undone and can be retried once there is space."""
 
 
 class DiskIoError(StorageError):
-    """The operating system refused an operation that must not fail."""
+    """The operating system reported an I/O error."""
 
 
 class CorruptFileError(StorageError):
-    """A file does not hold what its format demands."""
+    """A file violates its format."""
 
 
 class CorruptIndexError(CorruptFileError):
-    """An index contradicts its segment; the remedy is to rebuild it."""
+    """An index contradicts its segment, and has to be rebuilt."""
 
 
 class CorruptSnapshotError(CorruptFileError):
-    """A producer snapshot failed its CRC or its schema; the remedy is an older snapshot and a longer replay."""
+    """A producer snapshot has a wrong CRC or violates its schema. Recovery uses an older snapshot and replays more
+    records."""
 
 
 class LogFailedError(StorageError):
-    """The log met a failure it may not paper over; it serves nothing until the process is restarted."""
+    """The log is offline because of an earlier failure, until the process is restarted."""
 
 
 class LogDirError(StorageError):
@@ -66,4 +67,4 @@ class LogDirLockedError(LogDirError):
 
 
 class LogDirMismatchError(LogDirError):
-    """The directory's meta.properties name another cluster or node."""
+    """The directory's meta.properties contain another cluster id or node id."""

@@ -1,7 +1,7 @@
-"""Machine: the facts about one log behind the questions why it is held back, not compacted, or not trimmed.
+"""Machine: the state of one log that explains its last stable offset, its compaction and its retention.
 
-Only facts: numbers, names, verdicts of the rules themselves (`cleaner.cleanable`, `retention`). Whoever shows them to
-people finds the words.
+The result consists of numbers and of the verdicts of `cleaner.cleanable` and `retention`. The command line turns them
+into text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from barnabas.server.storage.log import Log
 from barnabas.server.storage.retention import RetentionStatus
 
 OPEN_SHOWN: Final = 10
-"""How many open transactions are told one by one: the oldest hold the others' readers back anyway."""
+"""The maximum number of open transactions in `LogFacts.open_transactions`. The oldest determines the last stable
+offset."""
 
 
 class OpenTransaction(Struct, frozen=True):
-    """What the log knows of a transaction that nobody has ended yet."""
+    """An open transaction of one producer."""
 
     producer_id: int
     producer_epoch: int
@@ -41,15 +42,15 @@ class LogFacts(Struct, frozen=True):
     producers: int
     open_count: int
     unreplicated_count: int
-    """Ended transactions whose marker is not committed: they hold the last stable offset back, too."""
+    """The number of ended transactions whose marker is not committed, which also limit the last stable offset."""
     open_transactions: tuple[OpenTransaction, ...]
-    """The oldest ones, oldest first."""
+    """The oldest open transactions, in the order of their first offsets."""
     compaction: CleanableLog
     retention: RetentionStatus
 
 
 def explain_log(log: Log, high_watermark: int, now_ms: int) -> LogFacts:
-    """Looks at everything, changes nothing. Raises StorageError when a segment's timestamps cannot be read."""
+    """Collect the facts without changing the log. Raises StorageError if a segment's timestamps cannot be read."""
     open_ones = log.producers.open_transactions
     return LogFacts(
         log.config,

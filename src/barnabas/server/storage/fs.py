@@ -1,16 +1,17 @@
-"""Port and Shell: the disk. The only file of the server side that touches the operating system's files.
+"""Port and Shell: the file system. No other module of the server uses the operating system's files.
 
-`FileSystem` and `File` are the port; `OsFileSystem` fills it with the real thing, a simulation with an in-memory disk
-that loses unsynced data, tears, flips bits and fills up. So the port says precisely what is durable when:
+`FileSystem` and `File` are the port. `OsFileSystem` implements it with the operating system. The simulator implements
+it with a disk in memory that loses unsynced data, tears writes, flips bits and fills up. The port therefore states
+exactly when data are durable:
 
-* `File.write_at` puts bytes into the page cache: they survive the process, not the power.
-* `File.sync` makes the file's bytes and length durable. `FileSystem.sync_dir` makes creations, renames and unlinks in
-  that directory durable. Nothing else does.
+* `File.write_at` writes to the page cache: the data survive the process, but not a power failure.
+* `File.sync` makes the file's content and length durable. `FileSystem.sync_dir` makes creations, renames and unlinks in
+  a directory durable. No other operation makes anything durable.
 * `rename` replaces its target atomically.
 
-A handle that was not closed closes itself when the last reference to it goes (a reader in an executor thread
-therefore never finds its descriptor reused). Every failure is a `StorageError`; `write_at` writes everything or
-raises, and may then have written a prefix.
+A file that was not closed is closed when the last reference to it is dropped, so the descriptor of a reader in an
+executor thread is never reused for another file. Every failure is a `StorageError`. `write_at` writes everything or
+raises; if it raises, a part may have been written.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Access(Enum):
 
 
 class FileStat(NamedTuple):
-    """Size in bytes, last modification, and whether it is a directory."""
+    """The size in bytes, the time of the last modification, and whether the path is a directory."""
 
     size: int
     mtime_ms: int
@@ -50,7 +51,7 @@ class FileStat(NamedTuple):
 
 
 class DiskUsage(NamedTuple):
-    """Of the volume that holds a path, in bytes; `free` is what this process may still use."""
+    """The size of a volume and the space that this process may still use, in bytes."""
 
     total: int
     free: int
@@ -65,15 +66,15 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def read_at(self, position: int, length: int) -> bytes:
-        """At most `length` bytes; fewer only at the end of the file."""
+        """Read `length` bytes, or fewer at the end of the file."""
         ...
 
     def try_read_at(self, position: int, length: int) -> Buffer | None:
-        """The same if it needs no wait for the device, else None. Call it on the event loop only."""
+        """Read like `read_at` if the data are in the page cache; otherwise return None. For the event loop only."""
         ...
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers one after the other, without joining them; the number of bytes."""
+        """Write all buffers one after the other without joining them, and return the number of bytes."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -90,12 +91,12 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """Everything a log asks of a disk. Paths are absolute strings with `/`."""
+    """The operations of a file system that storage needs. Paths are absolute strings with `/`."""
 
     def open(self, path: str, access: Access) -> File: ...
 
     def listdir(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """The names in the directory, sorted."""
         ...
 
     def stat(self, path: str) -> FileStat:
@@ -105,15 +106,15 @@ class FileSystem(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def mkdir(self, path: str) -> None:
-        """With its parents; no error if it is there."""
+        """Create a directory and its parents. An existing directory is no error."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces the target."""
+        """Rename atomically, and replace the target."""
         ...
 
     def unlink(self, path: str) -> None:
-        """No error if it is gone already."""
+        """Delete a file. A missing file is no error."""
         ...
 
     def rmtree(self, path: str) -> None: ...
@@ -121,14 +122,14 @@ class FileSystem(Protocol):
     def sync_dir(self, path: str) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Raises LogDirLockedError when another holder has it."""
+        """Lock a file. Raises LogDirLockedError if another process, or this one, has locked it."""
         ...
 
     def disk_usage(self, path: str) -> DiskUsage: ...
 
 
 def read_file(fs: FileSystem, path: str) -> bytes:
-    """The whole of a small file. Raises FileMissingError."""
+    """Read a whole small file. Raises FileMissingError."""
     file = fs.open(path, Access.READ)
     try:
         return file.read_at(0, file.size())
@@ -137,9 +138,9 @@ def read_file(fs: FileSystem, path: str) -> bytes:
 
 
 def replace_file(fs: FileSystem, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Give `path` this content, all of it or (after a crash) what it had before.
+    """Replace the content of a file atomically: after a crash the file has the new content or the old one.
 
-    `durable=False` leaves out the two syncs, for a caller that syncs later, off the event loop.
+    `durable=False` omits the two syncs, for a caller that syncs later, off the event loop.
     """
     temporary = path + ".tmp"
     file = fs.open(temporary, Access.REPLACE)
@@ -182,7 +183,7 @@ _READ_BUFFERS: Final = ReadBuffers()
 
 
 class OsFile:
-    """A file descriptor. Hot methods catch OSError themselves: a context manager would cost a microsecond."""
+    """A file descriptor. Frequent methods catch OSError without a context manager, which would take a microsecond."""
 
     __slots__ = ("_fd", "path")
 
@@ -218,7 +219,7 @@ class OsFile:
         except BlockingIOError:
             return None
         except OSError as e:
-            if e.errno in (errno.EOPNOTSUPP, errno.ENOSYS):  # a file system that cannot tell
+            if e.errno in (errno.EOPNOTSUPP, errno.ENOSYS):  # the file system does not support RWF_NOWAIT
                 return self.read_at(position, length)
             _raise(e, "read", self.path)
         if got < length and position + got < self.size():
@@ -269,7 +270,7 @@ class OsFile:
 
 
 def _skip(buffers: Sequence[Buffer], count: int) -> list[memoryview]:
-    """What remains of `buffers` after the first `count` bytes (and without empty ones)."""
+    """The rest of `buffers` after the first `count` bytes, without empty buffers."""
     rest: list[memoryview] = []
     for buffer in buffers:
         view = memoryview(buffer).cast("B")
@@ -282,7 +283,7 @@ def _skip(buffers: Sequence[Buffer], count: int) -> list[memoryview]:
 
 
 _LOCKED: set[str] = set()
-"""Paths this process holds: POSIX record locks do not exclude their own process."""
+"""The paths that this process has locked: POSIX record locks do not exclude the process that holds them."""
 
 
 class OsLock:
@@ -309,7 +310,7 @@ _FLAGS = {
 
 
 class OsFileSystem:
-    """The machine's own file system."""
+    """The file system of the operating system."""
 
     def open(self, path: str, access: Access) -> File:
         try:
@@ -360,11 +361,11 @@ class OsFileSystem:
     def lock(self, path: str) -> Lock:
         held = os.path.realpath(path)
         if held in _LOCKED:
-            raise LogDirLockedError(f"{path} is locked: a broker in this very process uses this data directory.")
+            raise LogDirLockedError(f"{path} is locked: a broker in this process uses this data directory.")
         with _mapped("lock", path):
             fd = os.open(path, _FLAGS[Access.WRITE], 0o644)
             try:
-                # The kind of lock that Java's FileChannel.tryLock takes, so that Kafka and we exclude each other.
+                # Java's FileChannel.tryLock uses the same kind of lock, so a Kafka broker is excluded too.
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as e:
                 os.close(fd)

@@ -1,12 +1,13 @@
-"""Table: what files in a log directory are called (Kafka's `LogFileUtils` and `LocalLog`).
+"""Table: the names of files in a log directory (Kafka's `LogFileUtils` and `LocalLog`).
 
 A partition's directory holds, per segment, files named by the segment's base offset in 20 digits:
 
     .log .index .timeindex .txnindex     records and their indexes
     .snapshot                            producer state as of that offset (this one may lie between segments)
 
-and any of these may carry a second suffix: `.deleted` (unlinked after file.delete.delay.ms), `.cleaned` (being
-written by compaction; void after a crash), `.swap` (complete; takes its place even after a crash).
+Each of these names may have a second suffix: `.deleted` (the file is unlinked after file.delete.delay.ms), `.cleaned`
+(compaction is writing the file; recovery deletes it), `.swap` (compaction has completed the file; recovery finishes the
+replacement).
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ def offset_file(base_offset: int, suffix: str) -> str:
 
 
 def parse_offset_file(name: str) -> tuple[int, str, str] | None:
-    """(base offset, kind, second suffix or ""), or None for a name that is not a segment's."""
+    """(base offset, kind, second suffix or ""), or None if the name is not that of a segment's file."""
     found = _OFFSET_NAME.match(name)
     return (int(found[1]), found[2], found[3]) if found else None
 
 
 def parse_partition_dir(name: str) -> tuple[TopicPartition, str] | None:
-    """The partition that a directory name stands for, with its mark ("", "-delete", "-future" or "-stray")."""
+    """The partition that a directory belongs to, and the name's mark ("", "-delete", "-future" or "-stray")."""
     found = _MARKED_DIR.match(name)
     if found:
         return TopicPartition(found[1], int(found[2])), found[4]
@@ -71,7 +72,8 @@ def parse_partition_dir(name: str) -> tuple[TopicPartition, str] | None:
 
 
 def marked_dir(partition: TopicPartition, unique: UUID, mark: str) -> str:
-    """`topic-3.0af…-delete`. A long topic name is cut for -delete, as in Kafka, because nobody reads it back."""
+    """A name such as `topic-3.0af…-delete`. As in Kafka, a long topic name is shortened for -delete, since the name is
+    not parsed again."""
     suffix = f"-{partition.partition}.{unique.hex}{mark}"
     topic = partition.topic
     if len(topic) + len(suffix) > _DIR_NAME_MAX:

@@ -1,9 +1,9 @@
-"""Value: buffers for big reads, used again as soon as nobody looks at what was read into them.
+"""Value: buffers for large reads, which are reused once no view of them is left.
 
-A fetch reads about a megabyte, which lives until the socket has taken it. A new block of that size each time is memory
-that the allocator gets from the kernel and gives back, page by page and zeroed: half of what a fetch would cost. Who
-reads gets a view; while that or any slice of it is alive it counts as a reference to the buffer, and the buffer is left
-alone. For one thread, the event loop's.
+A fetch reads about a megabyte, which is needed until the socket has sent it. If each fetch allocated a new block of
+that size, the kernel would have to provide and zero its pages each time, which is half of the cost of a fetch. A reader
+gets a view of a buffer. While this view or a slice of it exists, it counts as a reference to the buffer, and the buffer
+is not reused. The class must be used on one thread, the event loop.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from sys import getrefcount
 from typing import Final
 
 SMALLEST: Final = 64 * 1024
-"""Bytes: smaller reads are cheap to allocate."""
+"""The smallest buffer in bytes. Memory for smaller reads is cheap to allocate."""
 _KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 _KEPT_MAX: Final = 16
 _UNUSED: Final = 3
-"""References to a buffer that only the list, the loop's variable and `getrefcount` itself know."""
+"""The reference count of an unused buffer: the list, the loop variable, and the argument of `getrefcount`."""
 
 
 class ReadBuffers:
-    """A few buffers, of sizes that are powers of two."""
+    """A bounded set of buffers, whose sizes are powers of two."""
 
     __slots__ = ("_kept", "_kept_bytes")
 
@@ -29,7 +29,7 @@ class ReadBuffers:
         self._kept_bytes = 0
 
     def take(self, length: int) -> bytearray:
-        """A buffer of at least `length` bytes, full of whatever was read before."""
+        """A buffer of at least `length` bytes. It may contain data of earlier reads."""
         for buffer in self._kept:
             if len(buffer) >= length and getrefcount(buffer) == _UNUSED:
                 return buffer

@@ -1,13 +1,13 @@
-"""Shell: opening a partition's directory, and repairing what a crash left in it (Kafka's LogLoader).
+"""Shell: opening a partition's directory, and recovery after a crash (Kafka's LogLoader).
 
-After a clean shutdown nothing is scanned: names are listed, and the end of the log is read off the last few
-kilobytes. After anything else every segment from the recovery point on is read batch by batch, its CRCs checked and
-its indexes rebuilt; at the first bad byte the log ends, and what follows is dropped. So it does at the first batch that
-is older than the leader epochs say: it stood there before the log was cut. What goes was never acknowledged as durable
-here, and the replicas still have it.
+After a clean shutdown no segment is scanned: the directory is listed, and the end of the log is found in the last few
+kilobytes. Otherwise, every segment from the recovery point on is read batch by batch, the CRCs are checked, and the
+indexes are rebuilt. The log is truncated at the first corrupt batch, and also at the first batch whose leader epoch is
+below the one that the leader epoch checkpoint has for its offset: such a batch has reappeared after a truncation. The
+removed records were not durable on this node, so other replicas have them if they were committed.
 
-Leftovers of interrupted operations, by second suffix: `.deleted` and `.cleaned` go; `.swap` files are a finished
-compaction whose old segments had not all been removed: these are, then the `.swap` files take their place.
+Files of interrupted operations are recognized by their second suffix. `.deleted` and `.cleaned` files are deleted.
+`.swap` files belong to a completed compaction: the old segments are deleted, and the `.swap` files take their place.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHUNK: Final = 4 << 20
 
 
 class LoadRequest(Struct, frozen=True):
-    """Where a log lies and what is known about it from outside its directory."""
+    """The directory of a log, and the facts about the log that are stored outside it."""
 
     fs: FileSystem
     path: str
@@ -51,11 +51,11 @@ class LoadRequest(Struct, frozen=True):
     log_start_offset: int
     producer_id_expiration_ms: int
     cleaned_offset: int = 0
-    """Below it the cleaner may have left gaps, even if the log is not compacted any more."""
+    """Below this offset the log may have gaps from compaction, also if cleanup.policy has changed since."""
 
 
 class LoadedLog(Struct):
-    """The parts of a log as found, repaired and consistent with each other."""
+    """The parts of a log after loading and recovery."""
 
     segments: Segments
     epochs: LeaderEpochs
@@ -68,12 +68,12 @@ class LoadedLog(Struct):
 
 
 def load(request: LoadRequest) -> LoadedLog:
-    """Raises StorageError if the disk fails; bad bytes are repaired."""
+    """Load the log. Corrupt data are repaired. Raises StorageError if the disk fails."""
     return _LogLoader(request).load()
 
 
 class _LogLoader:
-    """One loading; its methods are the steps, in order."""
+    """Loads one log. The methods are the steps, in their order."""
 
     def __init__(self, request: LoadRequest) -> None:
         self._request = request
@@ -84,7 +84,7 @@ class _LogLoader:
         self._producers = ProducerState(request.partition, request.producer_id_expiration_ms)
         self._producers_valid = False
         self._recovered_end = 0
-        """Where the segment that was recovered last ends."""
+        """The end offset of the segment that was recovered last."""
 
     def load(self) -> LoadedLog:
         request = self._request
@@ -127,7 +127,7 @@ class _LogLoader:
         try:
             return LeaderEpochs.decode(read_file(self._fs, path), path) if exists else LeaderEpochs()
         except (CorruptFileError, FileMissingError):
-            # The batches carry their epochs: a scan of the whole log brings the list back.
+            # Each batch contains its epoch, so a scan of the whole log restores the list.
             self._clean = False
             self._request = _from_start(self._request)
             epochs = LeaderEpochs()
@@ -135,17 +135,17 @@ class _LogLoader:
             return epochs
 
     def _repair(self, indexed: set[int], with_txns: set[int]) -> None:
-        """Check the segments that may be damaged; end the log at the first damage."""
+        """Recover the segments that may be damaged, and truncate the log at the first damage."""
         suspects = [] if self._clean else self._segments.starting_from(self._request.recovery_point)
         suspects = [s for s in self._segments if s in suspects or not self._sane(s, indexed, with_txns)]
         for segment in suspects:
             if segment not in self._segments:
-                continue  # dropped, because one before it was cut short
+                continue  # deleted, because an earlier segment was truncated
             if not self._producers_valid or self._producers.end_offset != segment.base_offset:
                 self._rebuild_up_to(segment)
-            cut = self._recover(segment)
-            self._truncated += cut
-            if cut or self._ends_early(segment):
+            removed = self._recover(segment)
+            self._truncated += removed
+            if removed or self._ends_early(segment):
                 self._drop_after(segment)
             segment.cool()
             if self._segments.after(segment) is not None:
@@ -153,8 +153,8 @@ class _LogLoader:
                 self._snapshots.take(self._producers)
 
     def _ends_early(self, segment: Segment) -> bool:
-        """After a crash: its last batches never reached the disk, and those of the next segment did. A log that is not
-        compacted has no gaps: what is behind one would be taken for a whole log, and its leader's asked for no more."""
+        """Whether the segment lacks its last batches, while the next segment reached the disk before the crash. Without
+        compaction a log has no gaps; a follower that kept the later segments would never fetch the missing batches."""
         following = self._segments.after(segment)
         return (
             not self._clean
@@ -164,7 +164,7 @@ class _LogLoader:
         )
 
     def _sane(self, segment: Segment, indexed: set[int], with_txns: set[int]) -> bool:
-        """Whether a segment that was closed properly can be used as it is. Kafka checks as little."""
+        """Whether the files of a cleanly closed segment can be used without recovery. Kafka makes the same checks."""
         if segment.base_offset not in indexed:
             return False
         if segment.base_offset in with_txns:
@@ -175,14 +175,15 @@ class _LogLoader:
         return True
 
     def _rebuild_up_to(self, segment: Segment) -> None:
-        """The producer state as it was when `segment` began: its recovery needs it for the transaction index."""
+        """Rebuild the producer state as of the start of `segment`, which the recovery of its transaction index
+        needs."""
         start = max(self._request.log_start_offset, self._segments.first.base_offset)
         before = [s for s in self._segments if s.base_offset < segment.base_offset]
         replay_producers(self._producers, self._snapshots, before, start, segment.base_offset, self._request.now_ms)
         self._producers_valid = True
 
     def _recover(self, segment: Segment) -> int:
-        """Scan one segment, rebuild its indexes, cut off its bad tail; the bytes cut off."""
+        """Scan one segment, rebuild its indexes, and truncate it at the first bad batch. Returns the bytes removed."""
         segment.reset_indexes()
         size = segment.size
         valid = 0
@@ -190,7 +191,7 @@ class _LogLoader:
         for position, buf, at, header in scan_batches(segment):
             if header.base_offset < end or header.last_offset_delta < 0 or not segment.takes_offset(header.last_offset):
                 break
-            if self._is_from_before_a_cut(header):
+            if self._is_from_before_truncation(header):
                 break
             end = header.next_offset
             segment.index_batch(header, position)
@@ -210,9 +211,10 @@ class _LogLoader:
         self._rebuilt += 1
         return size - valid
 
-    def _is_from_before_a_cut(self, header: BatchHeader) -> bool:
-        """The epochs know of a later one here: the log was cut and written anew, and the power failed before the disk
-        had that. To the leader we would seem to have what it has."""
+    def _is_from_before_truncation(self, header: BatchHeader) -> bool:
+        """Whether the leader epochs have a later epoch at the batch's offset: the log was truncated and written again,
+        and the power failed before the new batches were durable. With the old batch, this log would wrongly match the
+        leader's."""
         known = self._epochs.epoch_for_offset(header.base_offset)
         return known is not None and 0 <= header.partition_leader_epoch < known
 
@@ -223,14 +225,14 @@ class _LogLoader:
             self._dropped += 1
 
     def _find_end(self) -> int:
-        """The log end offset; segments that end before the log's start are useless, and go."""
+        """The log end offset. If the log ends below its start offset, all segments are replaced by an empty one."""
         start = self._request.log_start_offset
         if len(self._segments):
             active = self._segments.active
             try:
                 end = active.next_offset()
             except (CorruptIndexError, CorruptBatchError):
-                # Clean shutdown or not, these bytes are not what was written.
+                # The segment is corrupt, also if the last shutdown was clean.
                 self._rebuild_up_to(active)
                 self._truncated += self._recover(active)
                 end = active.next_offset()
@@ -260,12 +262,12 @@ class _LogLoader:
         self._snapshots.delete_outside(start, end)
         now_ms = self._request.now_ms
         if self._clean and not self._snapshots.offsets:
-            self._producers.reset(end)  # a clean shutdown leaves a snapshot wherever there is something to remember
+            self._producers.reset(end)  # a clean shutdown writes a snapshot if there are producers
         elif not self._producers_valid or self._producers.end_offset != end:
             replay_producers(self._producers, self._snapshots, list(self._segments), start, end, now_ms)
         self._producers.end_offset = end
         if self._checked:
-            self._snapshots.take(self._producers)  # the next crash need not replay this again
+            self._snapshots.take(self._producers)  # so that recovery after another crash need not replay these batches
 
 
 def _from_start(request: LoadRequest) -> LoadRequest:
@@ -273,7 +275,7 @@ def _from_start(request: LoadRequest) -> LoadRequest:
 
 
 def scan_batches(segment: Segment) -> Iterator[tuple[int, Buffer, int, BatchHeader]]:
-    """(position in the file, buffer, position in the buffer, header) of each good batch, up to the first bad byte."""
+    """(position in the file, buffer, position in the buffer, header) of each batch, up to the first corrupt one."""
     file = segment.file()
     size = segment.size
     position = 0
@@ -291,7 +293,7 @@ def scan_batches(segment: Segment) -> Iterator[tuple[int, Buffer, int, BatchHead
         if at:
             position, length = position + at, _CHUNK
             continue
-        # not one whole batch in the buffer: it is larger than the chunk, or it is torn
+        # The buffer contains no whole batch: the batch is larger than the chunk, or incomplete.
         needed = 12 + int.from_bytes(buf[8:12], "big", signed=True) if len(buf) >= 12 else 0
         if not len(buf) < needed <= size - position:
             return
@@ -299,7 +301,7 @@ def scan_batches(segment: Segment) -> Iterator[tuple[int, Buffer, int, BatchHead
 
 
 def apply_batch(state: ProducerState, buf: Buffer, at: int, header: BatchHeader) -> list[AbortedTxn]:
-    """Replay one batch; the aborted transactions it completes."""
+    """Apply one batch to the producer state. Returns the aborted transactions that the batch completes."""
     markers: dict[int, EndTxn] = {}
     if header.producer_id >= 0 and header.is_control:
         marker = read_marker(buf, at, header)
@@ -316,7 +318,7 @@ def replay_producers(
     up_to: int,
     now_ms: int,
 ) -> None:
-    """Bring `state` to what it was at offset `up_to`: the newest snapshot, then the headers since."""
+    """Rebuild the producer state as of the offset `up_to`, from the newest snapshot and the batch headers after it."""
     snapshots.load_newest(state, log_start_offset, up_to, now_ms)
     start = state.end_offset
     if start < up_to:
@@ -339,13 +341,13 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, up_to: i
 
 
 def remove_leftovers(fs: FileSystem, path: str) -> list[str]:
-    """Finish or undo what was interrupted in the directory; the names that remain."""
+    """Finish or undo interrupted operations. Returns the names of the remaining files."""
     listing = fs.listdir(path)
     if not any(name.endswith((names.DELETED, names.CLEANED, names.SWAP, names.TEMPORARY)) for name in listing):
         return listing
     cleaned = [p[0] for name in listing if (p := names.parse_offset_file(name)) and p[2] == names.CLEANED]
-    # A compaction renames its segments to .swap from the last to the first: while a .cleaned one is left, the .swap
-    # files at or above it are an incomplete set (KAFKA-6264).
+    # Compaction renames its segments to .swap from the last to the first. If a .cleaned segment is left, the .swap
+    # files at or above its offset are an incomplete set (KAFKA-6264).
     incomplete_from = min(cleaned, default=None)
     for name in listing:
         parsed = names.parse_offset_file(name)
@@ -377,6 +379,6 @@ def _finish_swaps(fs: FileSystem, path: str, listing: list[str]) -> None:
     for name, _, kind in swaps:
         if kind != names.LOG:
             fs.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")
-    for name, _, kind in swaps:  # the logs last: they are what makes the operation visible as unfinished
+    for name, _, kind in swaps:  # the log files last, because their suffix shows that the operation is unfinished
         if kind == names.LOG:
             fs.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")

@@ -1,4 +1,4 @@
-"""Value: what goes into a log and what comes out of it."""
+"""Value: results of operations on a log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from barnabas.core.ids import NO_LEADER_EPOCH
 
 
 class AppendInfo(Struct, frozen=True):
-    """What an append did. For a duplicate of an earlier batch, the earlier batch's offsets and `duplicate`."""
+    """The result of an append. If the batch repeats an earlier batch, `duplicate` is set and the offsets are those of
+    the earlier batch."""
 
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """The time stamped on the records, or -1 where the records keep their own (CreateTime)."""
+    """The timestamp given to the records (LogAppendTime), or -1 if the records keep their own (CreateTime)."""
     log_start_offset: int
     size: int = 0
     duplicate: bool = False
@@ -29,11 +30,12 @@ class AppendInfo(Struct, frozen=True):
 
 
 class ReadResult(Struct, frozen=True):
-    """Whole batches from the one that holds the asked-for offset on; the last one may be cut off (Fetch allows it)."""
+    """Batches from the one that contains the requested offset on. The last batch may be incomplete, as Fetch
+    permits."""
 
     data: Buffer
     first_offset: int
-    """The base offset of the first batch, which may lie below the offset asked for; -1 when `data` is empty."""
+    """The base offset of the first batch, which may be below the requested offset; -1 if `data` is empty."""
     segment_base: int = -1
     position: int = -1
 
@@ -46,7 +48,7 @@ EMPTY_READ = ReadResult(b"", -1)
 
 
 class TimestampOffset(Struct, frozen=True):
-    """A record's timestamp and offset, with the epoch of the leader that wrote it where that is known."""
+    """The timestamp and offset of a record, and the leader epoch of its batch if known."""
 
     timestamp: int
     offset: int
@@ -54,7 +56,7 @@ class TimestampOffset(Struct, frozen=True):
 
 
 class EpochEndOffset(Struct, frozen=True):
-    """The answer to OffsetForLeaderEpoch: the largest epoch not above the asked one, and where it ended."""
+    """The result of OffsetForLeaderEpoch: the largest epoch that is not above the requested one, and its end offset."""
 
     leader_epoch: int
     end_offset: int
@@ -64,7 +66,7 @@ UNKNOWN_EPOCH_END = EpochEndOffset(NO_LEADER_EPOCH, -1)
 
 
 class AbortedTxn(NamedTuple):
-    """One aborted transaction as a read_committed Fetch reports it, and as `.txnindex` stores it."""
+    """One aborted transaction, as in the response to a read_committed Fetch and in `.txnindex`."""
 
     producer_id: int
     first_offset: int
@@ -73,7 +75,7 @@ class AbortedTxn(NamedTuple):
 
 
 class RecoveryReport(Struct, frozen=True):
-    """What opening a log had to repair; all zero after a clean shutdown."""
+    """The repairs made when a log was opened. All counts are zero after a clean shutdown."""
 
     clean: bool
     segments_checked: int = 0

@@ -1,1 +1,1 @@
-"""What a log knows of its producers: idempotence and transactions (KIP-98)."""
+"""Producer state of a log: idempotence and transactions (KIP-98)."""

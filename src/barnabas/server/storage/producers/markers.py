@@ -1,4 +1,4 @@
-"""Codec: the end-of-transaction markers in control batches, as far as the log must understand them (KIP-98)."""
+"""Codec: the end-of-transaction markers in control batches (KIP-98)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from barnabas.protocol.records.control import EndTxn, parse_control
 
 
 def read_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndTxn | None:
-    """The marker in the control batch at `pos`; None if it is of another kind, or compaction has emptied it."""
+    """The marker in the control batch at `pos`. None for another control record, or if compaction has emptied the
+    batch."""
     for record in iter_records(buf, pos, header):
         value = parse_control(record)
         return value if isinstance(value, EndTxn) else None
@@ -18,7 +19,8 @@ def read_marker(buf: Buffer, pos: int, header: BatchHeader) -> EndTxn | None:
 
 
 def markers_of(buf: Buffer, batches: Sequence[BatchHeader]) -> dict[int, EndTxn]:
-    """The markers among `batches`, by the offsets they have been given; `buf` holds the same batches in this order."""
+    """The markers among `batches`, by base offset. `buf` contains the same batches, in this order, possibly with
+    offsets that the leader has not assigned yet."""
     for header in batches:
         if header.attributes & CONTROL_FLAG:
             break

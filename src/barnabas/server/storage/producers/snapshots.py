@@ -1,4 +1,4 @@
-"""Codec and Shell: producer state on disk, so that a restart need not replay the whole log.
+"""Codec and Shell: snapshots of the producer state, with which a restart need not replay the whole log.
 
     version int16 (1) | crc uint32 (CRC-32C of what follows) | count int32 | count x
         { producerId int64 | epoch int16 | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64
@@ -6,10 +6,10 @@
     "earlier" | count int32 | count x
         { entry int32 (index above) | lastSequence int32 | lastOffset int64 | offsetDelta int32 | timestamp int64 }
 
-The first part is Kafka's ProducerSnapshot schema, version 1, which has the newest batch of each producer only. A
-producer that had more in flight sends them all again after its leader's restart, so we add the up to four batches
-before, oldest first. Kafka reads our files and takes no notice of them; in Kafka's own files they are missing, and the
-window of five fills again. `<offset>.snapshot` holds the state as of that offset, that is, of everything below it.
+The first part is Kafka's ProducerSnapshot schema, version 1, which contains only the newest batch of each producer. A
+producer with several requests in flight retries all of them after a restart of the leader. The second part therefore
+contains up to four earlier batches of each producer, the oldest first. Kafka ignores the second part. Kafka's own files
+do not have it; the missing batches are then unknown. `<offset>.snapshot` is the state of the records below that offset.
 A snapshot is taken when a segment rolls, at the new base offset, and at a clean shutdown, at the end of the log.
 """
 
@@ -85,10 +85,10 @@ def decode_snapshot(data: bytes, what: str) -> list[ProducerEntry]:
 
 
 def _decode_earlier(tail: memoryview, entries: list[ProducerEntry], what: str) -> None:
-    """Put the batches before the newest one in their place. Raises CorruptSnapshotError."""
+    """Insert the earlier batches before the newest one of each producer. Raises CorruptSnapshotError."""
     head = len(_EARLIER) + _COUNT.size
     if len(tail) < head or bytes(tail[: len(_EARLIER)]) != _EARLIER:
-        raise CorruptSnapshotError(f"{what} goes on with {len(tail)} bytes that are not known")
+        raise CorruptSnapshotError(f"{what} has {len(tail)} unknown bytes at its end")
     (count,) = _COUNT.unpack_from(tail, len(_EARLIER))
     if len(tail) != head + count * _EARLIER_ENTRY.size:
         raise CorruptSnapshotError(f"{what} announces {count} earlier batches in {len(tail)} bytes")
@@ -110,7 +110,8 @@ class SnapshotFiles:
         return f"{self.directory}/{names.offset_file(offset, names.SNAPSHOT)}"
 
     def take(self, state: ProducerState) -> str | None:
-        """Write the state down as of its end offset; the path, or None if there is such a file already. Not synced."""
+        """Write a snapshot at the state's end offset, without a sync. Returns its path, or None if the file exists
+        already."""
         offset = state.end_offset
         if self.offsets and self.offsets[-1] >= offset:
             return None
@@ -124,9 +125,10 @@ class SnapshotFiles:
         return path
 
     def load_newest(self, state: ProducerState, log_start_offset: int, up_to: int, now_ms: int) -> bool:
-        """Reset `state` to the newest readable snapshot not above `up_to`; to nothing at the log's start without one.
+        """Reset `state` to the newest readable snapshot that is not above `up_to`.
 
-        A corrupt snapshot (a crash can tear it) is deleted and the one before it tried. False: there was none.
+        Without a snapshot, the state is empty as of the log's start, and the result is False. A corrupt snapshot, which
+        a crash can leave, is deleted, and the next older one is used.
         """
         for offset in reversed([o for o in self.offsets if log_start_offset < o <= up_to]):
             try:
@@ -144,19 +146,20 @@ class SnapshotFiles:
         self.offsets.remove(offset)
 
     def delete_outside(self, after: int, up_to: int) -> None:
-        """Delete all but those in (after, up_to]."""
+        """Delete the snapshots outside (after, up_to]."""
         for offset in [o for o in self.offsets if not after < o <= up_to]:
             self.delete(offset)
 
     def delete_strays(self, segment_bases: list[int]) -> None:
-        """Keep one per segment, and the newest of all: shutdowns leave others behind (removeStraySnapshots)."""
+        """Delete the snapshots that clean shutdowns have left between segments, except the newest (Kafka's
+        removeStraySnapshots)."""
         bases = set(segment_bases)
         for offset in self.offsets[:-1]:
             if offset not in bases:
                 self.delete(offset)
 
     def set_aside(self, offset: int) -> str | None:
-        """Rename a snapshot to `.deleted` together with its segment; the new path."""
+        """Rename the snapshot at `offset` to `.deleted`, together with its segment. Returns the new path, or None."""
         if offset not in self.offsets:
             return None
         self.offsets.remove(offset)

@@ -1,11 +1,12 @@
-"""Machine: what a partition knows about its producers, and by which it refuses gaps, repeats and zombies.
+"""Machine: the producers of a partition, and the checks for duplicates, gaps and fenced producers (KIP-98).
 
-For each producer id: the epoch, the last five batches (sequence numbers and offsets; KIP-98 and max.in.flight = 5),
-and the first offset of a transaction that is still open. From the open transactions follows the last stable offset.
-The rules are those of Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
+The state of a producer id consists of the epoch, the last five batches (their sequence numbers and offsets;
+max.in.flight.requests.per.connection is at most 5), and the first offset of an open transaction. The last stable offset
+follows from the open transactions. The rules are those of Kafka's ProducerAppendInfo, ProducerStateEntry and
+ProducerStateManager.
 
-An append asks first (`duplicate_of`, `prepare`), writes, and only then tells the state (`commit`): a refused or failed
-append leaves no trace.
+An append first calls `duplicate_of` and `prepare`, then writes, and then calls `commit`. If an append is rejected or
+fails, the state is unchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class KnownBatch(NamedTuple):
 
 
 class CompletedTxn(Struct, frozen=True):
-    """A transaction that a marker has just ended; `last_offset` is the marker's."""
+    """A transaction that a marker has ended. `last_offset` is the offset of the marker."""
 
     producer_id: int
     first_offset: int
@@ -71,9 +72,9 @@ class ProducerEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.txn_first_offset = txn_first_offset
-        """-1 while no transaction is open."""
+        """The first offset of the open transaction, or -1."""
         self.batches = list(batches)
-        """Oldest first; all of the current epoch."""
+        """The last batches of the current epoch, the oldest first."""
 
     def copy(self) -> ProducerEntry:
         return ProducerEntry(
@@ -114,16 +115,16 @@ class ProducerEntry:
 
 
 class ProducerAppend(Struct, frozen=True):
-    """What an append will do to the state once it is written."""
+    """The changes of the state that `commit` makes after the append has been written."""
 
     entries: dict[int, ProducerEntry]
     started: list[tuple[int, int]]
-    """(first offset, producer id) of transactions that begin."""
+    """(first offset, producer id) of the transactions that begin."""
     completed: list[CompletedTxn]
 
 
 class ProducerState:
-    """All producers of one partition. `end_offset` is the offset up to which this state is true."""
+    """All producers of one partition, as of the offset `end_offset`."""
 
     def __init__(self, partition: str, expiration_ms: int) -> None:
         self.partition = partition
@@ -149,7 +150,7 @@ class ProducerState:
     # --- an append
 
     def duplicate_of(self, header: BatchHeader) -> KnownBatch | None:
-        """The earlier batch that `header` repeats, if it is among the last five of its producer."""
+        """The earlier batch that `header` repeats, if it is one of the producer's last five batches."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             return None
@@ -158,11 +159,11 @@ class ProducerState:
     def prepare(
         self, batches: Sequence[BatchHeader], markers: dict[int, EndTxn], origin: Origin | None
     ) -> ProducerAppend | None:
-        """Check batches, offsets assigned, against the state. `markers`: those of control batches, by base offset.
+        """Check batches, whose offsets have been assigned, against the state. `markers` are by base offset.
 
-        `origin` None stands for a leader or an earlier life, which have checked already: nothing is refused.
-        None if no batch has a producer id. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
+        `origin` None means that a leader, or this node before a restart, has checked the batches: none is rejected.
+        Returns None if no batch has a producer id. Raises KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED.
         """
         append: ProducerAppend | None = None
         for header in batches:
@@ -180,7 +181,7 @@ class ProducerState:
                 self._prepare_data(entry, header, origin, append)
             elif header.base_offset in markers:
                 self._prepare_marker(entry, header, markers[header.base_offset], origin, append)
-            # else: compaction emptied the control batch, its transaction is gone as a whole
+            # otherwise compaction has emptied the control batch, and removed the whole transaction
         return append
 
     def _prepare_data(
@@ -238,11 +239,11 @@ class ProducerState:
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
         first = header.base_sequence
         if entry.epoch == NO_PRODUCER_EPOCH:
-            return  # nothing is known of it (any more): any start is taken
+            return  # a new or expired producer: any first sequence number is valid
         if header.producer_epoch != entry.epoch:
             expected = 0
         else:
-            # a marker that raised the epoch emptied the window: NO_SEQUENCE + 1 is the 0 that must then follow
+            # After a marker that raised the epoch there are no batches: NO_SEQUENCE + 1 is 0, which must follow.
             expected = (entry.last_sequence + 1) & _INT32_MAX
         if first != expected:
             raise KafkaError(
@@ -252,7 +253,7 @@ class ProducerState:
             )
 
     def commit(self, append: ProducerAppend | None, end_offset: int) -> list[AbortedTxn]:
-        """The prepared append is in the log. Returns what the transaction index must now list."""
+        """Apply a prepared append that has been written. Returns the new entries of the transaction index."""
         self.end_offset = end_offset
         if append is None:
             return []
@@ -269,16 +270,17 @@ class ProducerState:
         return aborted
 
     def _stable_after(self, txn: CompletedTxn) -> int:
-        """The last stable offset once `txn` has ended: where the next open transaction begins."""
+        """The last stable offset after `txn` has ended: the first offset of the next open transaction."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != txn.producer_id:
                 return first_offset
         return txn.last_offset + 1
 
-    # --- what readers ask
+    # --- open transactions
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset whose fate a read_committed reader cannot know yet: open, or ended above the watermark."""
+        """The first offset of a transaction that is open, or that ended at or above the high watermark; None if there
+        is none."""
         unreplicated = self._unreplicated
         if unreplicated:
             self._unreplicated = unreplicated = [t for t in unreplicated if t.last_offset >= high_watermark]
@@ -289,17 +291,18 @@ class ProducerState:
 
     @property
     def open_transactions(self) -> list[ProducerEntry]:
-        """The producers whose transaction is open, the oldest first."""
+        """The producers with an open transaction, in the order of the transactions' first offsets."""
         return [self._producers[producer_id] for producer_id in self._ongoing.values()]
 
     def unreplicated_count(self, high_watermark: int) -> int:
-        """Transactions that have ended, with a marker that is not below the high watermark yet."""
+        """The number of ended transactions whose marker is at or above the high watermark."""
         return sum(txn.last_offset >= high_watermark for txn in self._unreplicated)
 
-    # --- upkeep
+    # --- maintenance
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers that were silent for producer.id.expiration.ms and have no open transaction."""
+        """Remove the producers without an open transaction that have been idle for producer.id.expiration.ms. Returns
+        their number."""
         expired = [p for p, e in self._producers.items() if self.is_expired(e, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -309,12 +312,12 @@ class ProducerState:
         return not entry.in_transaction and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """What lies below is gone."""
+        """The log start offset has been raised: drop the transactions that ended below."""
         self._unreplicated = [t for t in self._unreplicated if t.last_offset >= log_start_offset]
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def reset(self, end_offset: int, entries: Iterable[ProducerEntry] = ()) -> None:
-        """Start anew from a snapshot taken at `end_offset`."""
+        """Replace the state by the entries of a snapshot taken at `end_offset`."""
         self.end_offset = end_offset
         self._producers = {entry.producer_id: entry for entry in entries}
         open_txns = [(e.txn_first_offset, e.producer_id) for e in self._producers.values() if e.in_transaction]

@@ -1,4 +1,4 @@
-"""Codec: walking the batches of a segment file by their headers, reading as little as possible."""
+"""Codec: iterating over the batch headers of a segment file, with as few bytes read as possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class ReadableFile(Protocol):
 def walk_headers(file: ReadableFile, position: int, end: int, chunk: int = _CHUNK) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch that begins at or after `position` and ends at or before `end`.
 
-    Small batches share one read; over big ones it hops. CRCs are not checked. Raises CorruptBatchError.
+    One read covers several small batches; the records of large batches are not read. CRCs are not checked. Raises
+    CorruptBatchError.
     """
     data: Buffer = b""
     data_start = position

@@ -1,4 +1,4 @@
-"""Shell: index files, read and brought up to date."""
+"""Shell: reading and writing index files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from barnabas.server.storage.values import TimestampOffset
 
 
 def write_index(fs: FileSystem, path: str, index: SparseIndex, *, only_if_filled: bool = False) -> bool:
-    """Add the entries that the file lacks and cut off what the index no longer has. False if it was up to date."""
+    """Append the entries that the file lacks, and truncate those that the index no longer has. Returns False if the
+    file was up to date."""
     count = len(index)
     exists = fs.exists(path)
     if only_if_filled and not count and not exists:
@@ -31,9 +32,9 @@ def write_index(fs: FileSystem, path: str, index: SparseIndex, *, only_if_filled
 
 
 def read_last_time_entry(fs: FileSystem, path: str, base_offset: int) -> TimestampOffset:
-    """The largest timestamp of a closed segment, off the end of its time index.
+    """The largest timestamp of a closed segment, read from the end of its time index.
 
-    Raises FileMissingError, and CorruptIndexError if that end cannot be trusted.
+    Raises FileMissingError, and CorruptIndexError if the file does not end in a valid entry.
     """
     file = fs.open(path, Access.READ)
     try:
@@ -42,6 +43,6 @@ def read_last_time_entry(fs: FileSystem, path: str, base_offset: int) -> Timesta
     finally:
         file.close()
     last = TimeIndex.decode(base_offset, tail).last_entry
-    if size % TimeIndex.ENTRY_SIZE or (size and last.timestamp <= 0):  # torn, or preallocated and never trimmed
+    if size % TimeIndex.ENTRY_SIZE or (size and last.timestamp <= 0):  # torn, or preallocated and not trimmed
         raise CorruptIndexError(f"{path} does not end in an entry")
     return last

@@ -1,16 +1,17 @@
-"""Codec and Value: the two sparse indexes of a segment, as arrays in memory and as Kafka's files on disk.
+"""Codec and Value: the offset index and the time index of a segment, in memory and in Kafka's file formats.
 
     .index      { relativeOffset int32 | position int32 } *           8 bytes an entry (Kafka's OffsetIndex)
     .timeindex  { timestamp int64 | relativeOffset int32 } *         12 bytes an entry (Kafka's TimeIndex)
 
-Big-endian; offsets are relative to the segment's base offset. An offset entry names the last offset of a batch and
-where that batch begins; a time entry says that up to this offset no record is younger than this timestamp. Offsets
-and timestamps strictly increase. One entry is added per index.interval.bytes of log.
+Numbers are big-endian, and offsets are relative to the segment's base offset. An entry of the offset index contains the
+last offset of a batch and the position of that batch. An entry of the time index states that no record up to its offset
+has a larger timestamp. Offsets and timestamps strictly increase. An entry is added for each index.interval.bytes of
+log.
 
-In memory an index is two parallel arrays, searched by bisection. Entries reach the file when a segment rolls, is
-flushed or closes, because until then a crash makes recovery rebuild it anyway; an append thus costs no system call
-for its indexes. Kafka preallocates the file of the active segment and trims it later; a file read here may therefore
-end in zeros.
+In memory, an index is two parallel arrays, which are searched by bisection. The entries are written to the file when
+the segment rolls, is flushed or is closed, so that an append needs no system call for the indexes. After a crash before
+that, recovery rebuilds the indexes. Kafka preallocates the files of the active segment and trims them later, so a file
+may end in zeros.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _SWAP = sys.byteorder == "little"
 
 
 class SparseIndex(Protocol):
-    """What a segment needs to know to write an index down."""
+    """An index as `write_index` needs it."""
 
     ENTRY_SIZE: ClassVar[int]
     written: int
-    """How many leading entries the file already holds."""
+    """The number of leading entries that the file contains already."""
 
     def __len__(self) -> int: ...
 
@@ -40,7 +41,7 @@ class SparseIndex(Protocol):
 
 
 class OffsetIndex:
-    """Last offset of some batches -> where they begin in the segment."""
+    """Maps the last offsets of some batches to the batches' positions in the segment."""
 
     ENTRY_SIZE: ClassVar[int] = 8
     __slots__ = ("_positions", "_relative", "base_offset", "written")
@@ -63,7 +64,7 @@ class OffsetIndex:
         index = cls(base_offset)
         index._relative, index._positions = both[0::2], both[1::2]
         index.written = len(index)
-        # An entry at position 0 is never written, so a zero there is preallocated space that was not trimmed.
+        # No entry has position 0, so a zero is preallocated space that has not been trimmed.
         if index._positions and not (0 < index._positions[0] <= index._positions[-1] < max(log_size, 1)):
             raise CorruptIndexError(f"offset index of {base_offset} points outside its segment of {log_size} bytes")
         if len(index) > 1 and index._relative[-1] <= index._relative[0]:
@@ -81,7 +82,8 @@ class OffsetIndex:
         self._positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`: that of the largest entry not above it, or 0."""
+        """A position at or before the batch that contains `offset`: that of the largest entry not above `offset`, or
+        0."""
         slot = bisect_right(self._relative, max(offset - self.base_offset, 0)) - 1 if self._relative else -1
         return self._positions[slot] if slot >= 0 else 0
 
@@ -108,7 +110,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Largest timestamp so far -> the last offset of the batch that carries it."""
+    """Maps the largest timestamps so far to the last offsets of the batches that contain them."""
 
     ENTRY_SIZE: ClassVar[int] = 12
     __slots__ = ("_relative", "_timestamps", "base_offset", "written")
@@ -145,7 +147,7 @@ class TimeIndex:
         return len(self._timestamps)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if it is younger than the last one (Kafka's TimeIndex.maybeAppend)."""
+        """Add an entry if its timestamp is larger than that of the last entry (Kafka's TimeIndex.maybeAppend)."""
         if timestamp < 0 or (self._timestamps and timestamp <= self._timestamps[-1]):
             return
         relative = offset - self.base_offset
@@ -155,7 +157,7 @@ class TimeIndex:
         self._relative.append(relative)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry not younger than `timestamp`, or (-1, base offset)."""
+        """The last entry whose timestamp is not larger than `timestamp`, or (-1, base offset)."""
         slot = bisect_right(self._timestamps, timestamp) - 1
         return self._entry(slot) if slot >= 0 else TimestampOffset(-1, self.base_offset)
 

@@ -1,6 +1,7 @@
-"""Value: where the latest batches of the active segment lie, one by one.
+"""Value: the positions of the latest batches of the active segment.
 
-The sparse index knows one batch in four kilobytes; most readers are at the tail, and for them this knows every batch.
+The offset index has one entry for every index.interval.bytes. Most readers read the latest batches, and for these
+`RecentBatches` has the position of each batch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ _BATCHES_MAX: Final = 8192
 
 
 class RecentBatches:
-    """Complete from some offset on, the floor; None while it knows nothing."""
+    """The last offset and position of each batch from the offset `_floor` on. `_floor` is None while there are no
+    batches."""
 
     __slots__ = ("_floor", "_offsets", "_positions")
 
@@ -22,7 +24,7 @@ class RecentBatches:
         self._positions: list[int] = []
 
     def add(self, base_offset: int, last_offset: int, position: int) -> None:
-        """A batch was appended."""
+        """Add a batch that has been appended."""
         if self._floor is None:
             self._floor = base_offset
         offsets = self._offsets
@@ -37,7 +39,8 @@ class RecentBatches:
         return self._floor is not None and offset >= self._floor
 
     def find(self, offset: int, end: int) -> tuple[int, int] | None:
-        """(position, size) of the first batch that reaches a covered `offset`; the segment ends at byte `end`."""
+        """(position, size) of the first batch whose last offset is not below `offset`, which must be covered. `end` is
+        the size of the segment."""
         positions = self._positions
         slot = bisect_left(self._offsets, offset)
         if slot == len(positions):
@@ -47,7 +50,7 @@ class RecentBatches:
         return position, following - position
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the batches that reach `offset`."""
+        """Remove the batches whose last offset is not below `offset`."""
         keep = bisect_left(self._offsets, offset)
         del self._offsets[keep:], self._positions[keep:]
         if self._floor is not None and self._floor >= offset:

@@ -1,11 +1,11 @@
-"""Shell: one segment, that is a `.log` file with its three indexes.
+"""Shell: one segment: a `.log` file with its three indexes.
 
-The active segment, the last one, is appended to; the others are sealed and never change (compaction replaces them
-whole). A segment opens nothing until it is asked for something, and `cool()` lets go of everything again, so that
-thousands of partitions cost no descriptors. `size` is the truth about how much of the file is log.
+Batches are appended to the active segment, which is the last one. All others are sealed and never change; compaction
+replaces them as a whole. A segment opens its files when they are needed, and `cool()` closes them again, so that
+thousands of idle partitions need no descriptors. `size` is the number of bytes of the file that belong to the log.
 
-While it is active a segment remembers where its latest batches lie, one by one; readers at the tail find their
-position without touching the disk.
+The active segment keeps the positions of its latest batches in memory, so that consumers near the end of the log are
+served without a look-up in a file.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ UNKNOWN_SIZE: Final = -1
 
 
 class Found(NamedTuple):
-    """Where a batch lies in a segment's file."""
+    """The position and size of a batch in the segment's file."""
 
     position: int
     size: int
 
 
 def reaches(base_offset: int, offset: int) -> bool:
-    """Whether the distance fits the 32 bits of an index entry."""
+    """Whether the relative offset fits the 32 bits of an index entry."""
     return 0 <= offset - base_offset <= _INT32_MAX
 
 
 class Segment:
-    """`base_offset` is a lower bound of its offsets, and its name."""
+    """A segment. Its files are named by `base_offset`, which is not larger than the offset of the first batch."""
 
     __slots__ = (
         "_bytes_since_index",
@@ -110,7 +110,7 @@ class Segment:
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> Segment:
-        """A new, empty segment; whatever a failed attempt left under its names is emptied."""
+        """Create an empty segment. Files that a failed attempt has left under the same names are emptied."""
         self = cls(
             fs,
             directory,
@@ -151,19 +151,21 @@ class Segment:
         return self.fs.stat(self.file_path(names.LOG)).mtime_ms
 
     def file(self, access: Access = Access.READ) -> File:
-        """The open log file. Ask with WRITE before the first append or truncation."""
+        """The open log file. WRITE is needed before the first append or truncation."""
         file = self._file
         if file is None or (access is Access.WRITE and not self._writable):
             path = self.file_path(names.LOG)
             if access is Access.WRITE and not self.fs.exists(path):
-                raise FileMissingError(f"{path} has disappeared. Was the data directory changed by hand?")
+                raise FileMissingError(
+                    f"{path} does not exist any more. Restart the broker to recover the log without it."
+                )
             file = self._file = self.fs.open(path, access)
             self._writable = access is Access.WRITE
         return file
 
     @property
     def ready(self) -> bool:
-        """Whether it can be appended to without further preparation."""
+        """Whether `append` can be called without `prepare_append`."""
         return self._writable and self._offset_index is not None
 
     @property
@@ -172,8 +174,8 @@ class Segment:
         return self._offset_index is not None
 
     def cool(self) -> None:
-        """Let go of the descriptor, and of indexes that are on disk; both come back when needed."""
-        self._file = None  # closes with its last user
+        """Close the file, and drop the indexes that have been written. Both are loaded again when needed."""
+        self._file = None  # the file is closed with the last reference to it
         self._writable = False
         for slot in ("_offset_index", "_time_index", "_txn_index"):
             index: SparseIndex | None = getattr(self, slot)
@@ -182,9 +184,9 @@ class Segment:
         self._tail = RecentBatches()
 
     def rename(self, suffix: str) -> None:
-        """Move all files to another second suffix (`""` -> `.deleted`, `.cleaned` -> `.swap`, ...).
+        """Change the second suffix of all files (`""` -> `.deleted`, `.cleaned` -> `.swap`, ...).
 
-        The log goes last, so that a crash in between never leaves a log whose indexes are gone for good reasons.
+        The log file is renamed last, so that a crash in between does not leave a log file alone under the new suffix.
         """
         for kind in (names.TXN_INDEX, names.TIME_INDEX, names.OFFSET_INDEX, names.LOG):
             old = self.file_path(kind)
@@ -206,7 +208,7 @@ class Segment:
         if index is None:
             path = self.file_path(names.OFFSET_INDEX)
             data = read_file(self.fs, path)
-            if path != self.file_path(names.OFFSET_INDEX):  # a reader in another thread met the compacted segment's
+            if path != self.file_path(names.OFFSET_INDEX):  # compaction has replaced the segment
                 raise FileMissingError(f"{path} was renamed while it was being read")
             index = self._offset_index = OffsetIndex.decode(self.base_offset, data, self.size)
         return index
@@ -238,7 +240,7 @@ class Segment:
         return index
 
     def reset_indexes(self) -> None:
-        """Empty indexes, to be filled anew."""
+        """Replace the indexes by empty ones, to be filled again."""
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self._txn_index = TxnIndex(self.base_offset)
@@ -248,7 +250,8 @@ class Segment:
         self._tail = RecentBatches()
 
     def rebuild_indexes(self) -> None:
-        """Offset and time index from the batches' headers; the transaction index needs more and is left alone."""
+        """Rebuild the offset index and the time index from the batch headers. The transaction index is kept, since it
+        cannot be built from headers."""
         txn_index = self._txn_index
         self.reset_indexes()
         self._txn_index = txn_index
@@ -259,11 +262,12 @@ class Segment:
         self._tail = RecentBatches()
 
     def indexes_full(self, max_bytes: int) -> bool:
-        """Whether segment.index.bytes leaves no room; one slot of the time index is kept for the last entry."""
+        """Whether another entry would exceed segment.index.bytes. One entry of the time index is reserved for
+        `seal`."""
         return (len(self.offset_index) + 1) * 8 > max_bytes or (len(self.time_index) + 2) * 12 > max_bytes
 
     def write_indexes(self) -> list[str]:
-        """Bring the index files up to date; the paths that were written."""
+        """Write the new entries of the indexes to their files. Returns the paths of the files that changed."""
         written = []
         for kind, index in (
             (names.OFFSET_INDEX, self._offset_index),
@@ -278,10 +282,10 @@ class Segment:
     # --- appending
 
     def append(self, parts: Sequence[Buffer], batches: Sequence[BatchHeader], size: int) -> None:
-        """Write whole batches at the end: one `writev`, then the indexes in memory.
+        """Append whole batches with one `writev`, and update the indexes in memory.
 
-        On failure nothing of it stays, neither in the file nor here. Raises DiskFullError; DiskIoError if the
-        file could not be restored.
+        If the write fails, the file and the indexes are unchanged. Raises DiskFullError, and DiskIoError if the file
+        could not be restored.
         """
         file = self._file
         assert file is not None and self._writable, "prepare_append first"
@@ -295,7 +299,7 @@ class Segment:
         for header in batches:
             self.index_batch(header, position)
             position += header.size
-        assert position == self._size, "the parts' bytes are not what the headers say"
+        assert position == self._size, "the sizes of the parts and of the batches differ"
 
     def _undo_append(self, file: File, position: int) -> None:
         try:
@@ -304,7 +308,7 @@ class Segment:
             raise DiskIoError(f"cannot remove a half-written batch from {file.path}: {e}") from e
 
     def prepare_append(self) -> None:
-        """Have a writable file and the indexes at hand: needed once, for a segment met on disk."""
+        """Open the file for writing and load the indexes. Needed before the first append to a segment found on disk."""
         self.file(Access.WRITE)
         try:
             _ = self.offset_index, self.time_index, self.max_timestamp
@@ -314,7 +318,7 @@ class Segment:
         self._bytes_since_index = self.size - self.offset_index.last_position
 
     def index_batch(self, header: BatchHeader, position: int) -> None:
-        """Account for a batch at `position` in memory (also used by recovery)."""
+        """Add a batch at `position` to the indexes in memory. Recovery calls this too."""
         last_offset = header.base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
         if self._first_timestamp is None and position == 0:
@@ -331,18 +335,19 @@ class Segment:
         self._tail.add(header.base_offset, last_offset, position)
 
     def takes_offset(self, offset: int) -> bool:
-        """Whether the distance to the base fits an index entry."""
+        """Whether the offset, relative to the base offset, fits an index entry."""
         return reaches(self.base_offset, offset)
 
     def seal(self) -> list[str]:
-        """No more appends: the largest timestamp becomes the last time index entry. The index files written."""
+        """Add the largest timestamp to the time index and write the indexes: there are no more appends. Returns the
+        paths of the files written."""
         if self._time_index is not None and self._max_timestamp is not None:
             self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self._tail = RecentBatches()
         return self.write_indexes()
 
     def truncate_to(self, offset: int) -> int:
-        """Drop the batch that holds `offset` and all after it; the bytes dropped."""
+        """Remove the batch that contains `offset` and all later ones. Returns the number of bytes removed."""
         found = self.find(offset)
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.truncate_to(offset)
@@ -374,7 +379,8 @@ class Segment:
         return self._max_timestamp
 
     def _last_time_entry(self) -> TimestampOffset:
-        """Retention asks every segment for it: so only the end of the index is read, if it can be trusted."""
+        """The last entry of the time index. Retention needs the entry of every segment, so only the end of the file is
+        read."""
         if self._time_index is None:
             with contextlib.suppress(CorruptIndexError, FileMissingError):
                 return read_last_time_entry(self.fs, self.file_path(names.TIME_INDEX), self.base_offset)
@@ -382,12 +388,12 @@ class Segment:
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """The last offset of the batch that carries `max_timestamp`."""
+        """The last offset of the batch with the largest timestamp."""
         return self._offset_of_max_timestamp if self.max_timestamp >= 0 else self.base_offset
 
     @property
     def first_timestamp(self) -> int | None:
-        """The max timestamp of the first batch, from which segment.ms counts."""
+        """The largest timestamp of the first batch, with which segment.ms begins."""
         if self._first_timestamp is None and self.size > 0:
             for _, header in walk_headers(self.file(), 0, self.size, 64):
                 self._first_timestamp = header.max_timestamp
@@ -395,9 +401,9 @@ class Segment:
         return self._first_timestamp
 
     def find(self, offset: int, file: ReadableFile | None = None) -> Found | None:
-        """The first batch whose last offset is not below `offset`, or None if the segment ends before.
+        """The first batch whose last offset is not below `offset`, or None if the segment ends below.
 
-        For a sealed segment safe in any thread, given its open `file`.
+        For a sealed segment this is safe in any thread, if `file` is its open file.
         """
         tail = self._tail
         if tail.covers(offset):
@@ -409,14 +415,15 @@ class Segment:
         return None
 
     def lookup(self, offset: int) -> int:
-        """A position at or before `offset` from the index; 0 if the index cannot be used."""
+        """A position at or before the batch with `offset`, from the offset index; 0 if the index cannot be read."""
         try:
             return self.offset_index.lookup(offset)
         except (CorruptIndexError, FileMissingError):
-            return 0  # slower and still right; opening the log rebuilds the index
+            return 0  # slower but correct; opening the log rebuilds the index
 
     def next_offset(self) -> int:
-        """The offset after the last batch, read from disk. Raises CorruptBatchError if bytes follow that batch."""
+        """The offset after the last batch, read from the file. Raises CorruptBatchError if the last batch is
+        incomplete."""
         following, end = self.base_offset, self.offset_index.last_position
         for position, header in walk_headers(self.file(), end, self.size):
             following, end = header.next_offset, position + header.size
@@ -425,7 +432,7 @@ class Segment:
         return following
 
     def read_batch(self, file: File, position: int, header: BatchHeader) -> bytes:
-        """One whole batch, its CRC checked. Raises CorruptBatchError."""
+        """Read one batch and check its CRC. Raises CorruptBatchError."""
         data = file.read_at(position, header.size)
         if len(data) < header.size:
             raise CorruptBatchError(f"{file.path} ends inside the batch at byte {position}")

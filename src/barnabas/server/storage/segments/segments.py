@@ -1,4 +1,4 @@
-"""Value: the segments of a log in order, and which of them keep their descriptors open."""
+"""Value: the segments of a log in order, and the bounded set of sealed segments with open descriptors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.server.storage.segments.segment import Segment
 
 
 class Segments:
-    """Sorted by base offset. The last one is active."""
+    """The segments of one log, sorted by base offset. The last one is the active segment."""
 
     __slots__ = ("_bases", "_segments")
 
@@ -41,12 +41,12 @@ class Segments:
         return self._segments[-1]
 
     def floor(self, offset: int) -> Segment | None:
-        """The segment in which `offset` would lie."""
+        """The segment with the largest base offset not above `offset`, or None."""
         slot = bisect_right(self._bases, offset) - 1
         return self._segments[slot] if slot >= 0 else None
 
     def starting_from(self, offset: int) -> list[Segment]:
-        """The segment in which `offset` would lie, and all after it."""
+        """The segment with the largest base offset not above `offset`, and all later ones."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def after(self, segment: Segment) -> Segment | None:
@@ -54,7 +54,7 @@ class Segments:
         return self._segments[slot] if slot < len(self._segments) else None
 
     def add(self, segment: Segment) -> None:
-        """Put it in its place; it takes the place of one with the same base offset."""
+        """Insert a segment. A segment with the same base offset is replaced."""
         slot = bisect_left(self._bases, segment.base_offset)
         if slot < len(self._bases) and self._bases[slot] == segment.base_offset:
             self._segments[slot] = segment
@@ -63,7 +63,7 @@ class Segments:
             self._segments.insert(slot, segment)
 
     def remove(self, segment: Segment) -> None:
-        """Raises ValueError if it is not there."""
+        """Remove a segment. Raises ValueError if the log does not contain the segment."""
         if segment not in self:
             raise ValueError(f"{segment} is not among the segments")
         slot = bisect_left(self._bases, segment.base_offset)
@@ -71,7 +71,8 @@ class Segments:
 
 
 class WarmSegments:
-    """The sealed segments used last, over all logs of a directory; the others hold no descriptor and no index."""
+    """The most recently used sealed segments of a directory's logs. All others have no open descriptor and no index in
+    memory."""
 
     __slots__ = ("_capacity", "_used")
 
@@ -80,7 +81,7 @@ class WarmSegments:
         self._used: OrderedDict[int, Segment] = OrderedDict()
 
     def touch(self, segment: Segment) -> None:
-        """It is about to be read; the one unused for longest is let go."""
+        """Mark a segment as used. If there are too many, the least recently used one closes its file."""
         key = id(segment)
         self._used[key] = segment
         self._used.move_to_end(key)

@@ -1,11 +1,11 @@
-"""Codec and Value: the transaction index of a segment, which lists the transactions that were aborted in it.
+"""Codec and Value: the transaction index of a segment: the aborted transactions whose markers are in the segment.
 
     .txnindex   { version int16 (0) | producerId int64 | firstOffset int64 | lastOffset int64
                 | lastStableOffset int64 } *
 
-34 bytes an entry, big-endian, in the order of the abort markers (Kafka's AbortedTxn, TransactionIndex).
-`lastStableOffset` is what it became when the marker was written: a reader that has passed it needs no later entry.
-The file exists only where a transaction was aborted.
+Each entry has 34 bytes, big-endian, in the order of the abort markers (Kafka's AbortedTxn, TransactionIndex).
+`lastStableOffset` is the last stable offset after the marker. A read that ends at or below it needs no later entry. The
+file exists only if the segment contains an abort marker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TxnIndex:
         for version, *rest in _ENTRY.iter_unpack(data):
             txn = AbortedTxn(*rest)
             if version != _VERSION or txn.last_offset <= last:
-                raise CorruptIndexError(f"transaction index of {base_offset} holds an impossible entry: {txn}")
+                raise CorruptIndexError(f"transaction index of {base_offset} contains an invalid entry: {txn}")
             last = txn.last_offset
             index.txns.append(txn)
         index.written = len(index.txns)
@@ -54,13 +54,13 @@ class TxnIndex:
         self.txns.append(txn)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker lies at or above `offset`."""
+        """Remove the transactions whose marker is at or above `offset`."""
         while self.txns and self.txns[-1].last_offset >= offset:
             self.txns.pop()
         self.written = min(self.written, len(self.txns))
 
     def collect(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Those that overlap [start, end), and whether later segments cannot add any."""
+        """The transactions that overlap [start, end), and whether later segments contain none."""
         found = []
         for txn in self.txns:
             if txn.last_offset >= start_offset and txn.first_offset < end_offset:
