@@ -29,7 +29,7 @@ from barnabas.server.storage import recovery
 from barnabas.server.storage.log import Log
 from barnabas.server.storage.producers.state import ProducerState
 from barnabas.testing.sim import CorrectnessError, CrashError, LivenessError
-from barnabas.testing.sim.cluster.trouble import ClusterFaultMenu
+from barnabas.testing.sim.cluster.fault_context import ClusterFaultMenu
 
 Patch = pytest.MonkeyPatch
 WRONG = (CorrectnessError,)

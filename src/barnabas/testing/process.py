@@ -1,4 +1,4 @@
-"""Shell: a real `barnabas serve` in a process of its own, to be talked to, killed and started again."""
+"""Shell: runs `barnabas serve` as a process of its own, which a test can kill, pause and restart."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
+START_SECONDS: Final = 120.0
+"""A start takes less than a second on a quiet machine; this is the limit on a busy one."""
 _READY = re.compile(r"ready: \w+://(?P<address>[\w.:\[\]-]+:\d+)")
 
 
 class BrokerProcess:
     """`with BrokerProcess(folder) as broker: ...broker.bootstrap_servers`.
 
-    `kill()` is kill -9, `start()` after it restarts on the same data and the same port. `settings` are `name=value`
-    strings as for `barnabas serve -c`. What the broker logs goes to `log_path`. `module` is what `python -m` starts: a
-    program with arguments of its own that takes `serve ...` behind them. Where `settings` name the listeners, `port` is
-    not used. Ready is a node of a cluster when the cluster has taken it in, so `launch` all of them before you wait.
+    `kill()` is kill -9; a `start()` after that restarts the broker on the same data and the same port. `settings` are
+    `name=value` strings as for `barnabas serve -c`. The broker's log goes to `log_path`. `module` is the argument of
+    `python -m`, with further arguments that precede `serve ...`. If `settings` contain `listeners`, `port` is not used.
+    A node of a cluster is ready only after its registration with the controller, so `launch` all nodes before the first
+    `wait_ready`.
     """
 
     def __init__(
@@ -39,7 +43,7 @@ class BrokerProcess:
         self.settings = list(settings)
         self.module = tuple(module)
         self.prefix = tuple(prefix)
-        """Words before the command: `ip netns exec host1`."""
+        """The command that runs the broker's command, for example `ip netns exec host1`."""
         self.port = port
         self.bootstrap_servers = ""
         self.start_seconds = 0.0
@@ -47,24 +51,24 @@ class BrokerProcess:
         self._launched = 0.0
         self._ready = False
 
-    def start(self, seconds: float = 30.0) -> None:
-        """Returns when the broker says it is ready. Raises RuntimeError with its log when it does not."""
+    def start(self, seconds: float = START_SECONDS) -> None:
+        """Starts the process, and returns when the broker is ready. Raises as `wait_ready` does."""
         self.launch()
         self.wait_ready(seconds)
 
     def launch(self) -> None:
-        """Start the process; `wait_ready` comes next."""
+        """Starts the process without waiting until the broker is ready."""
         command = self.command()
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         self._launched, self._ready = time.monotonic(), False
         with self.log_path.open("a") as log:
-            # In a session of its own: Ctrl-C in a terminal is for the program that runs the nodes, not for each node.
+            # In a session of its own: Ctrl-C in a terminal must reach the program that runs the nodes, not every node.
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
             )
 
     def command(self) -> list[str]:
-        """What is run: the words of a command line."""
+        """The command line of the process."""
         command = [*self.prefix, sys.executable, "-m", *self.module, "serve", "--data-dir", str(self.data_dir)]
         if not any(setting.startswith("listeners=") for setting in self.settings):
             command += ["--listener", f"PLAINTEXT://127.0.0.1:{self.port}"]
@@ -72,9 +76,9 @@ class BrokerProcess:
             command += ["-c", setting]
         return command
 
-    def wait_ready(self, seconds: float = 30.0) -> None:
-        """Returns at once if it has been ready since it was launched. Raises RuntimeError with the end of its log when
-        it ends, or takes longer than `seconds` from now."""
+    def wait_ready(self, seconds: float = START_SECONDS) -> None:
+        """Returns when the broker has reported that it is ready; at once if that was before. Raises RuntimeError with
+        the end of the broker's log if the process ends, or is not ready within `seconds` from now."""
         if self._ready:
             return
         self.bootstrap_servers = self._wait_ready(time.monotonic() + seconds)
@@ -93,38 +97,38 @@ class BrokerProcess:
                 if not line:
                     break
         self.kill()
-        raise RuntimeError(f"the broker did not become ready; its log says:\n{self.log_path.read_text()[-4000:]}")
+        raise RuntimeError(f"the broker did not become ready; the end of its log:\n{self.log_path.read_text()[-4000:]}")
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kills the process with SIGKILL, and waits until it has ended."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: it does nothing, and its connections stay open."""
+        """Stops the process with SIGSTOP. Its connections stay open."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continues a paused process with SIGCONT."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
     @property
     def alive(self) -> bool:
-        """The process runs (or is paused)."""
+        """Whether the process runs or is paused."""
         return self.process is not None and self.process.poll() is None
 
     def stop(self, seconds: float = 30.0) -> int:
-        """A clean shutdown (SIGTERM); gives the exit code."""
+        """A clean shutdown with SIGTERM. Returns the exit code."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
     def resident_bytes(self) -> int:
-        """The process's resident memory now (Linux)."""
+        """The current resident memory of the process (Linux only)."""
         assert self.process is not None
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

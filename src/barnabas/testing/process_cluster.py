@@ -1,4 +1,4 @@
-"""Shell: a cluster of real nodes on this machine, each a process of its own with its own data directory.
+"""Shell: runs a cluster of real nodes on this machine. Each node is a process with its own data directory.
 
 with ClusterProcess(folder) as cluster:                        # three nodes, each broker and controller
     ... cluster.bootstrap_servers ...
@@ -15,23 +15,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from barnabas.testing.process import BrokerProcess
+from barnabas.testing.process import START_SECONDS, BrokerProcess
 
 FIRST_CONTROLLER: Final = 101
-"""The node id of the first controller that is no broker."""
+"""The node id of the first controller that is not also a broker."""
 QUORUM_MAX: Final = 3
-"""Controllers among brokers that are both; more make every change slower and are rarely wanted. Of two brokers only the
-first is one: two controllers would survive no more than one does."""
-START_SECONDS: Final = 60.0
+"""The number of brokers that are also controllers, if there are no separate controllers. More voters make every
+metadata change slower. With two brokers only the first is a controller, since a quorum of two survives no failure
+either."""
 
 
 class ClusterProcess:
-    """`brokers` nodes; with `controllers` of their own, or else the first three brokers are controllers, too (of two
-    only one).
+    """A cluster of `brokers` brokers and `controllers` separate controllers. Without separate controllers the first
+    three brokers are controllers, too (with two brokers only the first).
 
-    `port` is that of the first broker, the others follow; controllers listen 10,000 above; 0 takes free ones. `hosts`
-    are the addresses of brokers and controllers in the order of their ids (127.0.0.1 each by default), `prefixes` the
-    words before their commands. `settings` are `name=value` strings for every node.
+    `port` is the port of the first broker; the other brokers use the ports that follow, and controller listeners use
+    these ports plus 10,000. With port 0 free ports are chosen. `hosts` are the addresses of the nodes in the order of
+    their ids (default 127.0.0.1), and `prefixes` the commands that run their commands. `settings` are `name=value`
+    strings for every node.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class ClusterProcess:
         return self.nodes[node_id]
 
     def start(self) -> None:
-        """Returns when every node is ready. Raises RuntimeError with the log of one that is not."""
+        """Returns when every node is ready. Raises RuntimeError with the log of a node that does not become ready."""
         for node in self.nodes.values():
             node.launch()
         self.wait_ready()
@@ -86,13 +87,14 @@ class ClusterProcess:
             node.wait_ready(START_SECONDS)
 
     def kill_all(self) -> None:
-        """kill -9 of every node that is alive."""
+        """Kills every running node with SIGKILL."""
         for node in self.nodes.values():
             if node.alive:
                 node.kill()
 
     def stop(self) -> None:
-        """Brokers first, so that they can hand over what they lead; then the controllers."""
+        """Stops the brokers first, so that they can hand over the partitions that they lead, and then the
+        controllers."""
         for node_id in sorted(self.nodes, key=lambda node_id: (node_id in self.controller_ids, node_id)):
             node = self.nodes[node_id]
             if node.alive:
@@ -126,7 +128,7 @@ class ClusterProcess:
 
 
 def _ports(first: int, count: int) -> list[tuple[int, int]]:
-    """(for clients, for controllers), a pair a node."""
+    """For each node the port of its client listener and the port of its controller listener."""
     if first:
         return [(first + place, first + 10_000 + place) for place in range(count)]
     free = free_ports(2 * count)
@@ -134,7 +136,7 @@ def _ports(first: int, count: int) -> list[tuple[int, int]]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on just now."""
+    """Ports of 127.0.0.1 on which no process listens at present."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for sock in sockets:

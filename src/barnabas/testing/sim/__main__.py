@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.testing.sim import faults, torture
-from barnabas.testing.sim.cluster import storm, trouble
+from barnabas.testing.sim.cluster import fault_context, storm
 from barnabas.testing.sim.outcome import ScenarioResult
 from barnabas.testing.sim.world import World
 
@@ -30,7 +30,7 @@ class ScenarioCommand:
 
 
 SCENARIOS: Final = {
-    "cluster": ScenarioCommand(storm.storm, storm.SECONDS, trouble.ClusterFaultMenu),
+    "cluster": ScenarioCommand(storm.storm, storm.SECONDS, fault_context.ClusterFaultMenu),
     "node": ScenarioCommand(torture.torture, torture.SECONDS, faults.NodeFaultMenu),
 }
 

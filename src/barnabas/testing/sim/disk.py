@@ -1,11 +1,12 @@
-"""Shell: a disk in memory that forgets what was not synced, fills up, and fails on demand: `storage.fs.FileSystem`.
+"""Shell: a disk in memory that loses unsynced data, fills up and fails on demand. Implements `storage.fs.FileSystem`.
 
-What is durable is what the port says: a file's bytes as of its last `sync`, a name as of the last `sync_dir` of its
-directory. `crash()` is kill -9 (the page cache survives); `lose_power()` keeps what is durable, and of the rest what
-the caller, or chance, lets a real disk have written by itself: a prefix, or sectors here and there with zeros between.
+Durable are, as the port defines, a file's bytes as of its last `sync`, and a name as of the last `sync_dir` of its
+directory. `crash()` is kill -9: the page cache survives. `lose_power()` keeps the durable data, and a part of the other
+data that a real disk may have written by itself: a prefix, or some sectors with zeros between them. The caller or the
+random generator chooses that part.
 
-Knobs: `capacity`, `cold` (nothing in the page cache) and the `fail_*` predicates over paths. A process works on a
-`mount`, which is dead after the next crash.
+Tests control the disk with `capacity`, `cold` (the page cache is empty) and the `fail_*` predicates over paths. A
+process uses a `mount`, which stops working at the next crash.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Predicate = Callable[[str], bool]
 
 
 def never(path: str) -> bool:
-    """No path fails."""
+    """The predicate that no path fulfils."""
     return False
 
 
@@ -87,7 +88,7 @@ class MemoryFile:
         self._inode.sync()
 
     def close(self) -> None:
-        """Memory needs no closing."""
+        """Does nothing: memory needs no closing."""
 
 
 class _MemoryLock:
@@ -100,7 +101,7 @@ class _MemoryLock:
 
 
 class MemoryDisk:
-    """One disk. It outlives the processes that use it."""
+    """One disk. The disk survives the processes that use it."""
 
     def __init__(self, capacity: int = 1 << 40) -> None:
         self.capacity = capacity
@@ -111,13 +112,13 @@ class MemoryDisk:
         self.fail_syncs: Predicate = never
         self.fail_truncates: Predicate = never
         self.generation = 0
-        """How many crashes it has seen."""
+        """The number of crashes so far."""
         self.locks: set[str] = set()
         self.syncs: list[str] = []
         self.opened: list[str] = []
         self.now_ms = 0
         self.wall: Callable[[], int] | None = None
-        """Where modification times come from; `now_ms` without it."""
+        """The clock for modification times; None uses `now_ms`."""
         self._names: dict[str, Inode | None] = {"/": None}  # None: a directory
         self._durable_names: dict[str, Inode | None] = {"/": None}
 
@@ -131,18 +132,19 @@ class MemoryDisk:
         return self.now_ms if self.wall is None else self.wall()
 
     def mount(self) -> FileSystem:
-        """The disk as one process sees it."""
+        """The file system for one process."""
         return Mount(self)
 
     def crash(self) -> None:
-        """kill -9: handles and locks are gone, every byte and name stays."""
+        """The effect of kill -9: all handles and locks are released; all bytes and names stay."""
         self.generation += 1
         self.locks.clear()
 
     def lose_power(self, unsynced_bytes_kept: int = 0, *, rng: Rng | None = None) -> None:
-        """What was synced stays, and of each longer file so many bytes more; with `rng` whatever a disk may have kept.
+        """The effect of a power cut: synced bytes stay, and `unsynced_bytes_kept` further bytes of each file.
 
-        With `rng` names may have become durable unasked too, as a journal's commit makes them.
+        With `rng` the unsynced data that stays is random, and names may have become durable without `sync_dir`, as by
+        the commit of a file system's journal.
         """
         self.crash()
         source = self._durable_names
@@ -164,14 +166,14 @@ class MemoryDisk:
         self._measure()
 
     def wipe(self, directory: str) -> None:
-        """An empty directory takes its place."""
+        """Replaces the directory by an empty one."""
         for names in (self._names, self._durable_names):
             for path in [path for path in names if path.startswith(f"{directory}/")]:
                 del names[path]
         self._measure()
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """The medium lies from now on: in the cache and for good."""
+        """Flips a bit of a file, in the page cache and on the platter."""
         inode = self._names[path]
         assert inode is not None
         inode.data[position] ^= 1 << bit
@@ -181,26 +183,26 @@ class MemoryDisk:
             inode.shadow = bytes(damaged)
 
     def data(self, path: str) -> bytearray:
-        """The bytes of a file, to look at or to damage."""
+        """The bytes of a file in the page cache. The caller may change them."""
         inode = self._names[path]
         assert inode is not None
         return inode.data
 
     def put(self, path: str, data: bytes) -> None:
-        """A file that was always there."""
+        """Creates a file whose bytes and name are durable."""
         self._names[path] = self._durable_names[path] = Inode(data)
         self._measure()
 
     def files(self, directory: str) -> dict[str, bytes]:
-        """name -> bytes."""
+        """The files of a directory, as a mapping from name to bytes."""
         return {name: bytes(self.data(f"{directory}/{name}")) for name in self.listdir(directory)}
 
     def paths(self) -> list[str]:
-        """Every file, sorted."""
+        """The paths of all files, sorted."""
         return sorted(path for path, inode in self._names.items() if inode is not None)
 
     def clone(self) -> MemoryDisk:
-        """The same contents on another disk."""
+        """Another disk with the same contents."""
         twin = MemoryDisk(self.capacity)
         copies: dict[int, Inode] = {}
         for inode in self._names.values():
@@ -277,7 +279,7 @@ class MemoryDisk:
             self.unlink(name)
 
     def _forget(self, inode: Inode) -> None:
-        """A name of it is gone. (No name has a second one here: there are no hard links.)"""
+        """Removes a file that has lost its name. There are no hard links, so a file has one name only."""
         self.used -= len(inode.data)
 
     def sync_dir(self, path: str) -> None:
@@ -307,7 +309,8 @@ class MemoryDisk:
 
 
 class Mount:
-    """A `FileSystem` that ends with its process. A program that is dead changes nothing, not even by its last words."""
+    """The `FileSystem` of one process. After the process was killed, every operation raises DiskIoError, so that code
+    that still runs for the process, such as a `finally` block, changes nothing."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk

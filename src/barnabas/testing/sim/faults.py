@@ -41,7 +41,7 @@ class Faults:
         self._world = world
         self._node = node
         self._workload = workload
-        self._rng = world.chance("faults")
+        self._rng = world.random_stream("faults")
         self._restarts = asyncio.Lock()
         self.count = 0
         self._disk_suffered = False

@@ -1,4 +1,4 @@
-"""Shell: a host with a disk, and the production `Node` that runs there, one process after another.
+"""Shell: a simulated host with a disk, which runs the production `Node` in one process after another.
 
 start ── kill ──────── start     kill -9: the page cache stays, sockets are closed by the kernel
       ├─ lose_power ── start     unsynced data may be gone, connections are silent
@@ -31,28 +31,28 @@ DATA_DIR = "/data"
 
 
 class SimNode:
-    """`disk`, `clock` and `job_s` are the host's, and there to be interfered with."""
+    """A host that can run a node. Tests may change `disk`, `clock` and `job_s`, which belong to the host."""
 
     def __init__(self, world: World, name: str, node_id: int, config: Mapping[str, str]) -> None:
         self.name = name
         self.node_id = node_id
         self.config = dict(config)
-        """Settings by Kafka's names; for the next start. Without `listeners` it is PLAINTEXT at the node's address."""
+        """Settings by Kafka's names, used at the next start. `listeners` defaults to PLAINTEXT at `address`."""
         self.disk = MemoryDisk()
         self.clock = SimClock(world.loop)
         self.disk.wall = self.clock.now_ms
         self.usual_job_s = (0.000_05, 0.002)
-        """How long an fsync or a read from the device takes, in seconds: between these."""
+        """The usual minimum and maximum of the seconds that an fsync or a read from the device takes."""
         self.job_s = self.usual_job_s
-        """The same, now."""
+        """The present minimum and maximum; a fault may raise them."""
         self.excused = False
-        """A fault was injected after which this life may end by itself."""
+        """Whether the present process may end by itself, because a disk fault was injected."""
         self.serves_clients = True
-        """It is a broker."""
+        """Whether the node is a broker."""
         self.process: Process | None = None
         self.node: Node | None = None
         self._world = world
-        self._rng = world.chance(f"node {name}")
+        self._rng = world.random_stream(f"node {name}")
         self._lives = 0
         self._ready: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -63,7 +63,7 @@ class SimNode:
 
     @property
     def ready(self) -> bool:
-        """It has told so, and lives."""
+        """Whether the present process has reported that it is ready."""
         return self.process is not None and self._ready is not None and self._ready.done()
 
     @property
@@ -75,12 +75,13 @@ class SimNode:
         return self.process is not None and self.process.life is Life.PAUSED
 
     async def start(self) -> None:
-        """Returns when clients may connect, or when it was killed before that. Raises what prevented the start."""
+        """Starts the node. Returns when clients may connect, or when the process was killed before that. Raises the
+        exception that prevented the start."""
         self.launch()
         await self.wait_ready()
 
     def launch(self) -> None:
-        """Start, and do not wait. A node of a cluster is not ready before there is a quorum."""
+        """Starts the node without waiting. A node of a cluster is not ready before a quorum of controllers runs."""
         if self.process is not None:
             raise SimulationError(f"{self.name} is running already.")
         world, loop = self._world, self._world.loop
@@ -115,11 +116,11 @@ class SimNode:
                 ended.set_result(None)
 
         task = process.spawn(loop, live(), name=self.name)
-        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # retrieved
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # marks the exception as retrieved
         ended.add_done_callback(lambda future: future.exception())
 
     async def wait_ready(self) -> None:
-        """Returns when this life is ready, or over. Raises what ended it before it was ready."""
+        """Returns when the present process is ready or was stopped. Raises the exception that ended it before that."""
         ready, ended = self._ready, self._ended
         if ready is None or ended is None:
             return
@@ -155,7 +156,7 @@ class SimNode:
         return low + self._rng.random() ** 2 * (high - low)
 
     def _over(self, process: Process) -> None:
-        """The process has ended by itself."""
+        """Called when the process has ended by itself."""
         if self.process is process:
             self.process = self.node = None
             self._world.network.process_died(process)
@@ -163,7 +164,7 @@ class SimNode:
             self._world.trace.event(self.name, "has ended")
 
     async def stop(self) -> None:
-        """A clean shutdown; returns when it is down."""
+        """A clean shutdown. Returns when the process has ended."""
         if self.process is None or self.node is None or self._ended is None:
             return
         self._world.trace.event(self.name, "is asked to stop")
@@ -171,14 +172,14 @@ class SimNode:
         await asyncio.wait((self._ended,))
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kills the process, as kill -9 does. The page cache survives."""
         process = self._end("is killed")
         if process is not None:
             self._world.network.process_died(process)
             self.disk.crash()
 
     def lose_power(self) -> None:
-        """The plug is pulled; what the disk has kept of unsynced data is drawn from the seed."""
+        """Cuts the host's power. The seed decides which unsynced data the disk keeps."""
         process = self._end("loses power")
         self._world.network.host_down(self.name, [] if process is None else [process])
         self.disk.lose_power(rng=self._rng)

@@ -1,10 +1,11 @@
-"""Shell: one run of the standard scenario: a broker, clients, faults, then health, a last reading, and the verdict.
+"""Shell: one run of the one-node scenario: a broker, clients and faults; then the faults are healed, all records are
+read, and the invariants are checked.
 
-                 faults                 healed                    killed, started
-    |──────────────────────────────|───────────────|──────────────|─────────────|
-      producers, group, transactions   they finish    read it all    read it all again, judge
+                 faults                 healed                      restarted
+    |──────────────────────────────|────────────────|────────────|──────────────────────────|
+      producers, group, transactions  clients finish   read all     read all again, check
 
-The seed decides everything: which faults, how many clients, how large the segments.
+The seed decides everything: the faults, the number of clients, the size of the segments.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
 SECONDS = 8.0
-"""Simulated time with faults."""
+"""Simulated seconds with faults."""
 RECOVERY_S = 90.0
-"""Simulated time in which a healthy cluster must have done what was asked of it."""
+"""Simulated seconds within which a healthy broker must complete all requests."""
 
 
 def torture(
@@ -38,10 +39,10 @@ def torture(
 
 
 class Torture:
-    """The scenario. What it builds stays, to be looked at."""
+    """The one-node scenario. Its attributes remain after the run, for inspection."""
 
     def __init__(self, world: World, seconds: float, menu: NodeFaultMenu | None) -> None:
-        rng = world.chance("scenario")
+        rng = world.random_stream("scenario")
         self.world = world
         self.seconds = seconds
         drawn = random_menu(rng)
@@ -57,7 +58,7 @@ class Torture:
             },
         )
         self.node.clock.skew_s = rng.uniform(-30, 30)
-        if with_power and rng.random() < 0.5:  # much is written, and not synced yet, when the power fails
+        if with_power and rng.random() < 0.5:  # slow fsync, so that many writes are unsynced when the power fails
             self.node.usual_job_s = self.node.job_s = (0.005, 0.1)
         self.workload = Workload(
             world,
@@ -88,7 +89,7 @@ class Torture:
         return self.faults.count
 
     async def run(self) -> None:
-        """Raises what `torture` raises."""
+        """Runs the scenario. Raises the exceptions of `torture`."""
         with judged(self.world, "A broker could not be started again"):
             await self._run()
 
@@ -118,7 +119,7 @@ class Torture:
         committed = await look.committed()
         bounds = await look.bounds()
         return Evidence(
-            self._judged(),
+            self._checked_history(),
             self.menu is not NodeFaultMenu.KILL,
             self.workload.facts.committed,
             committed,
@@ -128,10 +129,10 @@ class Torture:
             tuple(self.workload.facts.done_again),
         )
 
-    def _judged(self) -> ClientHistory:
-        """The history to be judged. The broker shows records to readers before they are on the platter, acknowledged or
-        not; a power cut may take those that were not, and their offsets are given again. So where power fails only what
-        was acknowledged, and what is there at the end, counts.
+    def _checked_history(self) -> ClientHistory:
+        """The history that the invariants check. A single broker lets consumers read records before fsync. A power cut
+        may remove records that were not acknowledged, and the broker then assigns their offsets again. So if the power
+        may fail, the polls during the run are left out; only sends and the final reads remain.
         """
         history = self.workload.facts.recorder.history()
         if self.menu is NodeFaultMenu.KILL:

@@ -1,14 +1,16 @@
-"""Shell: a world: hosts, a network, a clock and chance, all from one seed; and `run`, which lets a test live in it.
+"""Shell: a simulated world of hosts, a network, a clock and randomness, all derived from one seed. `run` runs a test in
+such a world.
 
     async def scenario(world: World) -> None:
         await world.start_broker()
         async with world.producer() as producer:
             await producer.send_and_wait("orders", b"hello")
-        await asyncio.sleep(7 * 24 * 3600)          # a week, in no time
+        await asyncio.sleep(7 * 24 * 3600)          # a simulated week
 
     run(scenario, seed=7)
 
-Nodes and clients are the production code. Code that belongs to no process is the test's own: it is never cut off.
+Nodes and clients run the production code. Code that belongs to no simulated process is the test itself; the network
+never partitions it from other hosts.
 """
 
 from __future__ import annotations
@@ -49,35 +51,35 @@ _LINES_SHOWN: Final = 60
 
 
 class World:
-    """Made by `run`; every part of it is there to be looked at and interfered with."""
+    """A simulated world, made by `run`. Tests may inspect and change all its parts."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-        self.loop = SimLoop(self.chance("loop"), start=_START)
+        self.loop = SimLoop(self.random_stream("loop"), start=_START)
         self.trace = Trace(self.loop.time, _START)
-        self.network = SimNetwork(self.loop, self.chance("network"), self.trace)
+        self.network = SimNetwork(self.loop, self.random_stream("network"), self.trace)
         self.loop.network = self.network
         self.clock = SimClock(self.loop)
-        """Right; nodes have clocks of their own."""
+        """The correct clock. Every node has a clock of its own, which may be wrong."""
         self.nodes: dict[str, SimNode] = {}
         self.processes: list[Process] = []
         self.crashes: list[str] = []
-        """Exceptions that nobody handled, with their tracebacks."""
-        self._client_rng = self.chance("clients")
+        """Unhandled exceptions, with their tracebacks."""
+        self._client_rng = self.random_stream("clients")
 
-    def chance(self, what: str) -> random.Random:
-        """A stream of chance of its own: what one part draws does not disturb the others."""
+    def random_stream(self, what: str) -> random.Random:
+        """An independent stream of random numbers. The draws of one part of the simulation do not affect the others."""
         return random.Random(f"{self.seed}/{what}")
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the world began."""
+        """Simulated seconds since the start of the run."""
         return self.loop.time() - _START
 
     # ---- nodes
 
     def node(self, name: str, config: Mapping[str, str] | None = None, *, node_id: int | None = None) -> SimNode:
-        """A host that can run a node; not started."""
+        """Returns the host of that name, and creates it if necessary. The node is not started."""
         found = self.nodes.get(name)
         if found is None:
             number = len(self.nodes) + 1 if node_id is None else node_id
@@ -85,7 +87,7 @@ class World:
         return found
 
     async def start_broker(self, config: Mapping[str, str] | None = None, *, name: str = "b1") -> SimNode:
-        """A node of that name, started and ready. `config` are broker settings by Kafka's names."""
+        """Starts a node of that name, and returns when it is ready. `config` has broker settings by Kafka's names."""
         node = self.node(name, config)
         await node.start()
         return node
@@ -98,8 +100,8 @@ class World:
         combined: bool = False,
         config: Mapping[str, str] | None = None,
     ) -> SimCluster:
-        """Brokers b1, b2, ... and controllers c1, c2, ..., or, with `combined`, the first brokers are the controllers.
-        Started and ready."""
+        """Starts brokers b1, b2, ... and controllers c1, c2, ..., and returns when they are ready. With `combined` the
+        first brokers are the controllers."""
         cluster = SimCluster(self, ClusterLayout(brokers, controllers, combined=combined), config or {})
         await cluster.start()
         return cluster
@@ -112,7 +114,7 @@ class World:
 
     @asynccontextmanager
     async def producer(self, **settings: Any) -> AsyncIterator[AsyncProducer]:
-        """A producer of the process that asks; settings as for `AsyncProducer`."""
+        """A producer in the calling process. `settings` are those of `AsyncProducer`."""
         async with (
             self._cluster(PRODUCER_CONFIGS, settings) as cluster,
             AsyncProducer(cluster=cluster, clock=self.clock, **settings) as producer,
@@ -149,14 +151,14 @@ class World:
             yield cluster
 
     def start_client(self, name: str, main: Coroutine[Any, Any, T]) -> tuple[Process, asyncio.Task[T]]:
-        """A program on a host of its own, which can be cut off, paused and killed."""
-        rng = self.chance(f"client {name}")
+        """Starts a program on a host of its own. The process can be partitioned, paused and killed."""
+        rng = self.random_stream(f"client {name}")
         process = Process(name, name, lambda: rng.random() * 0.001)
         self.processes.append(process)
         return process, process.spawn(self.loop, main, name=name)
 
     def kill(self, process: Process) -> None:
-        """kill -9 for a client."""
+        """Kills a client process, as kill -9 does."""
         if process.life is not Life.DEAD:
             self.trace.event(process.name, "is killed")
             process.life = Life.DEAD
@@ -177,7 +179,7 @@ class World:
     # ---- waiting
 
     async def until(self, condition: Callable[[], bool | Awaitable[bool]], within_s: float, what: str) -> None:
-        """Look again and again until it is true. Raises LivenessError when it is not within that time."""
+        """Polls `condition` until it is true. Raises LivenessError if it is not true within `within_s`."""
         deadline = self.loop.time() + within_s
         pause = 0.05
         while True:
@@ -187,7 +189,7 @@ class World:
             if found:
                 return
             if self.loop.time() >= deadline:
-                raise LivenessError(f"Within {within_s:g} s of simulated time it did not come true: {what}.")
+                raise LivenessError(f"Within {within_s:g} s of simulated time this did not happen: {what}.")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 1.0)
 
@@ -210,8 +212,8 @@ class World:
         self.on_crash(f"asyncio: {context.get('message')}", context.get("exception"))
 
     def bury(self) -> None:
-        """The end of the world: whatever still waits in it is closed, and complains to nobody."""
-        told, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        """Ends the world: closes all coroutines that still wait, and suppresses their exceptions."""
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         self.loop.set_exception_handler(lambda loop, context: None)
         try:
             for process in self.processes:
@@ -225,11 +227,11 @@ class World:
             self.loop.close()
             gc.collect()
         finally:
-            sys.unraisablehook = told
+            sys.unraisablehook = hook
 
 
 class _LogToTrace(logging.Handler):
-    """The log of the production code becomes part of the history; a logged traceback is a crash."""
+    """Copies the log of the production code to the trace. A logged traceback counts as a crash."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.INFO)
@@ -248,16 +250,17 @@ class _LogToTrace(logging.Handler):
 
 
 def run(main: Callable[[World], Coroutine[Any, Any, T]], *, seed: int = 0, within_s: float = 10 * 365 * 86_400.0) -> T:
-    """Let `main` live in the world of `seed`, and give what it returns.
+    """Runs `main` in the world of `seed`, and returns its result.
 
-    Raises what it raises, CrashError if something crashed on the way, and LivenessError if it does not end in so
-    many seconds of simulated time. The exception carries the seed and the end of the history as notes.
+    Raises the exceptions of `main`, CrashError if an exception was not handled during the run, and LivenessError if
+    `main` does not end within `within_s` simulated seconds. The exception's notes have the seed and the end of the
+    trace.
     """
     return run_world(World(seed), main, within_s=within_s)
 
 
 def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, within_s: float) -> T:
-    """`run` in a world that the caller keeps, to look at its trace afterwards."""
+    """Like `run`, in a world that the caller keeps, for example to read its trace."""
     loop = world.loop
     loop.set_exception_handler(world._on_loop_exception)
     logger = logging.getLogger("barnabas")
@@ -265,11 +268,11 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
     logger.handlers[:], logger.propagate = [_LogToTrace(world)], False
     logger.setLevel(logging.INFO)
     collected = gc.isenabled()
-    gc.collect()  # the world before, which its caller had still in hand when it was cleared away
-    frozen = gc.get_freeze_count() > 0  # by whoever plays many worlds: it knows when nothing of one is left
+    gc.collect()  # frees the previous world, which its caller may have referenced until now
+    frozen = gc.get_freeze_count() > 0  # by a caller that runs many worlds and collects garbage between them
     if not frozen:
-        gc.freeze()  # what is there now is not looked at when this one is cleared away
-    gc.disable()  # what a collection finalizes, and when, is nothing that a replay could repeat
+        gc.freeze()  # the collection at the end of this world skips all present objects
+    gc.disable()  # a replay could not repeat the moments at which a collection runs finalizers
 
     async def bounded() -> T:
         try:
@@ -280,7 +283,7 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
                 raise LivenessError(f"The scenario did not end within {within_s:g} s of simulated time.") from None
             raise
         except KafkaError as error:
-            if world.crashes:  # what the scenario saw is the consequence
+            if world.crashes:  # the KafkaError is a consequence of the crash
                 raise CrashError("\n".join(world.crashes[:3])) from error
             raise
         world.check_crashes()

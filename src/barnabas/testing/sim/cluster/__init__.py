@@ -1,10 +1,11 @@
-"""Shell: clusters of several production nodes in one world: their faults, what must hold in them, and what clients do.
+"""Shell: simulated clusters of production nodes: their faults, and the rules that must hold in them.
 
-layout.py       which nodes, and their configuration
-cluster.py      the nodes together: start, look, heal, wait until all is well
-view.py         where in a node things are to be found; the only file that knows
-nemesis.py      what goes wrong and when; the faults by kind: processes.py, weather.py, disks.py, operator.py
-watch.py        looks at every node all the time; what must hold: raft_rules.py, replica_rules.py, group_rules.py,
-                coordinator_rules.py
-storm.py        one run from its seed to the verdict
+layout.py         the nodes of a cluster, and their configuration
+cluster.py        operations on all nodes: start, inspect, heal, wait until the cluster is healthy
+view.py           reads the parts of a running node; the only file that knows their attributes
+nemesis.py        applies faults at random times; process_faults.py, network_faults.py, disk_faults.py,
+                  directory_faults.py and operator_actions.py contain the faults, fault_context.py what they share
+watch.py          checks the rules while the cluster runs: raft_rules.py, replica_rules.py, group_rules.py,
+                  coordinator_rules.py, over the data that observation.py gathers
+storm.py          one run of the cluster scenario
 """

@@ -1,4 +1,4 @@
-"""Shell: the nodes of one cluster together: start them, ask them what they think, heal them, wait until all is well."""
+"""Shell: operations on all nodes of a simulated cluster: start, inspect, heal, wait until the cluster is healthy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.world import World
 
 ROOM: Final = 1 << 40
-"""Bytes on a disk that is not full."""
+"""The capacity in bytes of a disk that is not full."""
 FIRST_START_S: Final = 30.0
 _STOP_S: Final = 15.0
 _RETRY_S: Final = 0.5
@@ -27,7 +27,7 @@ _LOOK_S: Final = 0.2
 
 
 class SimCluster:
-    """`hosts` are all nodes by name; brokers and controllers may be the same ones."""
+    """A simulated cluster. `hosts` has all nodes by name; a node may be broker, controller, or both."""
 
     def __init__(self, world: World, layout: ClusterLayout, config: Mapping[str, str]) -> None:
         self.world = world
@@ -46,10 +46,10 @@ class SimCluster:
             if host.is_controller:
                 self.controllers.append(node)
 
-    # ---- life
+    # ---- starting and stopping
 
     async def start(self) -> None:
-        """All nodes at once; returns when all are ready. Raises what prevents a start."""
+        """Starts all nodes at once. Returns when all are ready; raises the exception that prevents a start."""
         for node in self.hosts.values():
             node.launch()
         try:
@@ -63,7 +63,8 @@ class SimCluster:
             ) from None
 
     async def up(self, node: SimNode) -> None:
-        """An operator starts it again; while its disk refuses, again and again. Does not wait until it is ready."""
+        """Starts a node as an operator would, and repeats the start while its disk returns errors. Does not wait until
+        the node is ready."""
         async with self._repairs[node.name]:
             while not node.alive:
                 node.launch()
@@ -73,7 +74,7 @@ class SimCluster:
                 await asyncio.sleep(_RETRY_S)
 
     async def stop(self, node: SimNode) -> None:
-        """A clean shutdown, or after a while kill -9."""
+        """A clean shutdown; if the node does not end in time, kill -9."""
         if not node.alive or node.paused:
             return
         stopping = asyncio.ensure_future(node.stop())
@@ -89,7 +90,7 @@ class SimCluster:
                 raise
 
     async def heal(self) -> None:
-        """Every host and link is well again, and every node is started."""
+        """Undoes all faults of hosts and links, and starts every node."""
         world = self.world
         world.network.heal()
         for node in self.hosts.values():
@@ -100,12 +101,12 @@ class SimCluster:
             node.job_s = node.usual_job_s
             node.clock.skew_s = node.clock.drift = 0.0
             node.resume()
-            if suffered:  # a directory that failed is offline until somebody restarts the broker
+            if suffered:  # a failed directory is offline until the broker is restarted
                 node.kill()
         for node in self.hosts.values():
             await self.up(node)
 
-    # ---- what its nodes think
+    # ---- the metadata of its nodes
 
     def images(self) -> Iterator[tuple[SimNode, ClusterImage]]:
         for node in self.hosts.values():
@@ -114,7 +115,7 @@ class SimCluster:
                 yield node, image
 
     def newest_image(self) -> ClusterImage | None:
-        """The one of the highest offset, wherever it is."""
+        """The committed image with the highest offset of all running nodes."""
         return max((image for _, image in self.images()), key=lambda image: image.offset, default=None)
 
     def partition(self, tp: TopicPartition) -> PartitionImage | None:
@@ -125,12 +126,12 @@ class SimCluster:
         return next((node for node in self.brokers if node.node_id == broker_id), None)
 
     def leader(self, tp: TopicPartition) -> SimNode | None:
-        """As the newest image has it."""
+        """The leader of a partition in the newest image."""
         found = self.partition(tp)
         return None if found is None else self.broker(found.leader)
 
     def active_controller(self) -> SimNode | None:
-        """The leader of the quorum in the newest epoch that anyone knows of."""
+        """The quorum's leader in the highest epoch of all running nodes."""
         found: SimNode | None = None
         newest = -1
         for node in self.controllers:
@@ -141,8 +142,8 @@ class SimCluster:
 
     # ---- health
 
-    def trouble(self, *, ready: bool = True) -> str:
-        """What is not as it is in a healthy cluster, or an empty text."""
+    def problem(self, *, ready: bool = True) -> str:
+        """Describes the first difference from a healthy cluster; empty if the cluster is healthy."""
         down = [node.name for node in self.hosts.values() if not (node.ready if ready else node.alive) or node.paused]
         if down:
             return f"down or not ready: {', '.join(down)}"
@@ -159,8 +160,8 @@ class SimCluster:
             for index, partition in enumerate(topic.partitions):
                 if partition.is_reassigning:
                     return f"{topic.name}-{index} is being reassigned"
-        if self.isr_trouble():
-            return self.isr_trouble()
+        if self.isr_problem():
+            return self.isr_problem()
         behind = [node.name for node, other in self.images() if other.offset < image.offset]
         if behind:
             return f"{', '.join(behind)} lag behind the controller's metadata"
@@ -179,8 +180,8 @@ class SimCluster:
                 return f"replicas of {name} have (log end, high watermark) {sorted(found)}"
         return ""
 
-    def isr_trouble(self) -> str:
-        """Which partition has not all its replicas in sync, or an empty text."""
+    def isr_problem(self) -> str:
+        """Describes the first partition with a replica out of sync; empty if all replicas are in sync."""
         active = self.active_controller()
         image = None if active is None else image_of(active)
         if image is None:
@@ -192,7 +193,7 @@ class SimCluster:
         return ""
 
     def is_whole(self) -> bool:
-        """Every broker runs, is known to the controller in this very life, and everything is in sync."""
+        """Whether every broker runs, is registered with its present process, and all replicas are in sync."""
         active = self.active_controller()
         image = None if active is None else image_of(active)
         if image is None:
@@ -202,10 +203,10 @@ class SimCluster:
             known = registered is not None and registered.epoch == broker_epoch_of(broker) and not registered.fenced
             if not known or not broker.ready:
                 return False
-        return not self.isr_trouble()
+        return not self.isr_problem()
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> bool:
-        """Wait for it, but not longer. Whether it came true."""
+        """Waits until `condition()` is true, but not longer than `within_s`. Returns whether it became true."""
         deadline = self.world.loop.time() + within_s
         while not condition():
             if self.world.loop.time() >= deadline:
@@ -214,15 +215,16 @@ class SimCluster:
         return True
 
     async def until_well(self, within_s: float, *, quiet: bool = False) -> None:
-        """Until nothing is wrong; with `quiet` also until no replica lags, which takes that nobody writes.
+        """Waits until the cluster is healthy. With `quiet` also until no replica lags, which requires that no client
+        writes.
 
-        Raises LivenessError with what is wrong.
+        Raises LivenessError with a description of the problem.
         """
         wrong = ""
 
         def well() -> bool:
             nonlocal wrong
-            wrong = self.trouble()
+            wrong = self.problem()
             return not wrong or (not quiet and wrong.startswith("replicas of"))
 
         try:

@@ -1,5 +1,5 @@
-"""Machine: what must hold in consumer groups: the invariants of KIP-848's specification, held against what their
-coordinators have committed.
+"""Machine: the rules for consumer groups: the invariants of KIP-848's specification, checked on the committed state of
+the coordinators.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from barnabas.testing.sim.cluster.rule import Rule
 if TYPE_CHECKING:
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
     from barnabas.testing.sim.cluster.cluster import SimCluster
-    from barnabas.testing.sim.cluster.sight import Sight
+    from barnabas.testing.sim.cluster.observation import ClusterObservation
 
 
 class NoDoubleAssignment(Rule):
-    """A partition belongs to one member of a group: while one still has to give it up, nobody else has it."""
+    """A partition is assigned to at most one member of a group. While a member has to revoke a partition, no other
+    member owns it."""
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         for where, _, group in seen.groups:
             owners: dict[tuple[object, int], str] = {}
             for member in group.members.committed().values():
@@ -31,13 +32,14 @@ class NoDoubleAssignment(Rule):
 
 
 class MonotonicGroupEpoch(Rule):
-    """A group's epoch never goes back, also not to another coordinator; no member is ahead of its group."""
+    """The epoch of a group never decreases, also not after a change of the coordinator. No member's epoch exceeds the
+    group's."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._seen: dict[str, tuple[int, int]] = {}
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         for where, leader_epoch, group in seen.groups:
             self._check(where, leader_epoch, group)
 
@@ -45,7 +47,7 @@ class MonotonicGroupEpoch(Rule):
         epoch = group.epoch.committed
         seen_in, seen = self._seen.get(group.group_id, (-1, -1))
         if leader_epoch < seen_in:
-            return  # a coordinator that does not know yet that it is none any more
+            return  # a former coordinator that has not yet resigned
         if epoch < seen:
             self.broken(
                 f"{group.group_id} on {where}: epoch {epoch} in leader epoch {leader_epoch}, {seen} in {seen_in}"

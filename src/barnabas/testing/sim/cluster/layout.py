@@ -1,4 +1,4 @@
-"""Value: which nodes a simulated cluster has, and their configuration by Kafka's names."""
+"""Value: the nodes of a simulated cluster, and their configuration by Kafka's names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.server.broker.fetching.reads import RACK_AWARE
 from barnabas.testing.sim.node import CONTROLLER_PORT, DATA_DIR, PORT
 
 FIRST_CONTROLLER_ID: Final = 101
-"""Of controllers that are no brokers."""
+"""The node id of the first controller that is not also a broker."""
 RACKS: Final = ("left", "right")
 DIRECTORIES: Final = (DATA_DIR, "/data2")
 QUICK: Final[Mapping[str, str]] = {
@@ -33,12 +33,12 @@ QUICK: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",
 }
-"""Seconds instead of minutes: so that more happens in a run, not less."""
+"""Time-outs of seconds instead of minutes, so that more happens in each simulated run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimHost:
-    """One node. A broker's name begins with b, a mere controller's with c."""
+    """One node of a cluster. The name of a broker begins with b, of a separate controller with c."""
 
     name: str
     node_id: int
@@ -52,8 +52,9 @@ class SimHost:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """`combined`: the first brokers are the controllers. `dynamic`: the quorum may change (KIP-853). `racks`: brokers
-    stand in two of them, and consumers are sent to the nearest replica (KIP-392). `directories`: brokers have two."""
+    """The shape of a cluster. `combined`: the first brokers are the controllers. `dynamic`: the quorum may change
+    (KIP-853). `racks`: the brokers are in two racks, and consumers fetch from the nearest replica (KIP-392).
+    `directories`: each broker has two log directories."""
 
     brokers: int = 3
     controllers: int = 3
@@ -77,7 +78,7 @@ class ClusterLayout:
                 yield SimHost(f"c{i + 1}", FIRST_CONTROLLER_ID + i, False, True)
 
     def config(self, host: SimHost) -> dict[str, str]:
-        """What this node is configured with, but for its id."""
+        """The configuration of a node, except its id."""
         controllers = [other for other in self.hosts() if other.is_controller]
         listeners = [f"PLAINTEXT://{host.name}:{PORT}"] if host.is_broker else []
         roles = ["broker"] if host.is_broker else []

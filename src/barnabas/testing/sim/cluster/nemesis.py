@@ -1,6 +1,6 @@
-"""Shell: what goes wrong, when and for how long, drawn from the seed: one fault after another, now and then several.
+"""Shell: applies faults to a cluster at times and for durations that the seed decides, sometimes several at once.
 
-trouble ──── quiet: everything is healed, and must be well again within a bound ──── trouble ──── quiet
+strike: faults ──── rest: all is healed, and the cluster must be healthy within a bound ──── strike ──── rest
 """
 
 from __future__ import annotations
@@ -8,33 +8,33 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from barnabas.testing.sim.cluster.directories import DIRECTORY_FAULTS
-from barnabas.testing.sim.cluster.disks import DISK_FAULTS
-from barnabas.testing.sim.cluster.operator import OPERATIONS
-from barnabas.testing.sim.cluster.processes import PROCESS_FAULTS
-from barnabas.testing.sim.cluster.trouble import ClusterFault, Trouble
-from barnabas.testing.sim.cluster.weather import WEATHER
+from barnabas.testing.sim.cluster.directory_faults import DIRECTORY_FAULTS
+from barnabas.testing.sim.cluster.disk_faults import DISK_FAULTS
+from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
+from barnabas.testing.sim.cluster.network_faults import WEATHER
+from barnabas.testing.sim.cluster.operator_actions import OPERATIONS
+from barnabas.testing.sim.cluster.process_faults import PROCESS_FAULTS
 
 CATALOGUE: Final = (*PROCESS_FAULTS, *WEATHER, *DISK_FAULTS, *OPERATIONS)
 _PAUSE_S: Final = 0.5
-"""Between two faults, on average."""
+"""The mean of the seconds between two faults."""
 _ALONE: Final = 0.5
-"""How often the next fault waits for the end of the one before."""
+"""The probability that a fault waits until the previous fault is over."""
 
 
 class Nemesis:
-    """`strike` for a while, then `rest`."""
+    """Applies faults to a cluster: `strike` for some time, then `rest`."""
 
-    def __init__(self, trouble: Trouble) -> None:
-        self._trouble = trouble
-        catalogue = (*CATALOGUE, *DIRECTORY_FAULTS) if trouble.cluster.layout.directories else CATALOGUE
-        self._choices = [fault for fault in catalogue if trouble.menu in fault.menus]
+    def __init__(self, context: FaultContext) -> None:
+        self._context = context
+        catalogue = (*CATALOGUE, *DIRECTORY_FAULTS) if context.cluster.layout.directories else CATALOGUE
+        self._choices = [fault for fault in catalogue if context.menu in fault.menus]
         self.count = 0
-        """Faults so far."""
+        """The number of faults so far."""
 
     async def strike(self, seconds: float) -> None:
-        """Until that much simulated time has gone by and every fault is over."""
-        loop, rng = self._trouble.world.loop, self._trouble.rng
+        """Applies faults for that many simulated seconds. Returns when every fault is over."""
+        loop, rng = self._context.world.loop, self._context.rng
         end = loop.time() + seconds
         weights = [fault.weight for fault in self._choices]
         async with asyncio.TaskGroup() as group:
@@ -47,12 +47,12 @@ class Nemesis:
 
     async def _apply(self, fault: ClusterFault) -> None:
         self.count += 1
-        self._trouble.world.trace.event("fault", fault.name)
-        await fault.strike(self._trouble)
+        self._context.world.trace.event("fault", fault.name)
+        await fault.strike(self._context)
 
     async def rest(self, within_s: float) -> None:
-        """Heal everything. Raises LivenessError when the cluster is not well within that time."""
-        self._trouble.world.trace.event("fault", "everything is healed")
-        await self._trouble.cluster.heal()
-        await self._trouble.cluster.until_well(within_s)
-        self._trouble.world.trace.event("fault", "the cluster is well")
+        """Undoes all faults. Raises LivenessError if the cluster is not healthy within `within_s`."""
+        self._context.world.trace.event("fault", "everything is healed")
+        await self._context.cluster.heal()
+        await self._context.cluster.until_well(within_s)
+        self._context.world.trace.event("fault", "the cluster is well")

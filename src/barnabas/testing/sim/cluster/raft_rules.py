@@ -1,6 +1,6 @@
-"""Machine: what must hold in the metadata quorum: the rules of Kafka's RaftEventSimulationTest and of KRaft's
-specification that can be seen from outside, held against the running nodes. (All of them, against the machines alone,
-are in `tests/property/raft_invariants.py`.)
+"""Machine: the rules for the metadata quorum: those of Kafka's RaftEventSimulationTest and of KRaft's specification
+that can be observed on running nodes. `tests/property/raft_invariants.py` checks all of these rules on the Raft
+machines alone.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
-from barnabas.testing.sim.cluster.view import image_of, metadata_log_of, raft_of, told_epoch_of
+from barnabas.testing.sim.cluster.view import durable_epoch_of, image_of, metadata_log_of, raft_of
 
 if TYPE_CHECKING:
     from barnabas.server.metadata.image.cluster import ClusterImage
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.testing.sim.cluster.cluster import SimCluster
-    from barnabas.testing.sim.cluster.sight import Sight
+    from barnabas.testing.sim.cluster.observation import ClusterObservation
     from barnabas.testing.sim.node import SimNode
 
 
 class MonotonicEpoch(Rule):
-    """A voter never goes back to an earlier epoch, not even over a crash: its vote is on the disk before it counts."""
+    """The epoch of a voter never decreases, not even after a crash, because a vote is durable before it is sent."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
@@ -30,18 +30,19 @@ class MonotonicEpoch(Rule):
         if machine.is_leader and machine.epoch < before:
             self.broken(f"{node.name} leads epoch {machine.epoch} and was in {before} before")
         if node in self.cluster.controllers:
-            self._seen[node.name] = max(before, told_epoch_of(node))
+            self._seen[node.name] = max(before, durable_epoch_of(node))
 
 
 class SingleLeader(Rule):
-    """NeverTwoLeadersInSameEpoch: whether at the same time, one after the other, or the same one born again."""
+    """NeverTwoLeadersInSameEpoch: an epoch has one leader. Neither another node nor a restarted process of the same
+    node leads in that epoch again."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._leaders: dict[int, str] = {}
 
     def step(self, node: SimNode, machine: RaftMachine) -> None:
-        if machine.is_leader and told_epoch_of(node) >= machine.epoch:
+        if machine.is_leader and durable_epoch_of(node) >= machine.epoch:
             assert node.process is not None
             me = node.process.name
             other = self._leaders.setdefault(machine.epoch, me)
@@ -50,8 +51,8 @@ class SingleLeader(Rule):
 
 
 class MonotonicQuorumWatermark(Rule):
-    """What a replica once called committed in the metadata log, it never doubts. (One that starts over, because its
-    disk was full, is another one.)"""
+    """The high watermark of a replica of the metadata log never decreases. A quorum that was started again inside the
+    process after a full disk counts as another replica."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
@@ -66,14 +67,14 @@ class MonotonicQuorumWatermark(Rule):
 
 
 class ConsistentMetadata(Rule):
-    """Committed metadata is the same everywhere, for ever: no log differs below its high watermark."""
+    """No two metadata logs differ below their high watermarks."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._committed: dict[int, Row] = {}
         self._checked: dict[str, int] = {}
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         for node in self.cluster.hosts.values():
             machine, log = raft_of(node), metadata_log_of(node)
             if machine is None or log is None or node.process is None:
@@ -91,7 +92,7 @@ class ConsistentMetadata(Rule):
 
 
 class OneTruth(Rule):
-    """Two nodes whose images end at the same record have the same image, wherever they began: log or snapshot."""
+    """Two nodes whose images end at the same offset have equal images, whether they loaded the log or a snapshot."""
 
     def at_rest(self) -> None:
         first: tuple[str, int, object] | None = None

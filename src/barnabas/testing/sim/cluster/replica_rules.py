@@ -1,5 +1,5 @@
-"""Machine: what must hold between the replicas of a partition: KIP-966's invariants, by their names there, held against
-the logs and roles of the running brokers.
+"""Machine: the rules for the replicas of a partition: KIP-966's invariants, by the names of its specification, checked
+on the logs and roles of the running brokers.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from barnabas.core.ids import TopicPartition
 from barnabas.server.replication.rules.leader import effective_min_insync
 from barnabas.server.storage.recovery import scan_batches
+from barnabas.testing.sim.cluster.observation import ClusterObservation, Key, Replica, replicas_of
 from barnabas.testing.sim.cluster.rule import Row, Rule, batches_of
-from barnabas.testing.sim.cluster.sight import Key, Replica, Sight, replicas_of
 from barnabas.testing.sim.cluster.view import broker_epoch_of
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class OneLeaderPerEpoch(Rule):
-    """In one leader epoch one broker leads a partition."""
+    """In each leader epoch only one broker leads a partition."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._leaders: dict[tuple[Key, int], str] = {}
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         for node, _, partition, _, key in seen.replicas:
             if partition.leader is not None:
                 other = self._leaders.setdefault((key, partition.leader_epoch), node.name)
@@ -34,9 +34,10 @@ class OneLeaderPerEpoch(Rule):
 
 
 class ReplicationQuorumSuperset(Rule):
-    """Whoever commits waits for everyone who may be elected: its maximal ISR includes the controller's ISR and ELR."""
+    """A leader commits only records that every electable replica has: the leader's maximal ISR includes the
+    controller's ISR and ELR."""
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         if seen.image is None:
             return
         for node, _, partition, log, key in seen.replicas:
@@ -44,7 +45,7 @@ class ReplicationQuorumSuperset(Rule):
             if role is None or state is None or state.leader_epoch != role.leader_epoch:
                 continue
             if state.partition_epoch < role.partition_epoch:
-                continue  # it was told what is committed; who else knew of that is down, or does not know it is yet
+                continue  # this leader learnt of a newer committed change than any other running node has
             commits = len(role.isr) >= effective_min_insync(role.replicas, log.config.min_insync_replicas)
             needed = {*state.isr, *state.elr} if commits else set(state.isr)
             if not needed <= role.maximal_isr:
@@ -55,19 +56,19 @@ class ReplicationQuorumSuperset(Rule):
 
 
 class AcknowledgedIsCommitted(Rule):
-    """When a producer has its acknowledgement, the high watermark of the leader that wrote the record is past it."""
+    """When a producer has an acknowledgement, the high watermark of the leader that wrote the record is above it."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._early = ""
 
     def on_acknowledged(self, tp: TopicPartition, offset: int) -> None:
-        """In the client's process; the rule breaks at the next look."""
+        """Called in the client's process. A violation is raised at the next check."""
         state = self.cluster.partition(tp)
         for node, _, partition, log, _ in replicas_of(self.cluster):
             role = partition.leader
-            # Only the leader that wrote it is sure to have known: a later one may not have heard of it yet, and one
-            # before may have written something else there.
+            # Only the leader that wrote the record is certain to know its commit. A later leader may have an older high
+            # watermark, and an earlier one may have another record at that offset.
             if role is None or partition.name != tp or state is None or role.leader_epoch != state.leader_epoch:
                 continue
             if not role.epoch_start_offset <= offset < log.log_end_offset:
@@ -75,20 +76,20 @@ class AcknowledgedIsCommitted(Rule):
             if partition.high_watermark <= offset:
                 self._early = f"{tp} at {offset}: {node.name}'s high watermark is {partition.high_watermark}"
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         if self._early:
             self.broken(self._early)
 
 
 class FewInSyncCommitNothing(Rule):
-    """While fewer than min.insync.replicas are in sync, the high watermark stands still: the eligible leader replicas
-    are complete only because of that (KIP-966)."""
+    """While fewer than min.insync.replicas replicas are in sync, the high watermark does not advance. The completeness
+    of the eligible leader replicas depends on this rule (KIP-966)."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._few: dict[tuple[str, Key], tuple[object, int]] = {}
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         few: dict[tuple[str, Key], tuple[object, int]] = {}
         for node, life, partition, log, key in seen.replicas:
             role = partition.leader
@@ -98,7 +99,8 @@ class FewInSyncCommitNothing(Rule):
             if len(role.isr) >= effective_min_insync(role.replicas, least):
                 continue
             place = (life, key)
-            # Another partition epoch: in between, enough may have been in sync for a moment.
+            # Observations with different partition epochs are not compared, because in between enough replicas may
+            # have been in sync for a moment.
             now = (role.leader_epoch, role.partition_epoch, role.isr, least), partition.high_watermark
             before = self._few.get(place)
             if before is not None and before[0] == now[0] and before[1] < now[1]:
@@ -110,13 +112,13 @@ class FewInSyncCommitNothing(Rule):
 
 
 class FlushedBeforeCommitted(Rule):
-    """With flush.messages=1 a leader's high watermark never passes what is on its own disk."""
+    """With flush.messages=1 the high watermark of a leader never exceeds the durable end of its own log."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._marks: dict[tuple[str, Key], int] = {}
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         for node, life, partition, log, key in seen.replicas:
             if partition.leader is None or log.config.flush_messages > 1:
                 continue
@@ -124,31 +126,32 @@ class FlushedBeforeCommitted(Rule):
             mark = partition.high_watermark
             if log.durable_offset < mark and mark > self._marks.get(place, mark):
                 self.broken(
-                    f"{node.name} commits {partition.name} up to {mark}; on its disk it is to {log.durable_offset}"
+                    f"{node.name} commits {partition.name} up to {mark}; its log is durable up to {log.durable_offset}"
                 )
             self._marks[place] = mark
 
 
 @dataclass(slots=True)
 class _Committed:
-    """What any leader's high watermark has passed, of one partition."""
+    """The batches of one partition that are below the high watermark of any leader so far."""
 
     rows: dict[int, Row] = field(default_factory=dict)
     end: int = 0
 
 
 class ConsistentRead(Rule):
-    """Below any replica's high watermark stands what was committed there (LogMatching), in every later leadership
-    (LeaderCompleteness), and a leader's watermark never goes back. Compacted topics change their batches: they are left
-    out."""
+    """Below its high watermark every replica has the batches that were committed (LogMatching), in every later leader
+    epoch (LeaderCompleteness), and the high watermark of a leader never decreases. Compacted topics are left out,
+    because compaction changes their batches."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._committed: dict[Key, _Committed] = {}
-        self._checked: dict[tuple[str, Key], tuple[int, int]] = {}
+        self._checked: dict[tuple[str, Key], int] = {}
+        """For each process and partition, the offset up to which its batches were compared."""
         self._marks: dict[tuple[str, Key, int], int] = {}
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         for replica in seen.replicas:
             node, life, partition, log, key = replica
             mark = partition.high_watermark
@@ -169,10 +172,10 @@ class ConsistentRead(Rule):
             self._compare(replica, known)
 
     def _compare(self, replica: Replica, known: _Committed) -> None:
-        """Each batch once in a life of the process, unless the log was cut behind it."""
+        """Compares each batch once per process; again if the log was truncated before it."""
         node, life, partition, log, key = replica
         place = (life, key)
-        checked, cuts = self._checked.get(place, (0, 0))
+        checked = self._checked.get(place, 0)
         end = min(partition.high_watermark, known.end)
         if log.log_end_offset < checked:
             checked = log.log_start_offset
@@ -182,20 +185,21 @@ class ConsistentRead(Rule):
             if committed != row:
                 self.broken(f"{node.name} has {row} in {partition.name}, committed is {committed}")
             start = row.next_offset
-        self._checked[place] = max(start, checked), cuts
+        self._checked[place] = max(start, checked)
 
 
 class LeaderCompleteness(Rule):
-    """Who leads in the newest epoch has every committed record, and so has everyone in the ISR or the ELR
-    (LeaderCandidateCompleteness): a process counts from its registration on, which takes it out if it must."""
+    """The leader of the newest epoch has every committed record, and so has every replica in the ISR or the ELR
+    (LeaderCandidateCompleteness). A process counts from its registration on, because the registration removes an
+    incomplete replica from both lists."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster)
         self._ends: dict[Key, tuple[int, str]] = {}
-        self._told: dict[Key, int] = {}
-        """The highest partition epoch that a leader has acted in."""
+        self._partition_epochs: dict[Key, int] = {}
+        """The highest partition epoch in which a leader has acted."""
 
-    def look(self, seen: Sight) -> None:
+    def observe(self, seen: ClusterObservation) -> None:
         image = seen.image
         if image is None:
             return
@@ -207,22 +211,22 @@ class LeaderCompleteness(Rule):
             registered = image.brokers.get(node.node_id)
             known = registered is not None and registered.epoch == broker_epoch_of(node)
             leads = partition.leader is not None and state.leader_epoch == partition.leader_epoch
-            if state.partition_epoch < self._told.get(key, 0):
-                continue  # a newer leader, or ISR, is committed, and nobody up knows: who was paused since is no leader
+            if state.partition_epoch < self._partition_epochs.get(key, 0):
+                continue  # a newer leader or ISR is committed, and no running node has that change yet
             if leads or (known and node.node_id in (*state.isr, *state.elr)):
                 self.broken(
-                    f"{node.name} {'leads' if leads else 'may lead'} {partition.name} and has it up to "
+                    f"{node.name} {'leads' if leads else 'may lead'} {partition.name} and its log ends at "
                     f"{log.log_end_offset}; {end} was committed by {who} (ISR {state.isr}, ELR {state.elr})"
                 )
         for node, _, partition, _, key in seen.replicas:
             if partition.leader is not None:
-                self._told[key] = max(self._told.get(key, 0), partition.leader.partition_epoch)
+                self._partition_epochs[key] = max(self._partition_epochs.get(key, 0), partition.leader.partition_epoch)
                 if partition.high_watermark > self._ends.get(key, (0, ""))[0]:
                     self._ends[key] = partition.high_watermark, f"{node.name} in epoch {partition.leader_epoch}"
 
 
 class SameState(Rule):
-    """Replicas with the same log know the same of its producers, of its open transactions and of its epochs."""
+    """Replicas with equal logs have equal producer states, open transactions and leader epochs."""
 
     def at_rest(self) -> None:
         first: dict[Key, tuple[str, object]] = {}
@@ -246,7 +250,7 @@ class SameState(Rule):
 
 
 class AcknowledgedIsEverywhere(Rule):
-    """When all is well, every in-sync replica holds every committed batch."""
+    """When no client writes and no fault is active, every in-sync replica has every committed batch."""
 
     def at_rest(self) -> None:
         rows: dict[TopicPartition, tuple[str, list[Row]]] = {}
@@ -261,7 +265,7 @@ class AcknowledgedIsEverywhere(Rule):
 
 
 class LogsAreWhole(Rule):
-    """A log is made of whole batches: checksums are right, nothing lies between them, and the index finds each."""
+    """A log consists of whole batches with correct checksums and without gaps, and the index finds each batch."""
 
     def at_rest(self) -> None:
         for node, _, partition, log, _ in replicas_of(self.cluster):

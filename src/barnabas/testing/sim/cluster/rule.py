@@ -1,4 +1,4 @@
-"""Machine: what every rule about a running cluster is made of."""
+"""Machine: the base class of the rules that are checked while a cluster runs."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from barnabas.server.raft.machine.raft import RaftMachine
     from barnabas.server.storage.log import Log
     from barnabas.testing.sim.cluster.cluster import SimCluster
-    from barnabas.testing.sim.cluster.sight import Sight
+    from barnabas.testing.sim.cluster.observation import ClusterObservation
     from barnabas.testing.sim.node import SimNode
 
 
 class Rule:
-    """Keeps what it has seen, across crashes. Raises CorrectnessError when it does not hold."""
+    """A rule. It keeps its observations across restarts of nodes, and raises CorrectnessError when it is violated."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
 
     def step(self, node: SimNode, machine: RaftMachine) -> None:
-        """After a step of the loop in which a replica of the quorum got another epoch, role or high watermark, or the
-        process another word about its leader."""
+        """Called after a step of the event loop that changed the epoch, role or high watermark of a quorum replica, or
+        the epoch that its process has stored."""
 
-    def look(self, seen: Sight) -> None:
-        """Many times a second."""
+    def observe(self, seen: ClusterObservation) -> None:
+        """Called many times a second with an observation of the whole cluster."""
 
     def at_rest(self) -> None:
-        """When nobody writes and everything is replicated."""
+        """Called when no client writes and every replica is in sync."""
 
     def broken(self, what: str) -> NoReturn:
         self.cluster.world.trace.event("rule", f"{type(self).__name__} is broken: {what}")
@@ -38,7 +38,7 @@ class Rule:
 
 
 class Row(NamedTuple):
-    """One batch of a log, as far as it matters whether two are the same."""
+    """The fields of a record batch by which two batches are compared."""
 
     base_offset: int
     next_offset: int
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def batches_of(log: Log, start: int, end: int) -> Iterator[Row]:
-    """The batches from `start` on that end at or before `end`."""
+    """The batches of a log from `start` on that end at or before `end`."""
     for segment in log.segments.starting_from(start):
         if segment.base_offset >= end:
             return

@@ -1,11 +1,12 @@
-"""Shell: one run of the cluster's scenario, from its seed to the verdict.
+"""Shell: one run of the cluster scenario: nodes, clients and faults; then all records are read, every node is
+restarted, and the invariants are checked.
 
-       trouble      quiet    trouble     quiet                         all killed, started
-    |────────────|─────────|───────────|─────────|──────────|─────────|──────────────────|
-      producers, groups, transactions, copiers, share consumers       read it all again, judge
-                                                  read it all
+        faults     healed      faults     healed                 all killed and restarted
+    |────────────|─────────|───────────|─────────|──────────|───────────────────────────|
+      producers, groups, transactions, copiers,    read all    read all again, check
+      share consumers
 
-The seed decides everything: how many nodes in which roles, which faults, how many clients, how large the segments.
+The seed decides everything: the number and roles of nodes, the faults, the number of clients, the size of the segments.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from dataclasses import replace
 
 from barnabas.testing.sim import invariants
 from barnabas.testing.sim.cluster.cluster import SimCluster
-from barnabas.testing.sim.cluster.disks import power_cut
+from barnabas.testing.sim.cluster.disk_faults import power_cut
+from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFaultMenu, FaultContext
 from barnabas.testing.sim.cluster.layout import RACKS, ClusterLayout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
-from barnabas.testing.sim.cluster.trouble import LOSSY, ClusterFaultMenu, Trouble
 from barnabas.testing.sim.cluster.watch import ClusterWatch
 from barnabas.testing.sim.evidence import LAST_READER, LastLook
 from barnabas.testing.sim.invariants import Evidence
@@ -30,9 +31,9 @@ from barnabas.testing.sim.workload.sharing import prepare_sharers
 from barnabas.testing.sim.world import World
 
 SECONDS = 10.0
-"""Simulated time with faults."""
+"""Simulated seconds with faults."""
 RECOVERY_S = 60.0
-"""Simulated time in which a healed cluster must be well, and must have done what was asked of it."""
+"""Simulated seconds within which a healed cluster must be healthy, and must complete all requests."""
 
 
 def storm(
@@ -44,10 +45,10 @@ def storm(
 
 
 class Storm:
-    """The scenario. What it builds stays, to be looked at."""
+    """The cluster scenario. Its attributes remain after the run, for inspection."""
 
     def __init__(self, world: World, seconds: float, menu: ClusterFaultMenu | None) -> None:
-        rng = world.chance("scenario")
+        rng = world.random_stream("scenario")
         self.world = world
         self.seconds = seconds
         drawn = rng.choice(
@@ -62,8 +63,8 @@ class Storm:
         self.menu = menu or drawn
         self.layout = replace(
             random_layout(rng),
-            racks=world.chance("racks").random() < 0.3,
-            directories=world.chance("directories").random() < 0.3,
+            racks=world.random_stream("racks").random() < 0.3,
+            directories=world.random_stream("directories").random() < 0.3,
         )
         config = {"metadata.log.max.record.bytes.between.snapshots": str(rng.choice([2_000, 20_971_520]))}
         if self.menu is ClusterFaultMenu.BLACKOUT:
@@ -71,15 +72,15 @@ class Storm:
         self.cluster = SimCluster(world, self.layout, config)
         slow = (
             self.menu is not ClusterFaultMenu.KILL and rng.random() < 0.6
-        )  # then much is written and not synced at any time
+        )  # slow fsync, so that many writes are unsynced at any time
         for node in self.cluster.hosts.values():
             node.clock.skew_s = rng.uniform(-10, 10)
             if slow:
                 node.usual_job_s = node.job_s = (0.005, 0.1)
         racks = RACKS if self.layout.racks else ()
         self.workload = Workload(world, random_mix(rng), partitions=rng.randint(1, 2), racks=racks)
-        self.trouble = Trouble(self.cluster, self.workload, self.menu, TOPICS)
-        self.nemesis = Nemesis(self.trouble)
+        self.fault_context = FaultContext(self.cluster, self.workload, self.menu, TOPICS)
+        self.nemesis = Nemesis(self.fault_context)
         self.watch: ClusterWatch | None = None
         self.episodes = rng.choice([1, 1, 2])
         self.topic_config: Mapping[str, str | None] = {
@@ -97,7 +98,7 @@ class Storm:
         return self.nemesis.count
 
     async def run(self) -> None:
-        """Raises what `storm` raises."""
+        """Runs the scenario. Raises the exceptions of `storm`."""
         with judged(self.world, "A fault could not be applied or undone"):
             await self._run()
 
@@ -115,8 +116,8 @@ class Storm:
             await self.nemesis.strike(self.seconds / self.episodes)
             await self.nemesis.rest(RECOVERY_S)
             world.check_crashes()
-            if self.menu in LOSSY:  # what replication alone has to make good
-                await power_cut(self.trouble)
+            if self.menu in LOSSY:  # only replication can restore the lost data
+                await power_cut(self.fault_context)
                 await self.nemesis.rest(RECOVERY_S)
         await asyncio.sleep(1.0)
         await workload.stop(RECOVERY_S)

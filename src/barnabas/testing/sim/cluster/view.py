@@ -1,6 +1,8 @@
-"""Value: where in a production node things are to be found: the only file of the simulation that knows.
+"""Value: functions that read the parts of a running production node. Only this file of the simulator knows the
+attributes under which a node keeps its parts.
 
-Nothing here changes anything, and every function gives None (or nothing) for a node that is down or not that far yet.
+No function changes the node. Every function returns None, or an empty result, for a node that is down or has not yet
+created the part.
 """
 
 from __future__ import annotations
@@ -26,22 +28,22 @@ def image_of(host: SimNode) -> ClusterImage | None:
 
 
 def raft_of(host: SimNode) -> RaftMachine | None:
-    """The replica of the metadata quorum."""
+    """The Raft machine of the node's replica of the metadata quorum."""
     parts = _parts(host)
     driver = None if parts is None else parts.metadata._driver
     return None if driver is None else driver._machine
 
 
-def told_epoch_of(host: SimNode) -> int:
-    """The newest epoch of the quorum that this process has on its disk and acts in. Its replica decides ahead of its
-    disk: what it is in an epoch that was never written, nobody has ever heard of."""
+def durable_epoch_of(host: SimNode) -> int:
+    """The newest epoch of the quorum that is durable on the node's disk. The Raft machine may already be in a later
+    epoch; the node sends no messages of that epoch before the epoch is durable."""
     parts = _parts(host)
     return -1 if parts is None else int(parts.metadata._handover.leader.epoch)
 
 
 def quorum_of(host: SimNode) -> tuple[RaftMachine, tuple[object, ...]] | None:
-    """The replica of the metadata quorum, and what tells whether anything about it has changed: epoch, role, high
-    watermark, told epoch. Asked after every step of the loop, and therefore in one piece."""
+    """The Raft machine, and a tuple that changes when its epoch, role, high watermark or durable epoch changes. The
+    function is called after every step of the loop, so it is one function for speed."""
     node: Any = host.node
     parts = None if node is None else node.parts
     if parts is None:
@@ -52,40 +54,40 @@ def quorum_of(host: SimNode) -> tuple[RaftMachine, tuple[object, ...]] | None:
         return None
     machine = driver._machine
     quorum = machine._q
-    told = metadata._handover.leader.epoch
-    return machine, (quorum.epoch, quorum.state.__class__, quorum.high_watermark, told)
+    durable_epoch = metadata._handover.leader.epoch
+    return machine, (quorum.epoch, quorum.state.__class__, quorum.high_watermark, durable_epoch)
 
 
 def partitions_of(host: SimNode) -> Iterator[Partition]:
-    """Every replica that a broker hosts, as it is now."""
+    """All replicas of a broker."""
     services = services_of(host)
     if services is not None:
         yield from list(services.partitions)
 
 
 def broker_epoch_of(host: SimNode) -> int:
-    """Of the running process's registration; -1 before."""
+    """The broker epoch of the running process's registration; -1 before the registration."""
     node: Any = host.node
     broker = None if node is None else node.broker
     return -1 if broker is None else int(broker.broker_epoch)
 
 
 def services_of(host: SimNode) -> Any | None:
-    """What the handlers of a broker work with."""
+    """The services that a broker's request handlers use."""
     node: Any = host.node
     broker = None if node is None else node.broker
     return None if broker is None else broker._services
 
 
 def metadata_log_of(host: SimNode) -> Log | None:
-    """The log under the quorum's replica."""
+    """The metadata log of the node's replica of the quorum."""
     parts = _parts(host)
     return None if parts is None else parts.metadata._log._log
 
 
 def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
-    """(leader epoch, group) of the groups of the new protocol that this broker coordinates, as far as it has loaded
-    what was committed before."""
+    """The leader epoch and the group, for each group of the consumer protocol that this broker coordinates and has
+    loaded."""
     from barnabas.server.coordination.group.consumer.group import ConsumerGroup
 
     services = services_of(host)
@@ -99,7 +101,7 @@ def consumer_groups_of(host: SimNode) -> Iterator[tuple[int, ConsumerGroup]]:
 
 
 def coordinators_of(host: SimNode) -> Iterator[CoordinatorContext[Any]]:
-    """What this broker coordinates, groups, transactions and share groups, as far as it is loaded."""
+    """The loaded coordinators of this broker for groups, transactions and share groups."""
     services = services_of(host)
     if services is not None:
         for coordinator in (services.groups, services.transactions, services.shares.coordinator):
@@ -107,7 +109,7 @@ def coordinators_of(host: SimNode) -> Iterator[CoordinatorContext[Any]]:
 
 
 def group_coordinator_of(host: SimNode, group_id: str) -> CoordinatorContext[GroupShard] | None:
-    """If this broker coordinates the group."""
+    """The coordinator of the group; None if this broker does not coordinate it."""
     services = services_of(host)
     if services is None:
         return None

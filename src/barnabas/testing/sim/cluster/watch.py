@@ -1,7 +1,8 @@
-"""Shell: looks at the nodes of a cluster while it runs: at the quorum after each step, at replicas many times a second.
+"""Shell: checks the rules while a cluster runs: the rules of the quorum after each step of the loop, the other rules
+many times a second.
 
-What must hold is in `raft_rules`, `replica_rules`, `group_rules` and `coordinator_rules`, one class a rule; its
-docstring is the promise.
+The rules are in `raft_rules`, `replica_rules`, `group_rules` and `coordinator_rules`. Each rule is a class whose
+docstring states it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.testing.sim.cluster.coordinator_rules import COORDINATOR_RULES, AcknowledgedOffsetIsCommitted
 from barnabas.testing.sim.cluster.group_rules import GROUP_RULES
+from barnabas.testing.sim.cluster.observation import ClusterObservation
 from barnabas.testing.sim.cluster.raft_rules import RAFT_RULES
 from barnabas.testing.sim.cluster.replica_rules import REPLICA_RULES, AcknowledgedIsCommitted
-from barnabas.testing.sim.cluster.sight import Sight
 from barnabas.testing.sim.cluster.view import quorum_of
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.process import Process
     from barnabas.testing.sim.workload import Workload
 
-_LOOK_S: Final = 0.05
-"""Between two looks at everything."""
-_SOON_S: Final = 0.001
-"""After a change of the metadata."""
+_CHECK_INTERVAL_S: Final = 0.05
+"""Seconds between two observations of the whole cluster."""
+_AFTER_COMMIT_S: Final = 0.001
+"""Seconds between a change of the metadata and an extra observation."""
 
 
 class ClusterWatch:
-    """Begins with the world's loop, and ends with the world. Raises CorrectnessError out of the loop."""
+    """Checks the rules from the start to the end of the run. A violation raises CorrectnessError out of the loop."""
 
     def __init__(self, cluster: SimCluster, workload: Workload) -> None:
         self._cluster = cluster
@@ -43,7 +44,7 @@ class ClusterWatch:
         self._loop = cluster.world.loop
         self._hosts = cluster.hosts
         self._states: dict[Process, tuple[object, ...]] = {}
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._loop.after_step = self._step
 
     def _step(self, process: Process | None) -> None:
@@ -52,27 +53,27 @@ class ClusterWatch:
             found = quorum_of(node)
             if found is not None and found[1] != self._states.get(process):
                 self._on_quorum(process, node, *found)
-        if self._loop.time() >= self._next_look:
-            self.look()
+        if self._loop.time() >= self._next_check:
+            self.check()
 
     def _on_quorum(self, process: Process, node: SimNode, machine: RaftMachine, state: tuple[object, ...]) -> None:
         self._states[process] = state
         for rule in self._raft:
             rule.step(node, machine)
-        if machine.is_leader:  # metadata is committed: soon others act on it
-            self._next_look = min(self._next_look, self._loop.time() + _SOON_S)
+        if machine.is_leader:  # metadata was committed, and other nodes act on it soon
+            self._next_check = min(self._next_check, self._loop.time() + _AFTER_COMMIT_S)
 
-    def look(self) -> None:
-        """Now."""
-        self._next_look = self._loop.time() + _LOOK_S
-        seen = Sight(self._cluster)
+    def check(self) -> None:
+        """Observes the cluster now, and checks every rule."""
+        self._next_check = self._loop.time() + _CHECK_INTERVAL_S
+        seen = ClusterObservation(self._cluster)
         for rule in self._raft:
-            rule.look(seen)
+            rule.observe(seen)
         for rule in self._rest:
-            rule.look(seen)
+            rule.observe(seen)
 
     def at_rest(self) -> None:
-        """Nobody writes, everything is replicated: what must be equal by now is."""
-        self.look()
+        """Checks the rules for a cluster in which no client writes and every replica is in sync."""
+        self.check()
         for rule in (*self._raft, *self._rest):
             rule.at_rest()

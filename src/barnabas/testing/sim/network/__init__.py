@@ -1,14 +1,13 @@
-"""Shell: a network of hosts in memory, as TCP shows one to programs.
+"""Shell: a network of hosts in memory, with the behaviour of TCP that programs can observe.
 
     process A                                                             process B
     transport.write -> send buffer -> window -> [ the link A -> B ] -> receive buffer -> protocol.data_received
                                        ^ stops when B does not read     ^ delay, bandwidth, loss, cut
 
-A program on TCP sees bytes in order, each once, or a broken connection, whatever happens to packets. So a lost packet
-is a delay here (a retransmission), duplicates and reordering happen only between connections, and a cut link is
-silence: bytes wait, new connections get no answer, and after `give_up_s` the connection breaks. A process that is
-killed has its sockets closed by its kernel; a host without power says nothing, and resets what is sent to it once it is
-back.
+Whatever happens to packets, a program on TCP sees either every byte once, in order, or a broken connection. So a lost
+packet is a delay (a retransmission), and only data of different connections can be reordered. On a cut link bytes wait,
+new connections get no answer, and after `give_up_s` the connection breaks. The kernel closes the sockets of a killed
+process. A host without power sends nothing; after its restart it answers packets of older connections with a reset.
 """
 
 from __future__ import annotations

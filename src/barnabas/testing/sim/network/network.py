@@ -1,4 +1,4 @@
-"""Shell: all hosts, links and connections of one world, and the weather between them."""
+"""Shell: all hosts, links and connections of one world, and the network faults between hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class SimNetwork:
     """All hosts, links and connections of one world."""
 
     give_up_s = 120.0
-    """How long sent bytes may stay unacknowledged before a connection breaks (`tcp_retries2` in effect)."""
+    """Seconds for which sent bytes may stay unacknowledged before a connection breaks (the effect of
+    `tcp_retries2`)."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, trace: Trace) -> None:
         self.default = NetworkLink()
@@ -40,10 +41,10 @@ class SimNetwork:
         self._connections: dict[SimConnection, None] = {}
         self._count = 0
 
-    # ---- the weather
+    # ---- faults
 
     def link(self, source: str, target: str) -> NetworkLink:
-        """One direction, to look at or to change; it has the default's values until then."""
+        """The link of one direction, which the caller may change. A new link has the default values."""
         found = self._links.get((source, target))
         if found is None:
             base = self.default
@@ -52,19 +53,19 @@ class SimNetwork:
         return found
 
     def cut(self, source: str, target: str, *, both: bool = True) -> None:
-        """Nothing from `source` reaches `target` any more (nor the other way, with `both`)."""
+        """Cuts the link from `source` to `target`; with `both` also the opposite direction."""
         self.link(source, target).cut = True
         if both:
             self.link(target, source).cut = True
 
     def heal(self) -> None:
-        """Every link is as it was at the beginning."""
+        """Resets every link to the default values."""
         self._links.clear()
         for connection in list(self._connections):
             connection.retry()
 
     def reset_connections(self, a: str, b: str) -> int:
-        """Something in between has forgotten the connections of two hosts: both ends are told."""
+        """Resets all connections between two hosts at both ends, as a restarted firewall does. Returns their number."""
         hit = [c for c in self._connections if {c.client.host, c.server.host} == {a, b}]
         for connection in hit:
             connection.client.break_with(ConnectionResetError(104, "Connection reset by peer"))
@@ -72,20 +73,21 @@ class SimNetwork:
         return len(hit)
 
     def carries(self, source: str, target: str) -> bool:
-        """What leaves `source` arrives at `target`."""
+        """Whether packets from `source` reach `target`."""
         return source not in self._down and target not in self._down and not self.link(source, target).cut
 
     # ---- hosts and processes
 
     def process_died(self, process: Process) -> None:
-        """kill -9: the kernel closes its sockets. What it had written leaves; what it had not read resets the other."""
+        """The kernel closes the sockets of a killed process. Written bytes are still sent; if the process had unread
+        bytes, the peer gets a reset."""
         for server in [s for s in self._listeners.values() if s.process is process]:
             server.close()
         for transport in list(process.transports):
             transport.kernel_closes()
 
     def host_down(self, host: str, processes: list[Process]) -> None:
-        """Power is gone: no process of the host is there to close anything, and none of its packets leave."""
+        """The host loses power: no socket is closed, and the host sends no packets any more."""
         self._down[host] = None
         for process in processes:
             for transport in list(process.transports):
@@ -94,7 +96,7 @@ class SimNetwork:
             del self._listeners[key]
 
     def host_up(self, host: str) -> None:
-        """It knows nothing of older connections, and resets those on which something arrives."""
+        """The host starts without knowledge of older connections, and resets those on which a packet arrives."""
         self._down.pop(host, None)
         for connection in list(self._connections):
             connection.forgotten_by(host)
@@ -102,7 +104,7 @@ class SimNetwork:
     # ---- the event loop's side
 
     def listen(self, host: str, endpoint: ListenerEndpoint) -> SimSocket:
-        """A socket on a host: what `net.listener.bound_socket` is on a real one."""
+        """A bound socket on a host, in place of `protocol.transport`'s bound socket."""
         port = endpoint.port or self._free_port(host)
         if (host, port) in self._listeners:
             raise OSError(98, f"Address already in use: {host}:{port}")
@@ -110,7 +112,7 @@ class SimNetwork:
 
     def serve(self, factory: Callable[[], Any], sock: SimSocket) -> SimServer:
         if not isinstance(sock, SimSocket):
-            raise RealWorldError("A simulated server needs a simulated socket: Network.listen makes one.")
+            raise RealWorldError("A simulated server needs a simulated socket: SimNetwork.listen creates one.")
         server = SimServer(self, factory, sock, CURRENT.get())
         self._listeners[sock.host, sock.port] = server
         return server
@@ -120,7 +122,8 @@ class SimNetwork:
             del self._listeners[server.socket.host, server.socket.port]
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[SimTransport, Any]:
-        """As `loop.create_connection`: waits as long as nobody answers; refused where nobody listens."""
+        """Like `loop.create_connection`. Waits while the host does not answer; raises ConnectionRefusedError if no
+        server listens on the port."""
         process = CURRENT.get()
         here = OUTSIDE if process is None else process.host
         retransmit = 1.0
@@ -153,10 +156,10 @@ class SimNetwork:
         port = self._ports[host] = self._ports.get(host, _EPHEMERAL) + 1
         return port
 
-    # ---- chance
+    # ---- random delays
 
     def delay(self, source: str, target: str, size: int) -> float:
-        """How long a packet takes now, retransmissions included."""
+        """Draws the time that a packet takes now, retransmissions included."""
         link = self.link(source, target)
         rng = self._rng
         delay = link.delay_min + rng.random() ** 3 * (link.delay_max - link.delay_min) + size / link.bandwidth
@@ -167,7 +170,7 @@ class SimNetwork:
         return delay
 
     def segment_of(self, size: int) -> int:
-        """How many of `size` bytes go together: mostly all, now and then cut anywhere."""
+        """Draws how many of `size` bytes are sent as one segment: mostly all of them, sometimes fewer."""
         size = min(size, _SEGMENT)
         return self._rng.randint(1, size) if size > 1 and self._rng.random() < 0.05 else size
 

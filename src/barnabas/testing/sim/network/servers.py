@@ -1,4 +1,4 @@
-"""Shell: listening sockets and what accepts on them."""
+"""Shell: listening sockets, and the servers that accept connections on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimSocket:
-    """What a listener needs of a listening socket."""
+    """The part of the socket interface that a listener uses."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -23,7 +23,7 @@ class SimSocket:
         return self.host, self.port
 
     def close(self) -> None:
-        """The server it was given to holds the port."""
+        """Does nothing: the server holds the port until the server is closed."""
 
 
 class SimServer(asyncio.AbstractServer):
@@ -55,4 +55,4 @@ class SimServer(asyncio.AbstractServer):
         raise NotImplementedError
 
     async def wait_closed(self) -> None:
-        """Closing takes no time."""
+        """Returns at once: a simulated server closes immediately."""

@@ -1,4 +1,4 @@
-"""Shell: a connection: two ends, what is written, on its way, arrived and read, and the ways in which it ends."""
+"""Shell: a simulated TCP connection with its two transports, their buffers, and the ways in which a connection ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _WINDOW: Final = 256 * 1024
 _NOBODY: Final = Context()
-"""The network's own context: it runs whatever becomes of processes."""
+"""The context of the network's own callbacks, which run whether or not the processes run."""
 
 
 class SimConnection:
-    """Two transports and the links between their hosts."""
+    """A connection: two transports, and the links between their hosts."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SimConnection:
         self.server.other = self.client
 
     def retry(self) -> None:
-        """The weather is better: what waited is sent again."""
+        """Sends the waiting segments again, after a link was healed."""
         self.client.resend()
         self.server.resend()
 
@@ -48,7 +48,8 @@ class SimConnection:
 
 
 class SimTransport(asyncio.Transport):
-    """One end. `silent` is an end whose host has lost power: it takes nothing and says nothing."""
+    """One end of a connection. `silent` is set when the host has lost power: the end then neither sends nor
+    receives."""
 
     def __init__(self, connection: SimConnection, host: str, process: Process | None, port: int) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class SimTransport(asyncio.Transport):
         self.other: SimTransport
         self.silent = False
         self.done = False
-        """connection_lost has been called, or there is nobody left to call."""
+        """Whether `connection_lost` has been called, or the process that should be called has ended."""
         self._connection = connection
         self._network = connection.network
         self._loop = connection.network.loop
@@ -66,9 +67,9 @@ class SimTransport(asyncio.Transport):
         self._closing = False
         self._buffer: deque[bytes] = deque()  # written, not yet sent
         self._buffered = 0
-        self._in_flight = 0  # sent, not yet taken by the other program
+        self._in_flight = 0  # sent, not yet read by the other program
         self._last_arrival = 0.0
-        self._stalled: deque[bytes | None] = deque()  # met a cut link on the way; None is the end of the stream
+        self._stalled: deque[bytes | None] = deque()  # waiting at a cut link; None is the end of the stream
         self._stalled_since: float | None = None
         self._inbox: deque[bytes | None] = deque()  # arrived, not read
         self._reading = True
@@ -85,7 +86,7 @@ class SimTransport(asyncio.Transport):
         protocol.connection_made(self)
 
     def attach_later(self, factory: Callable[[], Any]) -> None:
-        """In the process that listens, when it next runs."""
+        """Creates the protocol in the listening process, when that process runs next."""
         self._call(lambda: None if self.done else self.attach(factory()))
 
     def _call(self, function: Callable[..., object], *args: Any) -> None:
@@ -170,7 +171,7 @@ class SimTransport(asyncio.Transport):
     # ---- sending
 
     def _send(self) -> None:
-        """Move what the window allows from the buffer to the link."""
+        """Sends as many bytes from the buffer as the window allows."""
         network, buffer = self._network, self._buffer
         while buffer and self._in_flight < _WINDOW and not self.silent:
             data = buffer.popleft()
@@ -187,7 +188,7 @@ class SimTransport(asyncio.Transport):
         self._finish()
 
     def _finish(self) -> None:
-        """After the last byte the end of the stream; then this end is over."""
+        """Sends the end of the stream after the last byte, and then ends this transport."""
         if self._closing and not self._buffer and not self._finished and not self.silent:
             self._finished = True
             self._put_on_link(None)
@@ -200,11 +201,13 @@ class SimTransport(asyncio.Transport):
             self._stalled.append(data)
             return
         delay = self._network.delay(self.host, other.host, len(data or b""))
-        self._last_arrival = max(self._last_arrival + 1e-9, loop.time() + delay)  # timers of one time have no order
+        self._last_arrival = max(
+            self._last_arrival + 1e-9, loop.time() + delay
+        )  # timers for the same time have no order
         loop.call_at(self._last_arrival, self._reach, data, context=_NOBODY)
 
     def _reach(self, data: bytes | None) -> None:
-        """A segment is at the other host, or lost on the way there (then it is sent again later)."""
+        """Delivers a segment to the other host. If the link is cut, the segment waits and is sent again later."""
         network, other = self._network, self.other
         if self._stalled or not network.carries(self.host, other.host):
             self._stall(data)
@@ -240,7 +243,7 @@ class SimTransport(asyncio.Transport):
     # ---- receiving
 
     def _read(self) -> None:
-        """In the receiving process: hand over what has arrived."""
+        """Passes the received bytes to the protocol, in the receiving process."""
         inbox, sender = self._inbox, self.other
         while inbox and self._reading and not self.done and self._protocol is not None:
             data = inbox.popleft()
@@ -252,12 +255,12 @@ class SimTransport(asyncio.Transport):
             if not self._closing:
                 self._protocol.data_received(data)
             if sender._buffer:
-                self._loop.call_soon(sender._send, context=_NOBODY)  # its kernel does, paused or not
+                self._loop.call_soon(sender._send, context=_NOBODY)  # the kernel sends even for a paused process
 
     # ---- ends
 
     def _lose(self, error: Exception | None) -> None:
-        """This end is over: the program is told once, and soon."""
+        """Ends this transport, and schedules `connection_lost` once."""
         if self.done:
             return
         self.done = True
@@ -271,7 +274,7 @@ class SimTransport(asyncio.Transport):
             self._network.closed(self._connection)
 
     def break_with(self, error: Exception, *, quietly: bool = False) -> None:
-        """The connection is no more, as seen from this end."""
+        """Breaks the connection at this end with `error`. Unless `quietly`, the other end gets a reset."""
         self._buffer.clear()
         self._buffered = 0
         self._stalled.clear()
@@ -289,7 +292,7 @@ class SimTransport(asyncio.Transport):
 
     def _reach_reset(self) -> None:
         other = self.other
-        if self._network.carries(self.host, other.host):  # a lost reset is not repeated: the other end is half open
+        if self._network.carries(self.host, other.host):  # a lost reset is not repeated; the other end stays half open
             if other._protocol is None and other.process is not None and other.process.life is Life.PAUSED:
                 other.done = True
                 self._network.closed(self._connection)
@@ -297,7 +300,8 @@ class SimTransport(asyncio.Transport):
             other.break_with(ConnectionResetError(104, "Connection reset by peer"), quietly=True)
 
     def kernel_closes(self) -> None:
-        """The program died. Its kernel sends what was written, then the end; unread bytes make it a reset."""
+        """The process was killed. The kernel sends the written bytes and then the end of the stream, or a reset if
+        there are unread bytes."""
         unread = bool(self._inbox)
         self.done = True
         self._closing = True
@@ -313,7 +317,7 @@ class SimTransport(asyncio.Transport):
             self._send()
 
     def falls_silent(self) -> None:
-        """The host has lost power."""
+        """The host has lost power: this end neither sends nor receives from now on."""
         self.silent = self.done = self._closing = True
         self._inbox.clear()
         self._buffer.clear()
@@ -324,6 +328,6 @@ class SimTransport(asyncio.Transport):
             self._network.closed(self._connection)
 
     def on_forgotten(self) -> None:
-        """The other host has rebooted: the first thing it gets of this connection makes it say so."""
+        """The other host has restarted, and answers the next packet of this connection with a reset."""
         if self._stalled or self._in_flight:
             self.break_with(ConnectionResetError(104, "Connection reset by peer"), quietly=True)

@@ -1,8 +1,9 @@
-"""Shell: what clients do while the world goes wrong, as a history that `barnabas.testing.histories` judges.
+"""Shell: the client programs that run while faults happen. They record a history, which `barnabas.testing.histories`
+checks.
 
-Programs of production clients, each on a host of its own: idempotent producers, transactional ones, members of a group
-that commit, readers with partitions of their own, copiers (read, process, write in transactions), share consumers. A
-program that fails starts anew, as its supervisor would have it.
+Each program uses a production client on a host of its own: idempotent producers, transactional producers, group members
+that commit offsets, consumers with manual assignment, copiers (read, process, write in transactions) and share
+consumers. A program that fails is started again, as by a supervisor.
 """
 
 from __future__ import annotations

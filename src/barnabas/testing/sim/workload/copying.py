@@ -1,4 +1,5 @@
-"""Shell: read, process, write in transactions (KIP-447): every record of one topic goes to another exactly once."""
+"""Shell: the read-process-write workload (KIP-447): transactions copy every record of one topic to another exactly
+once."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.workload.supervisor import Workload
 
 COPIERS: Final = "copiers"
-"""The group."""
+"""The group id of the copiers."""
 
 
 async def copy(workload: Workload, who: str) -> None:
-    """A member of the copiers: what it reads and what it writes are committed together."""
-    rng, world = workload.world.chance(who), workload.world
+    """Runs one member of the copiers' group. A transaction commits the output records and the input offsets
+    together."""
+    rng, world = workload.world.random_stream(who), workload.world
     settings: dict[str, Any] = {**PATIENCE, "delivery_timeout_ms": 6_000, "max_block_ms": 8_000}
     async with (
         world.producer(transactional_id=who.partition(".")[0], transaction_timeout_ms=8_000, **settings) as producer,
@@ -86,7 +88,7 @@ async def _copy_some(
         certain = not began or (not ending and await try_abort(producer))
         (recorder.fail if certain else recorder.info)(operation, known, workload.now(), rebalanced=rebalanced)
         workload.tell(who, f"a copy failed: {type(error).__name__}: {str(error)[:100]}")
-        raise  # the next life begins where the last commit was
+        raise  # the restarted program begins at the last commit
     recorder.ok(operation, known, workload.now(), rebalanced=consumer.assignment() != before)
     workload.facts.copied += len(records)
     workload.facts.transactions += 1

@@ -1,4 +1,4 @@
-"""Shell: idempotent producers, and transactional ones."""
+"""Shell: the workload of idempotent producers and of transactional producers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 async def produce(workload: Workload, who: str) -> None:
-    """Bursts to one partition; the next one when the last is acknowledged or given up."""
-    rng = workload.world.chance(who)
+    """Sends bursts of records to one partition. The next burst begins after every record of the last one has an
+    acknowledgement or an error."""
+    rng = workload.world.random_stream(who)
     settings: dict[str, Any] = {**PATIENCE, "delivery_timeout_ms": 12_000, "max_block_ms": 10_000}
     settings["linger_ms"] = rng.choice([0, 5])
     settings["compression_type"] = rng.choice(["none", "none", "lz4", "zstd"])
@@ -59,8 +60,8 @@ async def _burst(workload: Workload, who: str, producer: AsyncProducer, rng: ran
 
 
 async def transact(workload: Workload, who: str) -> None:
-    """Transactions over several partitions; three in ten are aborted on purpose."""
-    rng = workload.world.chance(who)
+    """Runs transactions over several partitions, and aborts three of ten on purpose."""
+    rng = workload.world.random_stream(who)
     settings: dict[str, Any] = {**PATIENCE, "delivery_timeout_ms": 6_000, "max_block_ms": 8_000}
     async with workload.world.producer(
         transactional_id=who.partition(".")[0], transaction_timeout_ms=8_000, **settings
@@ -92,7 +93,7 @@ async def _transaction(workload: Workload, who: str, producer: AsyncProducer, rn
         else:
             await producer.abort_transaction()
     except BarnabasError as error:
-        # Whether it is certainly aborted matters: then nobody may ever see it.
+        # If the transaction is certainly aborted, no consumer may ever see its records.
         certain = not ending and await try_abort(producer)
         (recorder.fail if certain else recorder.info)(operation, known, workload.now())
         workload.tell(who, f"a transaction failed: {type(error).__name__}: {str(error)[:100]}")
@@ -104,7 +105,7 @@ async def _transaction(workload: Workload, who: str, producer: AsyncProducer, rn
 
 
 async def try_abort(producer: AsyncProducer) -> bool:
-    """True when the open transaction is certainly aborted."""
+    """Aborts the open transaction. Returns whether it is certainly aborted."""
     try:
         if not producer.in_transaction:
             return False

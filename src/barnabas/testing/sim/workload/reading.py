@@ -1,4 +1,4 @@
-"""Shell: members of a group, and readers who are assigned every partition."""
+"""Shell: the workload of group members, and of consumers that are assigned every partition."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 async def read(workload: Workload, who: str) -> None:
-    """A member of the group: polls both topics, commits what it has seen, and waits for the answer."""
-    rng = workload.world.chance(who)
+    """Runs one member of the group. The member polls both topics, commits its position, and waits for the response."""
+    rng = workload.world.random_stream(who)
     async with workload.world.consumer(
         group_id=GROUP,
         auto_offset_reset="earliest",
@@ -39,7 +39,8 @@ async def read(workload: Workload, who: str) -> None:
 
 
 async def watch(workload: Workload, who: str) -> None:
-    """Reads every partition from its start, read_committed: what it sees may neither skip nor go back."""
+    """Reads every partition from its start with isolation level read_committed and manual assignment, so that its polls
+    may neither skip nor repeat records."""
     tps = [TopicPartition(topic, index) for topic in (PLAIN, ATOMIC) for index in range(workload.partitions)]
     async with workload.world.consumer(
         auto_offset_reset="earliest",
@@ -79,7 +80,7 @@ async def _commit(workload: Workload, consumer: AsyncConsumer) -> None:
 
 
 def positions_of(consumer: AsyncConsumer) -> dict[TopicPartition, int]:
-    """Where the consumer is, as far as it knows by now."""
+    """The positions of the consumer, for the partitions whose position is known."""
     positions = {}
     for tp in sorted(consumer.assignment()):
         state = consumer._subscription.partitions.get(tp)

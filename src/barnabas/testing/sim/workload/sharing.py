@@ -1,4 +1,4 @@
-"""Shell: share consumers (KIP-932): each record is given to some of them until one is done with it."""
+"""Shell: the workload of share consumers (KIP-932): a record is delivered until one consumer accepts or rejects it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.workload.supervisor import Workload
 
 SHARERS: Final = "sharers"
-"""The share group."""
+"""The group id of the share consumers."""
 
 
 async def prepare_sharers(admin: AsyncAdmin) -> None:
-    """They are to have every record from the first on."""
+    """Configures the share group to start at the first record."""
     group = ConfigResource(ConfigResourceType.GROUP, SHARERS)
     change = ConfigChange("share.auto.offset.reset", "earliest")
     for error in (await admin.incremental_alter_configs({group: [change]})).values():
@@ -29,20 +29,21 @@ async def prepare_sharers(admin: AsyncAdmin) -> None:
 
 
 async def share(workload: Workload, who: str) -> None:
-    """Takes records; is done with most, gives some back."""
-    rng, facts = workload.world.chance(who), workload.facts
+    """Runs one share consumer, which acknowledges most records and releases some."""
+    rng, facts = workload.world.random_stream(who), workload.facts
     accepted: set[str] = set()
     again: dict[str, str] = {}
-    """Given although somebody was done with it. A leader forgets who has what when it ends, so what lies in a member's
-    buffer may have become another one's, who is done with it: that is not meant."""
+    """Records that were delivered although another consumer's acknowledgement was confirmed. A partition leader that
+    ends forgets which consumer has acquired a record. So a record in a consumer's buffer may meanwhile have been
+    delivered to and acknowledged by another consumer; such records do not count."""
     buffer_empty_at = workload.now()
-    """What is polled was fetched after that."""
+    """A time at which the buffer was empty: later polls return records that were fetched after this time."""
 
-    def told(tp: TopicPartition, offsets: frozenset[int], error: KafkaError | None) -> None:
+    def on_acknowledged(tp: TopicPartition, offsets: frozenset[int], error: KafkaError | None) -> None:
         if error is None:
             for name in sorted(f"{tp}@{offset}" for offset in offsets):
                 if name in again:
-                    facts.done_again.append(f"{name} was given to {who}, and {again.pop(name)} was done with it")
+                    facts.done_again.append(f"{name} was delivered to {who} after {again.pop(name)} acknowledged it")
                 if name in accepted:
                     facts.done[name] = who, workload.now()
 
@@ -52,7 +53,7 @@ async def share(workload: Workload, who: str) -> None:
         default_api_timeout_ms=8_000,
         max_poll_records=20,
         share_acknowledgement_mode="explicit",
-        on_acknowledged=told,
+        on_acknowledged=on_acknowledged,
         **PATIENCE,
     ) as consumer:
         consumer.subscribe([PLAIN])

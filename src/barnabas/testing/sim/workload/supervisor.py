@@ -1,4 +1,5 @@
-"""Shell: starts the programs, starts anew what failed or was killed, and lets them end in order."""
+"""Shell: the supervisor of the client programs: starts them, restarts those that failed or were killed, and stops them
+at the end."""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ PATIENCE: Final = {
     "socket_connection_setup_timeout_ms": 2_000,
     "socket_connection_setup_timeout_max_ms": 4_000,
 }
-"""Seconds instead of minutes: so that more happens in a run, not less."""
+"""Client time-outs of seconds instead of minutes, so that more happens in each simulated run."""
 _REBORN_AFTER_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How many programs of each kind."""
+    """The number of client programs of each kind."""
 
     producers: int = 0
     transactions: int = 0
@@ -49,7 +50,7 @@ class Mix:
 
 @dataclass(slots=True)
 class WorkloadFacts:
-    """What the workload knows besides the history."""
+    """The facts that the workload gathers in addition to the history."""
 
     recorder: Recorder = field(default_factory=Recorder)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
@@ -58,16 +59,16 @@ class WorkloadFacts:
     transactions: int = 0
     copied: int = 0
     shared: dict[str, int] = field(default_factory=dict)
-    """Of each record (`topic-partition@offset`) that share consumers were given: how often."""
+    """For each record (`topic-partition@offset`) delivered to share consumers, the number of deliveries."""
     done: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """Records whose acknowledgement was confirmed: by whom, and when."""
+    """For each record whose acknowledgement was confirmed, the share consumer and the time."""
     done_again: list[str] = field(default_factory=list)
-    """Records that were given to somebody after they were done with, and taken back from there."""
+    """Descriptions of the records that were delivered and acknowledged again after a confirmed acknowledgement."""
     next_value: int = 0
 
 
 class Workload:
-    """The programs of one run. `racks`: those in which its readers may stand."""
+    """The client programs of one run. `racks` are the racks in which its consumers may be."""
 
     def __init__(self, world: World, mix: Mix, *, partitions: int, racks: Sequence[str] = ()) -> None:
         from barnabas.testing.sim.workload.copying import copy
@@ -81,12 +82,12 @@ class Workload:
         self.partitions = partitions
         self._racks = racks
         self.hosts: dict[str, Process] = {}
-        """The living process on each client host."""
+        """The running process on each client host."""
         self.stopping = False
         self.on_acknowledged: Callable[[TopicPartition, int], None] = lambda tp, offset: None
-        """Told of every record that a producer has an acknowledgement of, outside of transactions."""
+        """Called with each record that was acknowledged to a producer outside of a transaction."""
         self.on_committed: Callable[[str, Mapping[TopicPartition, int]], None] = lambda group, offsets: None
-        """Told of every answered commit of a group's offsets, outside of transactions."""
+        """Called with each acknowledged commit of a group's offsets outside of a transaction."""
         self._mains: dict[str, Callable[[Workload, str], Awaitable[None]]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._lives: dict[str, int] = {}
@@ -97,26 +98,26 @@ class Workload:
             for i in range(count):
                 self._mains[f"{letter}{i + 1}"] = main
 
-    # ---- life
+    # ---- starting and stopping
 
     def start(self) -> None:
         for host in self._mains:
             self.restart(host)
 
     def restart(self, host: str) -> None:
-        """A new process on a client's host."""
+        """Starts a new process on a client's host."""
         life = self._lives[host] = self._lives.get(host, 0) + 1
         self.hosts[host], self._running[host] = self.world.start_client(host, self._supervise(host, life))
 
     def rack_of(self, who: str) -> str:
-        """Where a reader stands; empty where there are no racks."""
-        return self.world.chance(f"{who}'s rack").choice(self._racks) if self._racks else ""
+        """The rack of a consumer; empty if the cluster has no racks."""
+        return self.world.random_stream(f"{who}'s rack").choice(self._racks) if self._racks else ""
 
     def kill(self, host: str) -> None:
         self.world.kill(self.hosts[host])
 
     async def stop(self, within_s: float) -> None:
-        """Let every program end what it is doing. Raises LivenessError when one does not."""
+        """Lets every program finish its present operation. Raises LivenessError if a program does not end in time."""
         self.stopping = True
         for host, process in self.hosts.items():
             self.world.resume(process)
@@ -138,26 +139,26 @@ class Workload:
     # ---- for the programs
 
     def now(self) -> float:
-        """For the history, in milliseconds."""
+        """The simulated time for the history, in milliseconds."""
         return self.world.elapsed_s * 1000
 
     def value(self) -> int:
-        """A new one."""
+        """A new value that no other operation of this run sends."""
         self.facts.next_value += 1
         return self.facts.next_value
 
     def tell(self, who: str, what: str) -> None:
-        """A line for the trace."""
+        """Adds a line to the trace."""
         self.world.trace.event(who, what)
 
 
 def encode(value: int | str, rng: random.Random) -> bytes:
-    """A record's value: the history's, and some ballast."""
+    """The bytes of a record: the value of the history, and random padding."""
     return f"{value}:".encode() + b"x" * rng.choice([0, 10, 200])
 
 
 def decode(data: bytes | None) -> int | str:
-    """The history's value in a record's."""
+    """The value of the history in the bytes of a record."""
     assert data is not None
     text = data.partition(b":")[0].decode()
     return int(text) if text.isdigit() else text

@@ -1,4 +1,4 @@
-"""Value: what every fault works with, and the menus from which a run may draw."""
+"""Value: the context that every cluster fault works with, and the menus of faults from which a run draws."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PATIENCE_S: Final = 4.0
-"""How long an unclean end waits for the one before to be over."""
+"""Seconds for which an unclean end waits until the previous one is repaired."""
 
 
 class ClusterFaultMenu(Enum):
-    """What a run is about, and therefore what may be promised in it."""
+    """The kinds of faults that a run may have. The menu decides which guarantees must hold."""
 
     KILL = "kill"
-    """Processes are killed, paused and cut off, one or all; disks are slow. What was acknowledged survives."""
+    """Processes are killed, paused and partitioned, one or all; disks are slow. Every acknowledged record survives."""
     POWER = "power"
-    """Brokers lose power, one at a time, and what they had not synced: replicas have it (KIP-966)."""
+    """In addition brokers lose power, one at a time, and their unsynced data. Replicas have the data (KIP-966)."""
     BLACKOUT = "blackout"
-    """All lose power at once. With log.flush.interval.messages=1 what was acknowledged survives."""
+    """All nodes lose power at once. With log.flush.interval.messages=1 every acknowledged record survives."""
     DISK = "disk"
-    """As POWER; also disks fill up, and fsync fails."""
+    """As POWER; in addition disks fill up, and fsync fails."""
 
 
 EVERY = frozenset(ClusterFaultMenu)
 LOSSY = frozenset({ClusterFaultMenu.POWER, ClusterFaultMenu.DISK})
-"""Where a broker may come back with less than it had, and only one may at a time."""
+"""The menus in which a broker may lose unsynced data. Only one broker may do so at a time."""
 
 
-class Trouble:
-    """A run's cluster, clients and chance, and who may be hurt now."""
+class FaultContext:
+    """The cluster, the clients and the randomness of a run, and the rule that limits unclean ends of nodes."""
 
     def __init__(self, cluster: SimCluster, workload: Workload, menu: ClusterFaultMenu, topics: Sequence[str]) -> None:
         self.cluster = cluster
@@ -49,13 +49,13 @@ class Trouble:
         self.workload = workload
         self.menu = menu
         self.topics = tuple(topics)
-        self.rng = self.world.chance("nemesis")
+        self.rng = self.world.random_stream("nemesis")
         self._unclean = asyncio.Lock()
 
-    # ---- chance
+    # ---- random choices
 
     def some(self, low: float, high: float) -> float:
-        """Seconds, short ones more often."""
+        """A random duration in seconds; short durations are more likely."""
         return low + self.rng.random() ** 2 * (high - low)
 
     async def sleep(self, low: float, high: float) -> None:
@@ -74,7 +74,7 @@ class Trouble:
         return self.rng.choice(sorted(self.workload.hosts))
 
     def any_partition(self) -> TopicPartition:
-        """Of the workload's, or of the coordinators' topics."""
+        """A random partition of the workload's topics or of the coordinators' topics."""
         image = self.cluster.newest_image()
         found = [
             TopicPartition(topic.name, index)
@@ -87,7 +87,7 @@ class Trouble:
         return self.rng.choice(chosen) if chosen else TopicPartition(self.topics[0], 0)
 
     def victim(self) -> SimNode:
-        """Any broker, the leader of some partition, the active controller, or any controller."""
+        """A random node: any broker, the leader of a partition, the active controller, or any controller."""
         chance = self.rng.random()
         found: SimNode | None = None
         if chance < 0.35:
@@ -98,14 +98,15 @@ class Trouble:
             found = self.any_controller()
         return found or self.any_broker()
 
-    # ---- who may be hurt
+    # ---- unclean ends
 
     @asynccontextmanager
     async def unclean(self, node: SimNode) -> AsyncIterator[bool]:
-        """`node` is about to end uncleanly. False: it may not now, because another one has, and is not in sync yet.
+        """The block ends `node` uncleanly, if the yielded value is True. False means that another node ended uncleanly
+        and is not in sync yet.
 
-        Eligible leader replicas keep every promise over min.insync.replicas - 1 such ends, so where data can be lost
-        by them the next one waits until the one before is in sync again.
+        Eligible leader replicas keep all guarantees over min.insync.replicas - 1 unclean ends. So in menus in which an
+        unclean end can lose data, the next end waits until the previous node is in sync again.
         """
         if self.menu not in LOSSY or node not in self.cluster.brokers:
             yield True
@@ -120,9 +121,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFault:
-    """Does its harm, waits, and undoes it. `weight` is how often it is drawn, beside the others of its menu."""
+    """A fault: a coroutine that applies the fault, waits, and undoes it. `weight` is its relative frequency among the
+    faults of a menu."""
 
     name: str
     weight: int
-    strike: Callable[[Trouble], Awaitable[None]]
+    strike: Callable[[FaultContext], Awaitable[None]]
     menus: frozenset[ClusterFaultMenu] = EVERY

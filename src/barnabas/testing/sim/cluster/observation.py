@@ -1,4 +1,4 @@
-"""Value: what the rules see when they look at a running cluster: gathered once, and the same for all of them."""
+"""Value: an observation of a running cluster, gathered once and passed to every rule."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from barnabas.testing.sim.node import SimNode
 
 Key = tuple[int, int]
-"""The topic's id as a number, which is hashed much faster than a UUID, and the partition."""
+"""The topic id as an integer, which is hashed much faster than a UUID, and the partition index."""
 
 
 class Replica(NamedTuple):
-    """One that a running broker hosts, with its log."""
+    """A replica of a running broker that has a log."""
 
     node: SimNode
     life: str
-    """The name of the process: of this life of the broker."""
+    """The name of the broker's present process."""
     partition: Partition
     log: Log
     key: Key
 
 
 def replicas_of(cluster: SimCluster) -> list[Replica]:
-    """Of all running brokers."""
+    """The replicas of all running brokers."""
     return [
         Replica(node, node.process.name, partition, partition.log, (partition.topic_id.int, partition.name.partition))
         for node in cluster.brokers
@@ -40,8 +40,8 @@ def replicas_of(cluster: SimCluster) -> list[Replica]:
     ]
 
 
-class Sight:
-    """One look. Nothing runs while the rules are at it."""
+class ClusterObservation:
+    """The state of the cluster at one moment. No simulated code runs while the rules use the observation."""
 
     __slots__ = ("coordinators", "groups", "image", "replicas", "states")
 
@@ -49,15 +49,15 @@ class Sight:
         self.image = image = cluster.newest_image()
         self.replicas = replicas_of(cluster)
         self.states: dict[Key, PartitionImage | None] = {}
-        """What the newest image says of the partitions of `replicas`."""
+        """The partitions of `replicas` in the newest image; None if the image does not have the partition."""
         if image is not None:
             for _, _, partition, _, key in self.replicas:
                 if key not in self.states:
                     self.states[key] = image.topics.partition_by_id(partition.topic_id, key[1])
         self.groups: list[tuple[str, int, ConsumerGroup]] = []
-        """Node, leader epoch and group of every consumer group that is coordinated somewhere."""
+        """The node, the leader epoch and the group, for every consumer group that any broker coordinates."""
         self.coordinators: list[tuple[str, Any, Partition | None]] = []
-        """Of every kind: the node, the coordinator, and the partition that its state lies in."""
+        """The node, the coordinator, and the partition of its state, for the coordinators of all kinds."""
         for node in cluster.brokers:
             self.groups += ((node.name, epoch, group) for epoch, group in consumer_groups_of(node))
             services = services_of(node)

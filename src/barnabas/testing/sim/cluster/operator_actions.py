@@ -1,6 +1,6 @@
-"""Shell: what an operator does while all that goes on: moves partitions, drains brokers, changes configs, makes topics.
+"""Shell: the actions of an operator during faults: move partitions, drain brokers, change configs, create topics.
 
-What is refused or not answered in time is told in the history and left: operators try again tomorrow.
+An action that is rejected or times out is written to the trace, and not repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.protocol.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from barnabas.testing.sim.cluster.trouble import ClusterFault, Trouble
+from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
 from barnabas.testing.sim.workload.supervisor import PATIENCE
 
 if TYPE_CHECKING:
@@ -29,17 +29,19 @@ _WITHIN_MS: Final = 8_000
 
 
 @asynccontextmanager
-async def admin_of(trouble: Trouble) -> AsyncIterator[AsyncAdmin]:
-    """For as long as a step of his takes; what goes wrong is told, and left."""
+async def admin_of(context: FaultContext) -> AsyncIterator[AsyncAdmin]:
+    """An admin client for one action. An error of the block is written to the trace and suppressed."""
     try:
-        async with trouble.world.admin(default_api_timeout_ms=_WITHIN_MS, **PATIENCE) as admin:
+        async with context.world.admin(default_api_timeout_ms=_WITHIN_MS, **PATIENCE) as admin:
             yield admin
     except (BarnabasError, TimeoutError) as error:
-        trouble.world.trace.event("operator", f"gives up: {type(error).__name__}: {str(error)[:120]}")
+        context.world.trace.event("operator", f"gives up: {type(error).__name__}: {str(error)[:120]}")
 
 
-async def _reassign(trouble: Trouble, admin: AsyncAdmin, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-    """None cancels a move."""
+async def _reassign(
+    context: FaultContext, admin: AsyncAdmin, moves: Mapping[TopicPartition, Sequence[int] | None]
+) -> None:
+    """Moves partitions to the given replicas; None cancels a move."""
     topics: dict[str, list[ReassignablePartition]] = {}
     for tp, replicas in moves.items():
         wanted = None if replicas is None else list(replicas)
@@ -49,7 +51,7 @@ async def _reassign(trouble: Trouble, admin: AsyncAdmin, moves: Mapping[TopicPar
         topics=[ReassignableTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
     )
     told = {str(tp): replicas for tp, replicas in moves.items()}
-    trouble.world.trace.event("operator", f"reassigns {told}")
+    context.world.trace.event("operator", f"reassigns {told}")
     answer = await admin.cluster.send_controller(request, deadline=admin.cluster.deadline(_WITHIN_MS))
     assert isinstance(answer, AlterPartitionReassignmentsResponse)
     refused = [answer.error_code, *(p.error_code for topic in answer.responses for p in topic.partitions)]
@@ -58,26 +60,26 @@ async def _reassign(trouble: Trouble, admin: AsyncAdmin, moves: Mapping[TopicPar
             raise KafkaError(error_code(code), "The reassignment was refused.")
 
 
-async def move(trouble: Trouble) -> None:
-    """One partition goes to other brokers; some moves are cancelled half-way."""
-    tp, rng = trouble.any_partition(), trouble.rng
-    image = trouble.cluster.partition(tp)
-    ids = [broker.node_id for broker in trouble.cluster.brokers]
+async def move(context: FaultContext) -> None:
+    """Moves one partition to other brokers. Some moves are cancelled before their end."""
+    tp, rng = context.any_partition(), context.rng
+    image = context.cluster.partition(tp)
+    ids = [broker.node_id for broker in context.cluster.brokers]
     if image is None:
         return
     wanted = rng.sample(ids, min(len(image.replicas), len(ids)))
-    async with admin_of(trouble) as admin:
-        await _reassign(trouble, admin, {tp: wanted})
+    async with admin_of(context) as admin:
+        await _reassign(context, admin, {tp: wanted})
         if rng.random() < 0.3:
-            await asyncio.sleep(trouble.some(0.0, 1.0))
-            await _reassign(trouble, admin, {tp: None})
+            await asyncio.sleep(context.some(0.0, 1.0))
+            await _reassign(context, admin, {tp: None})
 
 
-async def drain(trouble: Trouble) -> None:
-    """Everything leaves one broker, as far as others can take it (with three brokers: fewer replicas)."""
-    broker = trouble.any_broker().node_id
-    image = trouble.cluster.newest_image()
-    others = [other.node_id for other in trouble.cluster.brokers if other.node_id != broker]
+async def drain(context: FaultContext) -> None:
+    """Moves all replicas off one broker to other brokers (with three brokers, partitions then have fewer replicas)."""
+    broker = context.any_broker().node_id
+    image = context.cluster.newest_image()
+    others = [other.node_id for other in context.cluster.brokers if other.node_id != broker]
     moves: dict[TopicPartition, list[int] | None] = {}
     back: dict[TopicPartition, list[int] | None] = {}
     for topic in () if image is None else image.topics:
@@ -90,20 +92,20 @@ async def drain(trouble: Trouble) -> None:
                 back[tp] = list(partition.replicas)
     if not moves:
         return
-    async with admin_of(trouble) as admin:
-        await _reassign(trouble, admin, moves)
-        await asyncio.sleep(trouble.some(1.0, 6.0))
-        await _reassign(trouble, admin, back)
+    async with admin_of(context) as admin:
+        await _reassign(context, admin, moves)
+        await asyncio.sleep(context.some(1.0, 6.0))
+        await _reassign(context, admin, back)
 
 
-async def elect_preferred(trouble: Trouble) -> None:
-    async with admin_of(trouble) as admin:
+async def elect_preferred(context: FaultContext) -> None:
+    async with admin_of(context) as admin:
         await admin.elect_leaders()
 
 
-async def change_configs(trouble: Trouble) -> None:
-    """Of a topic: what cannot cost a promise."""
-    rng = trouble.rng
+async def change_configs(context: FaultContext) -> None:
+    """Changes configs of a topic that do not affect any guarantee."""
+    rng = context.rng
     name, value = rng.choice(
         [
             ("max.message.bytes", "500000"),
@@ -113,17 +115,17 @@ async def change_configs(trouble: Trouble) -> None:
             ("message.timestamp.type", rng.choice(["CreateTime", "LogAppendTime"])),
         ]
     )
-    topic = trouble.choice(trouble.topics)
-    async with admin_of(trouble) as admin:
+    topic = context.choice(context.topics)
+    async with admin_of(context) as admin:
         await admin.incremental_alter_configs({ConfigResource.topic(topic): [ConfigChange(name, value)]})
 
 
-async def make_topics(trouble: Trouble) -> None:
-    """A topic comes, is written to, and goes."""
-    name = f"brief-{trouble.rng.randrange(1_000)}"
-    async with admin_of(trouble) as admin:
-        await admin.create_topic(name, trouble.rng.randint(1, 3))
-        await asyncio.sleep(trouble.some(0.0, 3.0))
+async def make_topics(context: FaultContext) -> None:
+    """Creates a topic, writes to the topic, and deletes it."""
+    name = f"brief-{context.rng.randrange(1_000)}"
+    async with admin_of(context) as admin:
+        await admin.create_topic(name, context.rng.randint(1, 3))
+        await asyncio.sleep(context.some(0.0, 3.0))
         await admin.delete_topics([name])
 
 

@@ -1,0 +1,140 @@
+"""Shell: faults of the network: full and one-way cuts around one node or between halves, bad links, resets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from barnabas.testing.sim.cluster.fault_context import ClusterFault, FaultContext
+
+Pairs = list[tuple[str, str]]
+
+
+async def isolate(context: FaultContext) -> None:
+    """Isolates one node from all others, and often from the clients, too."""
+    name = context.victim().name
+    others = [other for other in context.cluster.hosts if other != name]
+    if context.rng.random() < 0.5:
+        others += sorted(context.workload.hosts)
+    await _cut_for_a_while(context, [(name, other) for other in others])
+
+
+async def cut_pair(context: FaultContext) -> None:
+    """Cuts the link between two nodes; all other nodes reach both."""
+    one, other = context.rng.sample(sorted(context.cluster.hosts), 2)
+    await _cut_for_a_while(context, [(one, other)])
+
+
+async def cut_from_controllers(context: FaultContext) -> None:
+    """Cuts a broker from the controllers, but not from clients and brokers. The broker is fenced and does not learn
+    it."""
+    broker = context.any_broker()
+    pairs = [(broker.name, c.name) for c in context.cluster.controllers if c is not broker]
+    await _cut_for_a_while(context, pairs)
+
+
+async def cut_from_brokers(context: FaultContext) -> None:
+    """Cuts a broker from the other brokers, but not from the controllers. The broker sends heartbeats and does not
+    replicate."""
+    broker = context.any_broker()
+    pairs = [(broker.name, other.name) for other in context.cluster.brokers if other is not broker]
+    await _cut_for_a_while(context, pairs)
+
+
+async def cut_the_controller(context: FaultContext) -> None:
+    """Cuts the active controller from the other controllers, but not from the brokers. The controller accepts requests
+    and cannot commit."""
+    active = context.cluster.active_controller()
+    if active is not None:
+        pairs = [(active.name, other.name) for other in context.cluster.controllers if other is not active]
+        await _cut_for_a_while(context, pairs)
+
+
+async def split(context: FaultContext) -> None:
+    """Splits the cluster in two halves; each client reaches one half."""
+    names = sorted(context.cluster.hosts)
+    context.rng.shuffle(names)
+    cut = context.rng.randint(1, len(names) - 1)
+    left, right = names[:cut], names[cut:]
+    for client in sorted(context.workload.hosts):
+        (left if context.rng.random() < 0.5 else right).append(client)
+    await _cut_for_a_while(context, _across(left, right))
+
+
+async def cut_clients(context: FaultContext) -> None:
+    clients = sorted(context.workload.hosts) if context.rng.random() < 0.4 else [context.any_client()]
+    brokers = context.rng.sample(context.cluster.brokers, context.rng.randint(1, len(context.cluster.brokers)))
+    await _cut_for_a_while(context, _across(clients, [broker.name for broker in brokers]))
+
+
+async def bad_link(context: FaultContext) -> None:
+    """Makes the links of one node slow, narrow and lossy."""
+    network, rng, name = context.world.network, context.rng, context.victim().name
+    delay, loss = rng.choice([0.02, 0.2, 1.0]), rng.choice([0.0, 0.05, 0.3])
+    bandwidth = rng.choice([20_000.0, 1_000_000.0])
+    everyone = [*sorted(context.cluster.hosts), *sorted(context.workload.hosts)]
+    for other in everyone:
+        if other != name:
+            for link in (network.link(name, other), network.link(other, name)):
+                link.delay_max, link.loss, link.bandwidth = delay, loss, bandwidth
+    await asyncio.sleep(context.some(0.5, 6.0))
+    network.heal()
+
+
+async def reset(context: FaultContext) -> None:
+    everyone = [*sorted(context.cluster.hosts), *sorted(context.workload.hosts)]
+    context.world.network.reset_connections(context.victim().name, context.choice(everyone))
+
+
+async def lonely_leader(context: FaultContext) -> None:
+    """Cuts a leader from its followers but not from its clients, and kills it after a while. The broker starts again
+    when another replica leads."""
+    tp = context.any_partition()
+    node = context.cluster.leader(tp)
+    if node is None:
+        return
+    async with context.unclean(node) as may:
+        if not may:
+            return
+        network = context.world.network
+        for other in context.cluster.brokers:
+            if other is not node:
+                network.cut(node.name, other.name)
+        await asyncio.sleep(context.some(0.3, 8.0))
+        node.kill()
+        network.heal()
+        await asyncio.sleep(context.some(0.5, 6.0))
+        await context.cluster.up(node)
+
+
+def _across(left: Iterable[str], right: Sequence[str]) -> Pairs:
+    return [(one, other) for one in left for other in right]
+
+
+async def _cut_for_a_while(context: FaultContext, pairs: Pairs) -> None:
+    """Cuts the links of these pairs for a while: mostly in both directions, otherwise in one."""
+    network, rng = context.world.network, context.rng
+    chance = rng.random()
+    for one, other in pairs:
+        if chance < 0.6:
+            network.cut(one, other)
+        elif chance < 0.8:
+            network.cut(one, other, both=False)
+        else:
+            network.cut(other, one, both=False)
+    await asyncio.sleep(context.some(0.3, 9.0))
+    network.heal()
+
+
+WEATHER = (
+    ClusterFault("isolate a node", 4, isolate),
+    ClusterFault("cut a pair", 3, cut_pair),
+    ClusterFault("cut a broker from the controllers", 3, cut_from_controllers),
+    ClusterFault("cut a broker from the brokers", 3, cut_from_brokers),
+    ClusterFault("cut the controller from its quorum", 3, cut_the_controller),
+    ClusterFault("lonely leader", 4, lonely_leader),
+    ClusterFault("split", 3, split),
+    ClusterFault("cut clients off", 2, cut_clients),
+    ClusterFault("bad link", 3, bad_link),
+    ClusterFault("reset connections", 2, reset),
+)
