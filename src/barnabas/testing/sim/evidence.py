@@ -23,7 +23,7 @@ Bounds = dict[TopicPartition, tuple[int, int, int]]
 """log start offset, last stable offset, high watermark"""
 
 
-class LastLook:
+class FinalReader:
     """The final reader. It runs when all faults are healed and all producers have stopped."""
 
     def __init__(self, workload: Workload, within_s: float) -> None:

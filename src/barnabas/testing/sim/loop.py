@@ -20,14 +20,14 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from barnabas.testing.sim.errors import LivenessError, RealWorldError
 from barnabas.testing.sim.handles import SimHandle, SimTimer
-from barnabas.testing.sim.process import CURRENT, Life, Process
+from barnabas.testing.sim.process import CURRENT, Process, ProcessState
 
 T = TypeVar("T")
 
 _STEPS_AT_ONE_INSTANT: Final = 200_000
 """The number of callbacks at one moment of virtual time after which the code counts as an endless loop."""
 _CANCELLED_TIMERS_KEPT: Final = 200
-_RUNNING: Final = Life.RUNNING
+_RUNNING: Final = ProcessState.RUNNING
 
 
 class SimFuture(asyncio.Future[Any]):
@@ -129,7 +129,7 @@ class SimLoop(BaseEventLoop):
             raise LivenessError(f"{_STEPS_AT_ONE_INSTANT} callbacks ran without any progress of time: an endless loop.")
         after = self.after_step
         for owner, handles in self._groups(count):
-            if owner is None or owner.life is _RUNNING:
+            if owner is None or owner.state is _RUNNING:
                 for handle in handles:
                     if not handle._cancelled:
                         try:
@@ -138,7 +138,7 @@ class SimLoop(BaseEventLoop):
                             handle.on_error(error)
                 if after is not None:
                     after(owner)
-            elif owner.life is Life.PAUSED:
+            elif owner.state is ProcessState.PAUSED:
                 owner.held.extend(handle for handle in handles if not handle._cancelled)
         if self.hung:  # also if the callback caught the interruption
             raise LivenessError(f"A callback did not end:\n{self.hung}")

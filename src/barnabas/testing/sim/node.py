@@ -20,7 +20,7 @@ from barnabas.testing.embedded import SETTINGS
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.disk import MemoryDisk, never
 from barnabas.testing.sim.errors import SimulationError
-from barnabas.testing.sim.process import Life, Process
+from barnabas.testing.sim.process import Process, ProcessState
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.world import World
@@ -53,7 +53,7 @@ class SimNode:
         self.node: Node | None = None
         self._world = world
         self._rng = world.random_stream(f"node {name}")
-        self._lives = 0
+        self._starts = 0
         self._ready: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
 
@@ -72,7 +72,7 @@ class SimNode:
 
     @property
     def paused(self) -> bool:
-        return self.process is not None and self.process.life is Life.PAUSED
+        return self.process is not None and self.process.state is ProcessState.PAUSED
 
     async def start(self) -> None:
         """Starts the node. Returns when clients may connect, or when the process was killed before that. Raises the
@@ -85,12 +85,12 @@ class SimNode:
         if self.process is not None:
             raise SimulationError(f"{self.name} is running already.")
         world, loop = self._world, self._world.loop
-        self._lives += 1
+        self._starts += 1
         self.excused = self.disk.fail_syncs is not never
         world.network.host_up(self.name)
-        process = self.process = Process(f"{self.name}.{self._lives}", self.name, self._job_time)
+        process = self.process = Process(f"{self.name}.{self._starts}", self.name, self._job_time)
         world.processes.append(process)
-        world.trace.event(self.name, f"starts (life {self._lives})")
+        world.trace.event(self.name, f"starts (life {self._starts})")
         node = self.node = process.run(self._make_node)
         ready = self._ready = loop.create_future()
         ended = self._ended = loop.create_future()
@@ -103,7 +103,7 @@ class SimNode:
             try:
                 await node.run(is_ready)
             except BaseException as error:
-                if process.life is Life.DEAD:
+                if process.state is ProcessState.DEAD:
                     raise
                 if ready.done() and not self.excused:
                     world.on_crash(f"{self.name} ended by itself", error)
@@ -185,14 +185,14 @@ class SimNode:
         self.disk.lose_power(rng=self._rng)
 
     def pause(self) -> None:
-        if self.process is not None and self.process.life is Life.RUNNING:
+        if self.process is not None and self.process.state is ProcessState.RUNNING:
             self._world.trace.event(self.name, "is paused")
-            self.process.life = Life.PAUSED
+            self.process.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        if self.process is not None and self.process.life is Life.PAUSED:
+        if self.process is not None and self.process.state is ProcessState.PAUSED:
             self._world.trace.event(self.name, "goes on")
-            self.process.life = Life.RUNNING
+            self.process.state = ProcessState.RUNNING
             self._world.loop.release(self.process)
 
     def _end(self, how: str) -> Process | None:
@@ -200,7 +200,7 @@ class SimNode:
         if process is None:
             return None
         self._world.trace.event(self.name, how)
-        process.life = Life.DEAD
+        process.state = ProcessState.DEAD
         process.held.clear()
         self.process = self.node = None
         if self._ended is not None and not self._ended.done():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Life(Enum):
+class ProcessState(Enum):
     """The scheduling state of a process."""
 
     RUNNING = "running"
@@ -40,7 +40,7 @@ class Process:
     def __init__(self, name: str, host: str, executor_delay: Callable[[], float]) -> None:
         self.name = name
         self.host = host
-        self.life = Life.RUNNING
+        self.state = ProcessState.RUNNING
         self.executor_delay = executor_delay
         """Returns the seconds that the next executor job takes on this host."""
         self.held: list[SimHandle] = []
@@ -51,7 +51,7 @@ class Process:
         self.context.run(CURRENT.set, self)
 
     def __repr__(self) -> str:
-        return f"Process({self.name}, {self.life.value})"
+        return f"Process({self.name}, {self.state.value})"
 
     def run(self, function: Callable[..., T], *args: Any) -> T:
         """Calls `function` in the context of this process."""
@@ -61,7 +61,7 @@ class Process:
         """Starts a task in the context of this process."""
         return loop.create_task(coroutine, name=name, context=self.context.copy())
 
-    def bury(self) -> None:
+    def discard(self) -> None:
         """Closes the coroutines of a killed process at the end of the run, without any warnings.
 
         Until then the process keeps its tasks. A coroutine that is garbage-collected runs its `finally` blocks at a
@@ -69,10 +69,10 @@ class Process:
         """
         tasks, self.tasks = list(self.tasks), {}
         for task in tasks:
-            self.run(bury, task)
+            self.run(discard, task)
 
 
-def bury(task: asyncio.Task[Any]) -> None:
+def discard(task: asyncio.Task[Any]) -> None:
     """Closes the coroutine of a task that will never run again, and ignores every exception of the coroutine."""
     if task.done():
         return

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from barnabas.testing.histories import ClientHistory, OperationKind
 from barnabas.testing.sim import invariants
-from barnabas.testing.sim.evidence import LAST_READER, LastLook
+from barnabas.testing.sim.evidence import LAST_READER, FinalReader
 from barnabas.testing.sim.faults import Faults, NodeFaultMenu, random_menu
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.node import SimNode
@@ -113,11 +113,11 @@ class Torture:
             invariant.check(evidence)
 
     async def _gather(self) -> Evidence:
-        look = LastLook(self.workload, RECOVERY_S)
-        before = await look.read_all(LAST_READER, await look.bounds())
+        final = FinalReader(self.workload, RECOVERY_S)
+        before = await final.read_all(LAST_READER, await final.bounds())
         await self._restart(self.node)
-        committed = await look.committed()
-        bounds = await look.bounds()
+        committed = await final.committed()
+        bounds = await final.bounds()
         return Evidence(
             self._checked_history(),
             self.menu is not NodeFaultMenu.KILL,
@@ -125,7 +125,7 @@ class Torture:
             committed,
             bounds,
             before,
-            await look.read_all(None, bounds),
+            await final.read_all(None, bounds),
             tuple(self.workload.facts.done_again),
         )
 

@@ -42,7 +42,7 @@ from barnabas.testing.sim.guard import no_endless_callback, no_real_world
 from barnabas.testing.sim.loop import SimLoop
 from barnabas.testing.sim.network import SimNetwork
 from barnabas.testing.sim.node import SimNode
-from barnabas.testing.sim.process import CURRENT, Life, Process, bury
+from barnabas.testing.sim.process import CURRENT, Process, ProcessState, discard
 from barnabas.testing.sim.trace import Trace
 
 T = TypeVar("T")
@@ -159,21 +159,21 @@ class World:
 
     def kill(self, process: Process) -> None:
         """Kills a client process, as kill -9 does."""
-        if process.life is not Life.DEAD:
+        if process.state is not ProcessState.DEAD:
             self.trace.event(process.name, "is killed")
-            process.life = Life.DEAD
+            process.state = ProcessState.DEAD
             process.held.clear()
             self.network.process_died(process)
 
     def pause(self, process: Process) -> None:
-        if process.life is Life.RUNNING:
+        if process.state is ProcessState.RUNNING:
             self.trace.event(process.name, "is paused")
-            process.life = Life.PAUSED
+            process.state = ProcessState.PAUSED
 
     def resume(self, process: Process) -> None:
-        if process.life is Life.PAUSED:
+        if process.state is ProcessState.PAUSED:
             self.trace.event(process.name, "goes on")
-            process.life = Life.RUNNING
+            process.state = ProcessState.RUNNING
             self.loop.release(process)
 
     # ---- waiting
@@ -207,23 +207,23 @@ class World:
 
     def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         process = CURRENT.get()
-        if process is not None and process.life is Life.DEAD:
+        if process is not None and process.state is ProcessState.DEAD:
             return
         self.on_crash(f"asyncio: {context.get('message')}", context.get("exception"))
 
-    def bury(self) -> None:
+    def discard(self) -> None:
         """Ends the world: closes all coroutines that still wait, and suppresses their exceptions."""
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         self.loop.set_exception_handler(lambda loop, context: None)
         try:
             for process in self.processes:
-                process.life = Life.DEAD
+                process.state = ProcessState.DEAD
             for node in self.nodes.values():
                 node.disk.crash()
             for process in self.processes:
-                process.bury()
+                process.discard()
             for task in sorted(asyncio.all_tasks(self.loop), key=hash):
-                bury(task)
+                discard(task)
             self.loop.close()
             gc.collect()
         finally:
@@ -239,7 +239,7 @@ class _LogToTrace(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = CURRENT.get()
-        if process is not None and process.life is Life.DEAD:
+        if process is not None and process.state is ProcessState.DEAD:
             return
         fields: dict[str, Any] = getattr(record, "fields", {})
         said = " ".join(f"{key}={value}" for key, value in fields.items())
@@ -297,7 +297,7 @@ def run_world(world: World, main: Callable[[World], Coroutine[Any, Any, T]], *, 
         error.add_note(world.trace.tail(_LINES_SHOWN))
         raise
     finally:
-        world.bury()
+        world.discard()
         if not frozen:
             gc.unfreeze()
         logger.handlers[:], logger.propagate = before[0], before[1]

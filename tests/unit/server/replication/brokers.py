@@ -58,7 +58,7 @@ from barnabas.server.storage.directory.log_dir import LogDir
 from barnabas.testing.sim.clock import SimClock
 from barnabas.testing.sim.disk import MemoryDisk
 from barnabas.testing.sim.loop import SimLoop
-from barnabas.testing.sim.process import Life, Process, bury
+from barnabas.testing.sim.process import Process, ProcessState, discard
 from tests.configs import broker_config, controller_config, replication_config
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def in_virtual_time(main: Callable[[Cluster], Coroutine[Any, Any, T]], brokers: 
     try:
         return loop.run_until_complete(bounded())
     finally:
-        cluster.bury()
+        cluster.discard()
 
 
 class Cluster:
@@ -107,17 +107,17 @@ class Cluster:
         self.controller = Controller(controller_config(), ClusterImage(cluster_id="c"))
         self.commit(bootstrap_records(DEFAULT_LEVELS))
 
-    def bury(self) -> None:
+    def discard(self) -> None:
         """The end: whatever still waits is closed, and complains to nobody."""
         told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         self.loop.set_exception_handler(lambda loop, context: None)
         try:
             for process in self.processes:
-                process.life = Life.DEAD
+                process.state = ProcessState.DEAD
             for process in self.processes:
-                process.bury()
+                process.discard()
             for task in sorted(asyncio.all_tasks(self.loop), key=hash):
-                bury(task)
+                discard(task)
             self.loop.close()
             gc.collect()
         finally:
@@ -204,14 +204,14 @@ class Broker:
         """Paths that cannot be opened at the next start."""
         self.replaced: dict[str, int] = {}
         """How often the disk under a path was replaced by an empty one."""
-        self.life = 0
+        self.state = 0
         self.fetches: list[Any] = []
         """Requests this broker has served."""
 
     def start(self, *, stopped_in_order: bool = False) -> None:
         cluster, loop = self.cluster, self.cluster.loop
-        self.life += 1
-        delays = random.Random(self.number * 1_000 + self.life)
+        self.state += 1
+        delays = random.Random(self.number * 1_000 + self.state)
         self.process = Process(f"broker-{self.number}", str(self.number), lambda: delays.uniform(0.001, 0.01))
         cluster.processes.append(self.process)
         self.clock = SimClock(loop)
@@ -288,7 +288,7 @@ class Broker:
         registration = BrokerRegistrationRequest(
             broker_id=self.number,
             cluster_id="c",
-            incarnation_id=UUID(int=self.number + 100 * self.life),
+            incarnation_id=UUID(int=self.number + 100 * self.state),
             listeners=[Listener(name="PLAINTEXT", host=str(self.number), port=9092)],
             features=[
                 Feature(name=name, min_supported_version=levels.min_level, max_supported_version=levels.max_level)
@@ -316,11 +316,11 @@ class Broker:
 
     @property
     def alive(self) -> bool:
-        return self.process.life is Life.RUNNING
+        return self.process.state is ProcessState.RUNNING
 
     def kill(self) -> None:
         """kill -9; the page cache survives."""
-        self.process.life = Life.DEAD
+        self.process.state = ProcessState.DEAD
         self.disk.crash()
 
     def replace_disk(self, path: str) -> None:
@@ -332,7 +332,7 @@ class Broker:
 
     def lose_power(self) -> None:
         """Whatever was not synced is gone."""
-        self.process.life = Life.DEAD
+        self.process.state = ProcessState.DEAD
         self.disk.lose_power()
 
     def publish(self, image: ClusterImage) -> None:

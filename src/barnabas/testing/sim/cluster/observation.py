@@ -22,7 +22,7 @@ class Replica(NamedTuple):
     """A replica of a running broker that has a log."""
 
     node: SimNode
-    life: str
+    process_name: str
     """The name of the broker's present process."""
     partition: Partition
     log: Log

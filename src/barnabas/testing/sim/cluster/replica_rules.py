@@ -91,14 +91,14 @@ class FewInSyncCommitNothing(Rule):
 
     def observe(self, seen: ClusterObservation) -> None:
         few: dict[tuple[str, Key], tuple[object, int]] = {}
-        for node, life, partition, log, key in seen.replicas:
+        for node, process_name, partition, log, key in seen.replicas:
             role = partition.leader
             if role is None:
                 continue
             least = log.config.min_insync_replicas
             if len(role.isr) >= effective_min_insync(role.replicas, least):
                 continue
-            place = (life, key)
+            place = (process_name, key)
             # Observations with different partition epochs are not compared, because in between enough replicas may
             # have been in sync for a moment.
             now = (role.leader_epoch, role.partition_epoch, role.isr, least), partition.high_watermark
@@ -119,10 +119,10 @@ class FlushedBeforeCommitted(Rule):
         self._marks: dict[tuple[str, Key], int] = {}
 
     def observe(self, seen: ClusterObservation) -> None:
-        for node, life, partition, log, key in seen.replicas:
+        for node, process_name, partition, log, key in seen.replicas:
             if partition.leader is None or log.config.flush_messages > 1:
                 continue
-            place = (life, key)
+            place = (process_name, key)
             mark = partition.high_watermark
             if log.durable_offset < mark and mark > self._marks.get(place, mark):
                 self.broken(
@@ -153,10 +153,10 @@ class ConsistentRead(Rule):
 
     def observe(self, seen: ClusterObservation) -> None:
         for replica in seen.replicas:
-            node, life, partition, log, key = replica
+            node, process_name, partition, log, key = replica
             mark = partition.high_watermark
             if partition.leader is not None:
-                place = (life, key, partition.leader_epoch)
+                place = (process_name, key, partition.leader_epoch)
                 if mark < self._marks.get(place, -1):
                     self.broken(f"{node.name} leads {partition.name}: watermark from {self._marks[place]} to {mark}")
                 self._marks[place] = mark
@@ -173,8 +173,8 @@ class ConsistentRead(Rule):
 
     def _compare(self, replica: Replica, known: _Committed) -> None:
         """Compares each batch once per process; again if the log was truncated before it."""
-        node, life, partition, log, key = replica
-        place = (life, key)
+        node, process_name, partition, log, key = replica
+        place = (process_name, key)
         checked = self._checked.get(place, 0)
         end = min(partition.high_watermark, known.end)
         if log.log_end_offset < checked:

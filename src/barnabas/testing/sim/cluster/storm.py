@@ -23,7 +23,7 @@ from barnabas.testing.sim.cluster.fault_context import LOSSY, ClusterFaultMenu, 
 from barnabas.testing.sim.cluster.layout import RACKS, ClusterLayout
 from barnabas.testing.sim.cluster.nemesis import Nemesis
 from barnabas.testing.sim.cluster.watch import ClusterWatch
-from barnabas.testing.sim.evidence import LAST_READER, LastLook
+from barnabas.testing.sim.evidence import LAST_READER, FinalReader
 from barnabas.testing.sim.invariants import Evidence
 from barnabas.testing.sim.outcome import ScenarioResult, judged, play
 from barnabas.testing.sim.workload import TOPICS, Mix, Workload
@@ -129,8 +129,8 @@ class Storm:
 
     async def _gather(self) -> Evidence:
         assert self.watch is not None
-        look = LastLook(self.workload, RECOVERY_S)
-        before = await look.read_all(LAST_READER, await look.bounds())
+        final = FinalReader(self.workload, RECOVERY_S)
+        before = await final.read_all(LAST_READER, await final.bounds())
         await self.cluster.until_well(RECOVERY_S, quiet=True)
         self.watch.at_rest()
         for node in self.cluster.hosts.values():
@@ -138,9 +138,9 @@ class Storm:
         for node in self.cluster.hosts.values():
             await self.cluster.up(node)
         await self.cluster.until_well(RECOVERY_S)
-        committed = await look.committed()
-        bounds = await look.bounds()
-        after = await look.read_all(None, bounds)
+        committed = await final.committed()
+        bounds = await final.bounds()
+        after = await final.read_all(None, bounds)
         return Evidence(
             self.workload.facts.recorder.history(),
             False,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.testing.sim.process import Life, Process
+from barnabas.testing.sim.process import Process, ProcessState
 
 if TYPE_CHECKING:
     from barnabas.testing.sim.network.network import SimNetwork
@@ -293,7 +293,7 @@ class SimTransport(asyncio.Transport):
     def _reach_reset(self) -> None:
         other = self.other
         if self._network.carries(self.host, other.host):  # a lost reset is not repeated; the other end stays half open
-            if other._protocol is None and other.process is not None and other.process.life is Life.PAUSED:
+            if other._protocol is None and other.process is not None and other.process.state is ProcessState.PAUSED:
                 other.done = True
                 self._network.closed(self._connection)
                 return

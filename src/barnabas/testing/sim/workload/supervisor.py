@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.core.errors import BarnabasError
 from barnabas.core.ids import TopicPartition
 from barnabas.testing.histories import PollAction, Recorder
-from barnabas.testing.sim.process import Life, Process
+from barnabas.testing.sim.process import Process, ProcessState
 
 if TYPE_CHECKING:
     from barnabas.client.values import ConsumerRecord
@@ -33,7 +33,7 @@ PATIENCE: Final = {
     "socket_connection_setup_timeout_max_ms": 4_000,
 }
 """Client time-outs of seconds instead of minutes, so that more happens in each simulated run."""
-_REBORN_AFTER_S: Final = 0.2
+_RESTART_DELAY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Workload:
         """Called with each acknowledged commit of a group's offsets outside of a transaction."""
         self._mains: dict[str, Callable[[Workload, str], Awaitable[None]]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._lives: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
         for letter, count, main in (
             ("p", mix.producers, produce), ("t", mix.transactions, transact), ("r", mix.readers, read),
             ("w", mix.watchers, watch), ("c", mix.copiers, copy), ("s", mix.sharers, share),
@@ -106,8 +106,8 @@ class Workload:
 
     def restart(self, host: str) -> None:
         """Starts a new process on a client's host."""
-        life = self._lives[host] = self._lives.get(host, 0) + 1
-        self.hosts[host], self._running[host] = self.world.start_client(host, self._supervise(host, life))
+        start = self._starts[host] = self._starts.get(host, 0) + 1
+        self.hosts[host], self._running[host] = self.world.start_client(host, self._supervise(host, start))
 
     def rack_of(self, who: str) -> str:
         """The rack of a consumer; empty if the cluster has no racks."""
@@ -121,20 +121,20 @@ class Workload:
         self.stopping = True
         for host, process in self.hosts.items():
             self.world.resume(process)
-            if process.life is not Life.DEAD:
+            if process.state is not ProcessState.DEAD:
                 task = self._running[host]
                 await self.world.until(task.done, within_s, f"the program on {host} ends its last operation")
                 task.result()
 
-    async def _supervise(self, host: str, life: int) -> None:
+    async def _supervise(self, host: str, start: int) -> None:
         attempt = 0
         while not self.stopping:
             attempt += 1
             try:
-                await self._mains[host](self, f"{host}.{life}.{attempt}")
+                await self._mains[host](self, f"{host}.{start}.{attempt}")
             except (BarnabasError, TimeoutError) as error:
                 self.tell(host, f"starts anew after {type(error).__name__}: {str(error)[:120]}")
-                await asyncio.sleep(_REBORN_AFTER_S)
+                await asyncio.sleep(_RESTART_DELAY_S)
 
     # ---- for the programs
 
